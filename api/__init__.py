@@ -1,0 +1,1 @@
+"""What callers see: the HTTP front end and the command line."""

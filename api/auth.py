@@ -1,0 +1,56 @@
+"""Who may call: tokens in the Authorization header, known by their digests."""
+
+import hashlib
+import hmac
+import re
+from typing import Final, Protocol
+
+from api.envelope import RequestRefusal
+
+_BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([!-~]+)", re.DOTALL)
+_CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
+
+
+class Tokens(Protocol):
+    """What is known of tokens here, by the SHA-256 of each."""
+
+    def token_known(self, digest: bytes) -> bool:
+        """Tell from the view at hand. Raises DetectorUnavailable where that view is stale."""
+
+    async def token_lookup(self, digest: bytes) -> bool:
+        """Ask the owner of the tokens, who may know one that is not in the view yet."""
+
+
+class Gate:
+    """Lets a request pass if its header bears a token that is known.
+
+    The bootstrap token passes too, where one is set; it is nowhere stored.
+    """
+
+    def __init__(self, tokens: Tokens, bootstrap_token: str | None) -> None:
+        self._tokens = tokens
+        self._bootstrap = None if bootstrap_token is None else _digest(bootstrap_token.encode())
+
+    async def check(self, authorization: bytes | None) -> None:
+        """Return if the caller may go on. Raises RequestRefusal 1100 or 1101."""
+        form = None if authorization is None else _BEARER.fullmatch(authorization)
+        if form is None:
+            raise RequestRefusal(1100, _what_is_wrong(authorization), headers=_CHALLENGE)
+        digest = _digest(form[1])
+        # The digest of a token among 2^256 gives nothing away by the time that its look-up takes; that of a
+        # secret which somebody has chosen might.
+        if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
+            return
+        if self._tokens.token_known(digest) or await self._tokens.token_lookup(digest):
+            return
+        raise RequestRefusal(1101, "the token is unknown or revoked", headers=_CHALLENGE)
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+def _what_is_wrong(authorization: bytes | None) -> str:
+    if authorization is None:
+        return "the header `Authorization: Bearer TOKEN` is missing"
+    return "the Authorization header is not of the form `Bearer TOKEN`, with one blank between the two"

@@ -1,0 +1,106 @@
+"""How far a replay has come: a bar on a terminal, a plain line every few seconds elsewhere."""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+LINE_EVERY_S: Final = 5.0
+
+
+class Gauge(Protocol):
+    """Shows progress while it is entered."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def advance(self, events: int, position: int) -> None:
+        """Take note of so many events more, and of how many bytes have been read in all."""
+
+
+class _Count(ProgressColumn):
+    """The events so far and their rate."""
+
+    def render(self, task: Task) -> Text:
+        events = task.fields["events"]
+        rate = events / task.elapsed if task.elapsed else 0.0
+        return Text(f"{events:,} events  {rate:,.0f}/s")
+
+
+class BarGauge:
+    """A bar with events, rate and time left; the time left only where the size is known."""
+
+    def __init__(self, console: Console, size: int | None) -> None:
+        columns: list[ProgressColumn] = [TextColumn("Replaying"), BarColumn(), _Count()]
+        if size is not None:
+            columns += [TextColumn("left"), TimeRemainingColumn()]
+        self._progress = Progress(*columns, console=console)
+        self._task = self._progress.add_task("replay", total=size, events=0)
+        self._size = size
+        self._events = 0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def advance(self, events: int, position: int) -> None:
+        """Move the bar: by bytes, since nobody knows the number of events beforehand."""
+        self._events += events
+        completed = position if self._size is not None else None
+        self._progress.update(self._task, completed=completed, events=self._events)
+
+
+class LineGauge:
+    """A line every LINE_EVERY_S seconds, and one at the end."""
+
+    def __init__(
+        self, echo: Callable[[str], None], size: int | None, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._echo = echo
+        self._size = size
+        self._now_s = now_s
+        self._events = 0
+        self._position = 0
+        self._start_s = self._shown_s = now_s()
+
+    def __enter__(self) -> Self:
+        self._start_s = self._shown_s = self._now_s()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        elapsed_s = self._now_s() - self._start_s
+        self._echo(f"{self._events} events in {elapsed_s:.1f} s{self._rate(elapsed_s)}")
+
+    def advance(self, events: int, position: int) -> None:
+        """Say how far it has come, where enough time has passed since it was last said."""
+        self._events += events
+        self._position = position
+        now_s = self._now_s()
+        if now_s - self._shown_s < LINE_EVERY_S:
+            return
+        self._shown_s = now_s
+        elapsed_s = now_s - self._start_s
+        self._echo(f"{self._events} events so far{self._rate(elapsed_s)}{self._left(elapsed_s)}")
+
+    def _rate(self, elapsed_s: float) -> str:
+        return f", {self._events / elapsed_s:.0f}/s" if elapsed_s > 0 else ""
+
+    def _left(self, elapsed_s: float) -> str:
+        if not self._size or not self._position:
+            return ""
+        left_s = elapsed_s * max(0, self._size - self._position) / self._position
+        return f", {100 * self._position // self._size} %, {left_s:.0f} s left"

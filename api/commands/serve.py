@@ -1,0 +1,63 @@
+"""`rule-detector serve`: the service in the foreground, with every setting as an option."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from api.commands.failures import fail
+from api.settings import Setting, SettingsError, settings, settings_from, unknown_variables
+
+
+def setting_option(setting: Setting) -> Callable[[Any], Any]:
+    """Give the option of one setting. Values are judged by the settings themselves, which know bounds and words."""
+    notes = [f"env {setting.variable}"]
+    if setting.shown_default:
+        notes.append(f"default {setting.shown_default}")
+    help_text = f"{setting.text}  [{'; '.join(notes)}]"
+    if setting.kind is bool:
+        negation = setting.option.replace("--", "--no-", 1)
+        return click.option(f"{setting.option}/{negation}", setting.name, default=None, help=help_text)
+    metavar = {int: "NUMBER", float: "NUMBER", str: "TEXT"}.get(setting.kind, "DIR")
+    return click.option(setting.option, setting.name, metavar=metavar, help=help_text)
+
+
+def with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of all settings, in their order."""
+    for setting in reversed(settings()):
+        command = setting_option(setting)(command)
+    return command
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  rule-detector serve --data /var/lib/rule-detector
+  rule-detector serve --host 0.0.0.0 --port 80 --max-resident 200
+  RULE_DETECTOR_PORT=9000 rule-detector serve
+"""
+)
+@with_setting_options
+def serve(**given: object) -> None:
+    """Start the service and keep it running until SIGTERM or Ctrl-C.
+
+    Prints the address it listens on and, where the data folder has no token yet, the first token: every
+    call needs one. Everything is kept in the data folder; only one service at a time can use it.
+    Ray is started inside, or joined with --ray-address. Options win over environment variables, these over the
+    defaults.
+    """
+    try:
+        chosen = settings_from(given, os.environ)
+    except SettingsError as error:
+        raise click.UsageError("\n".join(error.defects)) from None
+    for name in unknown_variables(os.environ):
+        click.echo(f"rule-detector: warning: {name} is set, but is no setting", err=True)
+
+    # Ray and Quart take a second to import, which --help and wrong usage need not wait for.
+    from api.supervisor import StartError, run  # noqa: PLC0415
+
+    try:
+        run(chosen, announce=click.echo)
+    except StartError as error:
+        fail(str(error))

@@ -1,0 +1,75 @@
+"""The time of a recorded event, whichever of the usual ways it is written in."""
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?\s*")
+
+_MILLISECONDS_FROM: Final = 100_000_000_000
+"""Smaller numbers are seconds (up to the year 5138), others milliseconds (from the year 1973)."""
+
+_TIME_US_MAX: Final = 8_640_000_000_000_000_000
+"""What the service takes: 8.64e15 milliseconds either way."""
+
+
+class NotATimeError(ValueError):
+    """A value that is no time; the message says what was expected."""
+
+
+def microseconds_of(value: object, field: str) -> int:
+    """Give a time in microseconds since 1970.
+
+    ISO 8601 texts (UTC where they name no zone) are told from numbers by their form, seconds from milliseconds by
+    their size, unless the field's name ends in `_ms`. Raises NotATimeError.
+    """
+    match value:
+        case bool():
+            pass
+        case int():
+            return _from_number(Decimal(value), field)
+        case float() if math.isfinite(value):
+            # The shortest decimal is what was written; binary multiplication would not give it back.
+            return _from_number(Decimal(repr(value)), field)
+        case str() if _NUMBER.fullmatch(value):
+            return _from_number(Decimal(value.strip()), field)
+        case str():
+            return _from_iso(value)
+        case _:
+            pass
+    raise NotATimeError(f"expected a time (ISO 8601, seconds or milliseconds), got {_shown(value)}")
+
+
+def iso(time_us: int) -> str:
+    """Give a time as ISO 8601 in UTC, to the millisecond, or as milliseconds where no calendar reaches."""
+    try:
+        moment = _EPOCH + timedelta(microseconds=time_us)
+    except OverflowError:
+        return f"{time_us / 1000:g} ms"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"
+
+
+def _from_number(number: Decimal, field: str) -> int:
+    milliseconds = field.endswith("_ms") or abs(number) >= _MILLISECONDS_FROM
+    time_us = int(round(number * (1_000 if milliseconds else 1_000_000)))
+    if abs(time_us) > _TIME_US_MAX:
+        raise NotATimeError(f"the time {_shown(number)} is out of range")
+    return time_us
+
+
+def _from_iso(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, OverflowError):
+        raise NotATimeError(
+            f"expected a time (ISO 8601, seconds or milliseconds), got {_shown(text)}"
+        ) from None
+
+
+def _shown(value: object) -> str:
+    return f"`{str(value)[:40]}`"

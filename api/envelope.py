@@ -1,0 +1,141 @@
+"""The envelope that every reply comes in, the codes, and the one place where an exception becomes a reply."""
+
+import logging
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import msgspec
+
+from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.errors import DetectorUnavailable
+
+_log = logging.getLogger("rule_detector.api")
+
+
+class Code(NamedTuple):
+    """What a code of `errors` means: the status of the reply, and a sentence for the reference."""
+
+    status: int
+    meaning: str
+
+
+CODES: Final[dict[int, Code]] = {
+    1000: Code(400, "The body is not JSON."),
+    1001: Code(400, "The body has a wrong shape; the message names the place."),
+    1002: Code(415, "The Content-Type is present and is not one that the operation takes."),
+    1003: Code(413, "The body is larger than the limit."),
+    1004: Code(404, "No such path."),
+    1005: Code(405, "The path does not take this method; `Allow` names those that it takes."),
+    1006: Code(400, "A query parameter or header has a wrong value."),
+    1100: Code(401, "No Authorization header, or not of the form `Bearer TOKEN`."),
+    1101: Code(401, "The token is unknown or revoked."),
+    1200: Code(404, "No such detector."),
+    1201: Code(404, "No such rule in that detector."),
+    1202: Code(404, "No such token."),
+    1203: Code(404, "No such relation."),
+    1300: Code(400, "The condition's text or JSON cannot be parsed; the message has line, column and caret."),
+    1301: Code(400, "The condition is not valid; the message names the place."),
+    1302: Code(400, "A regular expression is refused; the message has the reason."),
+    1303: Code(400, "The condition is too large or too deep."),
+    1400: Code(409, "A count limit is reached."),
+    1401: Code(429, "Too many requests wait for this detector; nothing was done. See `Retry-After`."),
+    1402: Code(422, "The event's timestamp is too late or too far ahead."),
+    1500: Code(500, "An internal error; the log repeats the reference in the message."),
+    1501: Code(503, "The detector is starting, moving or recovering. See `Retry-After`."),
+    1502: Code(504, "The deadline passed; whether the request was carried out is not known."),
+    1503: Code(503, "The server is shutting down."),
+}
+"""Every code of `errors`, with its status."""
+
+MESSAGE_CODES: Final[dict[int, str]] = {
+    2001: "The event was late and was evaluated at the clock's time.",
+    2002: "Keyed state was evicted because the detector reached its key limit.",
+    2003: "A condition names a relation that is neither stored nor sent.",
+    2004: "A text was too long for patterns to be tried on it.",
+}
+"""Every code of `messages`."""
+
+JSON: Final = b"application/json"
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply as it goes out. `headers` come beside its type and length, which are told from `body`."""
+
+    status: int
+    body: bytes
+    headers: Headers = ()
+    content_type: bytes = JSON
+
+    def all_headers(self) -> list[tuple[bytes, bytes]]:
+        """Every header, names in lower case."""
+        return [
+            (b"content-type", self.content_type),
+            (b"content-length", str(len(self.body)).encode()),
+            *self.headers,
+        ]
+
+
+class RequestRefusal(Refusal):
+    """A request that is refused for what it is as HTTP: path, method, headers, size, token.
+
+    `headers` tell the caller how to do better. `closes` ends the connection after the reply.
+    """
+
+    def __init__(self, code: int, message: str, *, headers: Headers = (), closes: bool = False) -> None:
+        super().__init__(Entry(code, message))
+        self.headers = headers
+        self.closes = closes
+
+
+class DeadlinePassed(Exception):
+    """The request took longer than a request may."""
+
+
+def success(result: bytes, messages: bytes = b"[]") -> Reply:
+    """Wrap a result that is JSON already; it is not parsed again."""
+    return Reply(
+        200, b'{"success":true,"errors":[],"messages":' + messages + b',"result":' + result + b"}"
+    )
+
+
+def failure(status: int, entries: Sequence[Entry], headers: Headers = ()) -> Reply:
+    """Say what is wrong, under a status."""
+    errors = msgspec.json.encode([{"code": entry.code, "message": entry.message} for entry in entries])
+    body = b'{"success":false,"errors":' + errors + b',"messages":[],"result":{}}'
+    return Reply(status, body, headers)
+
+
+def refused(entries: Sequence[Entry], headers: Headers = ()) -> Reply:
+    """Say what is wrong, under the status of the first entry."""
+    return failure(CODES[entries[0].code].status, entries, headers)
+
+
+def reply_to(error: Exception) -> Reply:
+    """Give the reply that an exception comes to. What nobody foresaw is logged, and told without detail."""
+    match error:
+        case RequestRefusal():
+            closing: Headers = ((b"connection", b"close"),) if error.closes else ()
+            return refused(error.entries, (*error.headers, *closing))
+        case Refusal():
+            return refused(error.entries, _retry_after(getattr(error, "retry_after_s", None)))
+        case DetectorUnavailable():
+            return refused([Entry(error.code, error.message)], _retry_after(error.retry_after_s))
+        case DeadlinePassed():
+            message = "the deadline passed before there was an answer; whether it was done is not known"
+            return refused([Entry(1502, message)])
+        case _:
+            reference = secrets.token_hex(6)
+            _log.error("internal error %s", reference, exc_info=error)
+            return refused([Entry(1500, f"an internal error; its reference is {reference}")])
+
+
+def _retry_after(seconds: float | None) -> Headers:
+    if seconds is None:
+        return ()
+    return ((b"retry-after", str(max(1, math.ceil(seconds))).encode()),)

@@ -1,0 +1,257 @@
+"""What requests and replies hold: decoding, validation and the description of the API come from these types."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=255,
+        pattern="^[\t\n -~\u00a0-\U0010ffff]*$",
+        description="1 to 255 characters, none of them a control character other than tab and newline.",
+        extra={"expected": "1 to 255 characters without control characters other than tab and newline"},
+    ),
+]
+ConditionSource = Annotated[
+    str,
+    Meta(description="A condition in the text language, or the JSON of a Condition object, as a string."),
+]
+
+
+class NewDetector(Struct, forbid_unknown_fields=True):
+    """The body that creates a detector."""
+
+    name: Name
+
+
+class NewRule(Struct, forbid_unknown_fields=True):
+    """The body that creates a rule."""
+
+    condition: ConditionSource
+    name: Name
+    notify: bool = False
+
+
+class RuleChange(Struct, forbid_unknown_fields=True):
+    """The body that changes a rule; what is absent stays as it is."""
+
+    condition: ConditionSource | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    name: Name | UnsetType = UNSET
+    notify: bool | UnsetType = UNSET
+
+
+class ConditionToParse(Struct, forbid_unknown_fields=True):
+    """The body of a parse: a condition as text, as JSON in a string, or as a Condition object."""
+
+    condition: Annotated[
+        Raw,
+        Meta(extra_json_schema={"anyOf": [{"type": "string"}, {"$ref": "#/components/schemas/Condition"}]}),
+    ]
+
+
+class Identified(Struct):
+    """The id of what was created, deleted or revoked."""
+
+    id: str
+
+
+class Token(Struct):
+    """A new token. `token` is the secret itself and is shown only here; `hint` is its end."""
+
+    id: str
+    token: str
+    hint: str
+
+
+class Detector(Struct):
+    """A detector as lists show it."""
+
+    id: str
+    name: str
+
+
+Window = Annotated[float, Meta(ge=0, description="Seconds; fractions count to the microsecond.")]
+Fact = Annotated[str, Meta(min_length=1, description="A name of `event.fields`, or `$` and one of `vars`.")]
+LeafValue = Annotated[
+    Any,
+    Meta(
+        description="What the operator takes: a string, number or boolean, or strings or numbers in an array.",
+        extra_json_schema={
+            "anyOf": [
+                {"type": ["string", "number", "boolean"]},
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "array", "items": {"type": "number"}},
+            ]
+        },
+    ),
+]
+
+
+class FactArgument(Struct, forbid_unknown_fields=True):
+    """An argument that is looked up by its name."""
+
+    fact: Fact
+
+
+class Leaf(Struct, forbid_unknown_fields=True):
+    """A fact compared with a constant."""
+
+    fact: Fact
+    op: Literal["eq", "neq", "in", "nin", "contains", "matches", "between"]
+    value: LeafValue
+
+
+class Ref(Struct, forbid_unknown_fields=True):
+    """A fact compared with another."""
+
+    fact: Fact
+    op: Literal["eq", "neq", "in", "nin"]
+    reference: Fact
+
+
+class InRelation(Struct, forbid_unknown_fields=True):
+    """The tuple of the arguments is in the relation. An argument is looked up by name, or is a literal."""
+
+    args: list[FactArgument | str | float | bool]
+    relation: Annotated[str, Meta(min_length=1)]
+
+
+class Since(Struct, forbid_unknown_fields=True):
+    """Right was true at some event, and left at every event after it."""
+
+    left: "Condition"
+    right: "Condition"
+
+
+class OnceWithin(Struct, forbid_unknown_fields=True):
+    """Inner was true at some event no older than the window."""
+
+    inner: "Condition"
+    window_secs: Window
+
+
+class HistoricallyFor(Struct, forbid_unknown_fields=True):
+    """Inner was true at every event no older than the window, or since an event at least that old."""
+
+    inner: "Condition"
+    window_secs: Window
+    boundary: Literal["weak", "strong"] | UnsetType = UNSET
+
+
+class SinceWithin(Struct, forbid_unknown_fields=True):
+    """As since, with right true no longer ago than the window."""
+
+    left: "Condition"
+    right: "Condition"
+    window_secs: Window
+
+
+class Keyed(Struct, forbid_unknown_fields=True):
+    """Inner, on the events whose key has the value that it has now."""
+
+    inner: "Condition"
+    key: Fact
+
+
+class Condition(Struct, rename={"not_": "not"}, forbid_unknown_fields=True):
+    """A condition: an object with exactly one of these members."""
+
+    leaf: Leaf | UnsetType = UNSET
+    ref: Ref | UnsetType = UNSET
+    in_relation: InRelation | UnsetType = UNSET
+    all: Annotated[list["Condition"], Meta(min_length=1)] | UnsetType = UNSET
+    any: Annotated[list["Condition"], Meta(min_length=1)] | UnsetType = UNSET
+    not_: "Condition | UnsetType" = UNSET
+    once: "Condition | UnsetType" = UNSET
+    historically: "Condition | UnsetType" = UNSET
+    since: Since | UnsetType = UNSET
+    once_within: OnceWithin | UnsetType = UNSET
+    historically_for: HistoricallyFor | UnsetType = UNSET
+    since_within: SinceWithin | UnsetType = UNSET
+    keyed: Keyed | UnsetType = UNSET
+
+
+class Rule(Struct):
+    """A rule. Rules are judged, and their actions listed, in order of priority, the lowest number first."""
+
+    id: str
+    condition: Condition
+    detectorId: str  # noqa: N815 -- the interface spells it so
+    enabled: bool
+    name: str
+    notify: bool
+    priority: Annotated[int, Meta(ge=1)]
+
+
+class Rules(Struct):
+    """The rules of a detector, by priority."""
+
+    rules: list[Rule]
+
+
+class Action(Struct):
+    """What a rule whose condition is true calls for; `type` is `notify` where the rule's `notify` is true."""
+
+    type: Literal["match", "notify"]
+    ruleId: str  # noqa: N815 -- spelt as the interface spells detectorId
+    name: str
+    priority: int
+    notify: bool
+
+
+class Actions(Struct):
+    """The actions of one event, by priority."""
+
+    actions: list[Action]
+
+
+class EntryOfReply(Struct):
+    """A code of at least 1000, and a sentence."""
+
+    code: Annotated[int, Meta(ge=1000)]
+    message: str
+
+
+class EventResult(Struct):
+    """What one event of a batch came to. A refused event has no actions, and `errors` that say why."""
+
+    actions: list[Action]
+    errors: list[EntryOfReply] | UnsetType = UNSET
+    messages: list[EntryOfReply] | UnsetType = UNSET
+
+
+class BatchResults(Struct):
+    """What the events of a batch came to, one for each in order."""
+
+    results: list[EventResult]
+
+
+class ParsedCondition(Struct):
+    """A condition as an object, and its canonical text."""
+
+    condition: Condition
+    text: str
+
+
+class Alive(Struct):
+    """Says that the process answers."""
+
+    alive: Literal[True]
+
+
+class Ready(Struct):
+    """Says that requests are served."""
+
+    ready: Literal[True]
+
+
+class Failure(Struct):
+    """The reply to a request that failed. All errors are of one kind, and the first sets the status."""
+
+    success: Literal[False]
+    errors: Annotated[list[EntryOfReply], Meta(min_length=1)]
+    messages: list[EntryOfReply]
+    result: dict[str, Any]

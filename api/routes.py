@@ -1,0 +1,170 @@
+"""One short handler for each operation: what it asks of the fleet, and the result of its reply."""
+
+import asyncio
+import re
+from concurrent.futures import Executor
+from typing import Any, Final, TypeVar, assert_never
+
+import msgspec
+
+from api import messages
+from api.conditions import parse_condition
+from api.envelope import Reply, failure, refused, success
+from api.settings import Settings
+from engine.evaluation.bodies import decode
+from engine.evaluation.events import Done, Refused, decode_batch, decode_evaluate
+from engine.language.diagnostics import Entry, Refusal
+from engine.runtime import operations
+from engine.runtime.errors import no_such_detector, no_such_token
+from engine.runtime.fleet import Fleet
+
+T = TypeVar("T")
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class Routes:
+    """The handlers, each under the name of its operation. They take the ids of the path, and the body if any."""
+
+    def __init__(self, settings: Settings, fleet: Fleet, executor: Executor) -> None:
+        self._fleet = fleet
+        self._limits = settings.limits()
+        self._executor = executor
+        self._closing = False
+
+    def announce_shutdown(self) -> None:
+        """From now on say that the service is not ready; requests are still served."""
+        self._closing = True
+
+    # Tokens.
+
+    async def mint_token(self) -> Reply:
+        """Create a token and show its secret."""
+        minted = await self._fleet.mint_token()
+        return _success(messages.Token(minted.id, minted.token, minted.hint))
+
+    async def revoke_token(self, id: str) -> Reply:  # noqa: A002 -- named as in the path
+        """Revoke a token."""
+        if not _ID.fullmatch(id):
+            raise no_such_token(id)
+        await self._fleet.revoke_token(id)
+        return _success(messages.Identified(id))
+
+    # Detectors.
+
+    async def list_detectors(self) -> Reply:
+        """Give all detectors in order of creation."""
+        found = await self._fleet.detectors()
+        return _success([messages.Detector(entry.id, entry.name) for entry in found])
+
+    async def create_detector(self, body: bytes) -> Reply:
+        """Create a detector."""
+        wanted = self._decode(body, messages.NewDetector)
+        return _success(messages.Identified(await self._fleet.create_detector(wanted.name)))
+
+    async def get_detector(self, detectorId: str) -> Reply:  # noqa: N803 -- named as in the path
+        """Give one detector."""
+        entry = await self._fleet.detector(_detector(detectorId))
+        return _success(messages.Detector(entry.id, entry.name))
+
+    async def delete_detector(self, detectorId: str) -> Reply:  # noqa: N803
+        """Delete a detector with all that is its."""
+        await self._fleet.delete_detector(_detector(detectorId))
+        return _success(messages.Identified(detectorId))
+
+    # Evaluation.
+
+    async def evaluate(self, detectorId: str, body: bytes) -> Reply:  # noqa: N803
+        """Evaluate the event of a body, which is read where its detector is."""
+        if not self._fleet.exists(detectorId):
+            decode_evaluate(body, self._limits)
+            await self._fleet.detector(_detector(detectorId))
+        return await self._call(detectorId, operations.evaluate(body))
+
+    async def evaluate_batch(self, detectorId: str, body: bytes) -> Reply:  # noqa: N803
+        """Evaluate the events of a body, which is read where its detector is."""
+        if not self._fleet.exists(detectorId):
+            decode_batch(body, self._limits)
+            await self._fleet.detector(_detector(detectorId))
+        return await self._call(detectorId, operations.evaluate_batch(body))
+
+    # Rules.
+
+    async def list_rules(self, detectorId: str) -> Reply:  # noqa: N803
+        """Give the rules of a detector by priority."""
+        return await self._call(_detector(detectorId), operations.rules())
+
+    async def create_rule(self, detectorId: str, body: bytes) -> Reply:  # noqa: N803
+        """Create a rule; its condition is read where its detector is."""
+        wanted = self._decode(body, messages.NewRule)
+        operation = operations.add_rule(wanted.name, wanted.condition, notify=wanted.notify)
+        return await self._call(_detector(detectorId), operation)
+
+    async def get_rule(self, detectorId: str, id: str) -> Reply:  # noqa: A002, N803
+        """Give one rule."""
+        return await self._call(_detector(detectorId), operations.rule(id))
+
+    async def change_rule(self, detectorId: str, id: str, body: bytes) -> Reply:  # noqa: A002, N803
+        """Change what the body names and give the rule."""
+        wanted = self._decode(body, messages.RuleChange)
+        operation = operations.change_rule(
+            id,
+            name=_given(wanted.name),
+            condition=_given(wanted.condition),
+            enabled=_given(wanted.enabled),
+            notify=_given(wanted.notify),
+        )
+        return await self._call(_detector(detectorId), operation)
+
+    async def delete_rule(self, detectorId: str, id: str) -> Reply:  # noqa: A002, N803
+        """Delete a rule."""
+        return await self._call(_detector(detectorId), operations.remove_rule(id))
+
+    # What concerns no detector.
+
+    async def parse_condition(self, body: bytes) -> Reply:
+        """Parse a condition away from the event loop, which a long text would hold up."""
+        loop = asyncio.get_running_loop()
+        return success(await loop.run_in_executor(self._executor, parse_condition, body, self._limits))
+
+    async def health(self) -> Reply:
+        """Say that the process answers."""
+        return _success(messages.Alive(alive=True))
+
+    async def readiness(self) -> Reply:
+        """Say whether requests are served, and what stands against it."""
+        if self._closing:
+            return refused([Entry(1503, "the server is shutting down")])
+        readiness = self._fleet.readiness()
+        if readiness.ready:
+            return _success(messages.Ready(ready=True))
+        entries = [Entry(1501, reason) for reason in readiness.reasons]
+        return failure(503, entries or [Entry(1501, "the service is starting")], ((b"retry-after", b"1"),))
+
+    async def _call(self, detector_id: str, operation: operations.Operation) -> Reply:
+        answer = await self._fleet.call(detector_id, operation)
+        match answer:
+            case Done(result, told):
+                return success(result, told)
+            case Refused(entries):
+                return refused(entries)
+            case _:
+                assert_never(answer)
+
+    def _decode(self, body: bytes, type_: type[T]) -> T:
+        return decode(body, type_, depth_max=self._limits.body_depth_max, digits_max=self._limits.digits_max)
+
+
+def _success(result: Any) -> Reply:
+    return success(msgspec.json.encode(result))
+
+
+def _given(value: T | msgspec.UnsetType) -> T | None:
+    return None if isinstance(value, msgspec.UnsetType) else value
+
+
+def _detector(detector_id: str) -> str:
+    """Give an id that has the form of one. Any other is like one that is unknown."""
+    if not _ID.fullmatch(detector_id):
+        raise no_such_detector(detector_id)
+    return detector_id

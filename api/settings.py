@@ -1,0 +1,299 @@
+"""Every setting of the service: name, default, bounds, words. The options of `serve` are these."""
+
+import dataclasses
+import functools
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.runtime.settings import RuntimeSettings
+
+PREFIX: Final = "RULE_DETECTOR_"
+
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+_FALSE: Final = frozenset({"0", "false", "no", "off", ""})
+_MIB: Final = 1024 * 1024
+_DATA: Final = Path("rule-detector-data")
+
+
+class SettingsError(ValueError):
+    """Settings that the service will not start with: every defect, one to a line."""
+
+    def __init__(self, *defects: str) -> None:
+        assert defects, "an error says why"
+        super().__init__("\n".join(defects))
+        self.defects = defects
+
+
+def _setting(
+    default: Any, text: str, *, least: float | None = None, most: float | None = None, secret: bool = False
+) -> Any:
+    """Give a field: its default, a sentence for people, its bounds (included), and whether it is a secret."""
+    return dataclasses.field(
+        default=default, metadata={"text": text, "least": least, "most": most, "secret": secret}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be set, with the values in force. Contradictory settings are refused."""
+
+    host: str = _setting("127.0.0.1", "The address to listen on.")
+    port: int = _setting(8080, "The port to listen on; 0 takes a free one.", least=0, most=65_535)
+    data: Path = _setting(_DATA, "The folder that holds everything to be kept.")  # noqa: RUF009 — a path is immutable
+    ray_address: str = _setting("local", "`local` starts Ray inside; any other value is a cluster to join.")
+    bootstrap_token: str | None = _setting(
+        None, "A fixed first token, never stored and not revocable over the API.", secret=True
+    )
+    access_log: bool = _setting(
+        False, "Write a line for each request; costs about a third of the throughput."
+    )
+
+    max_resident: int = _setting(50, "Detectors awake at once.", least=1)
+    spares: int = _setting(2, "Started processes that wait for a detector to wake in them.", least=0)
+    idle_rest_s: float = _setting(
+        600.0, "Seconds without a request after which a detector is put to rest.", least=0.1
+    )
+    snapshot_interval_s: float = _setting(
+        60.0, "Seconds between two snapshots of a detector that has changed.", least=0.1
+    )
+    snapshots_kept: int = _setting(3, "Snapshots kept of each detector, the newest included.", least=1)
+    deadline_s: float = _setting(
+        30.0, "Seconds that a request may take, the wait for a waking detector included.", least=0.1
+    )
+    shutdown_wait_s: float = _setting(
+        0.5,
+        "Seconds between /readyz turning to 503 and the end of listening, for load balancers to notice.",
+        least=0,
+    )
+    shutdown_grace_s: float = _setting(10.0, "Seconds that requests under way are given at the end.", least=0)
+
+    max_late_ms: int = _setting(
+        300_000, "How late an event may be, in milliseconds, and still be evaluated.", least=0
+    )
+    max_ahead_ms: int = _setting(
+        60_000,
+        "How far past the server's own time an event may be, in milliseconds; at most max_late_ms.",
+        least=0,
+    )
+
+    max_header_bytes: int = _setting(16 * 1024, "Bytes of a request's headers together.", least=1024)
+    max_body_bytes: int = _setting(_MIB, "Bytes of a request's body.", least=1)
+    max_batch_body_bytes: int = _setting(16 * _MIB, "Bytes of a batch's body.", least=1)
+    max_drain_bytes: int = _setting(
+        32 * _MIB,
+        "Bytes of a refused body that are still read, so that the caller can read the answer.",
+        least=0,
+    )
+    max_body_depth: int = _setting(64, "Nesting of a body.", least=4, most=200)
+    max_batch_events: int = _setting(10_000, "Events in one batch.", least=1)
+    max_waiting: int = _setting(10_000, "Requests that wait for one detector.", least=1)
+    max_waiting_bytes: int = _setting(64 * _MIB, "Bytes of the requests that wait for one detector.", least=1)
+
+    max_rules: int = _setting(100_000, "Rules in one detector.", least=1)
+    max_keys: int = _setting(1_000_000, "Live keys in one detector.", least=1)
+    max_condition_bytes: int = _setting(64 * 1024, "Bytes of a condition's text.", least=1)
+    max_condition_nodes: int = _setting(2_000, "Conditions within one condition, itself included.", least=1)
+    max_condition_depth: int = _setting(64, "Depth of a condition; a leaf has depth 1.", least=1, most=200)
+    max_pattern_program: int = _setting(
+        DEFAULT_LIMITS.pattern_program_max,
+        "Size of a compiled regular expression, in RE2's instructions.",
+        least=1,
+    )
+    max_pattern_text_chars: int = _setting(
+        DEFAULT_LIMITS.pattern_text_chars_max,
+        "Characters of a text that regular expressions are tried on.",
+        least=1,
+    )
+
+    def __post_init__(self) -> None:
+        defects = [
+            defect for setting in settings() if (defect := setting.defect(getattr(self, setting.name)))
+        ]
+        if self.max_ahead_ms > self.max_late_ms:
+            defects.append(
+                f"max_ahead_ms: {self.max_ahead_ms} is above max_late_ms ({self.max_late_ms}), so that one "
+                "fast clock would lock out those that are right"
+            )
+        if self.max_body_bytes > self.max_batch_body_bytes:
+            defects.append(
+                f"max_body_bytes: {self.max_body_bytes} is above max_batch_body_bytes "
+                f"({self.max_batch_body_bytes})"
+            )
+        if defects:
+            raise SettingsError(*defects)
+
+    def runtime_settings(self) -> RuntimeSettings:
+        """What the runtime needs to know."""
+        return RuntimeSettings(
+            data=self.data,
+            limits=self.limits(),
+            deadline_s=self.deadline_s,
+            max_resident=self.max_resident,
+            idle_rest_s=self.idle_rest_s,
+            snapshot_interval_s=self.snapshot_interval_s,
+            snapshots_kept=self.snapshots_kept,
+            waiting_max=self.max_waiting,
+            waiting_bytes_max=self.max_waiting_bytes,
+            spares=self.spares,
+        )
+
+    def limits(self) -> Limits:
+        """The bounds that each detector holds its input to."""
+        return Limits(
+            text_bytes_max=self.max_condition_bytes,
+            nodes_max=self.max_condition_nodes,
+            depth_max=self.max_condition_depth,
+            pattern_program_max=self.max_pattern_program,
+            pattern_text_chars_max=self.max_pattern_text_chars,
+            body_depth_max=self.max_body_depth,
+            batch_events_max=self.max_batch_events,
+            rules_max=self.max_rules,
+            keys_max=self.max_keys,
+            late_ms_max=self.max_late_ms,
+            ahead_ms_max=self.max_ahead_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as people meet it: a name, an option, an environment variable, a default, a sentence."""
+
+    name: str
+    kind: type
+    """bool, int, float, str or Path."""
+    default: Any
+    text: str
+    least: float | None
+    most: float | None
+    secret: bool
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, as `RULE_DETECTOR_MAX_RESIDENT`."""
+        return PREFIX + self.name.upper()
+
+    @property
+    def option(self) -> str:
+        """The option of `serve`, as `--max-resident`."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def shown_default(self) -> str:
+        """The default as it would be written, empty where there is none."""
+        match self.default:
+            case None:
+                return ""
+            case bool():
+                return "true" if self.default else "false"
+            case float():
+                return f"{self.default:g}"
+            case _:
+                return str(self.default)
+
+    def read(self, text: str) -> Any:
+        """Give the value that `text` writes. Raises SettingsError."""
+        try:
+            if self.kind is bool:
+                return _read_bool(text)
+            return self.kind(text.strip()) if self.kind in (int, float) else self.kind(text)
+        except ValueError:
+            shown = "" if self.secret else f", got `{text[:80]}`"
+            raise SettingsError(f"{self.name}: expected {_WORDS[self.kind]}{shown}") from None
+
+    def defect(self, value: Any) -> str | None:
+        """Say what is wrong with a value, None where nothing is."""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            # NaN fails both comparisons, so they are written to hold for good values only.
+            if self.least is not None and not value >= self.least:
+                return f"{self.name}: expected at least {self.least:g}, got {value}"
+            if self.most is not None and not value <= self.most:
+                return f"{self.name}: expected at most {self.most:g}, got {value}"
+            if value in (float("inf"), float("-inf")):
+                return f"{self.name}: expected a finite number, got {value}"
+        if self.name == "bootstrap_token" and value is not None and not _fits_a_header(value):
+            return f"{self.name}: expected visible ASCII characters without blanks, at least one"
+        if self.name == "host" and not value:
+            return "host: expected an address, got an empty string"
+        return None
+
+
+_WORDS: Final[dict[type, str]] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    Path: "a path",
+}
+
+
+def _read_bool(text: str) -> bool:
+    word = text.strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise ValueError(text)
+
+
+def _fits_a_header(token: str) -> bool:
+    return bool(token) and all("!" <= character <= "~" for character in token)
+
+
+@functools.cache
+def settings() -> tuple[Setting, ...]:
+    """Every setting, in the order in which people are shown them."""
+    kinds = typing.get_type_hints(Settings)
+    return tuple(
+        Setting(
+            name=field.name,
+            kind=str if kinds[field.name] == str | None else kinds[field.name],
+            default=field.default,
+            text=field.metadata["text"],
+            least=field.metadata["least"],
+            most=field.metadata["most"],
+            secret=field.metadata["secret"],
+        )
+        for field in dataclasses.fields(Settings)
+    )
+
+
+def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
+    """Give the settings in force: what was `given` by name, else what the environment says, else the default.
+
+    A given value is a text, or already of its kind; None is not given. An empty environment variable is one
+    that is not set. Raises SettingsError with every defect.
+    """
+    known = {setting.name: setting for setting in settings()}
+    defects = [f"{name}: no such setting" for name in given if name not in known]
+    values: dict[str, Any] = {}
+    for name, setting in known.items():
+        value = given.get(name)
+        if value is None:
+            value = environment.get(setting.variable) or None
+        if value is None:
+            continue
+        try:
+            values[name] = setting.read(value) if isinstance(value, str) else value
+        except SettingsError as error:
+            defects += error.defects
+    try:
+        found = Settings(**values)
+    except SettingsError as error:
+        raise SettingsError(*defects, *error.defects) from None
+    if defects:
+        raise SettingsError(*defects)
+    return found
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Give the variables that look like settings and are none: worth a warning, since they have no effect."""
+    known = {setting.variable for setting in settings()} | _OTHER_VARIABLES
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+
+
+_OTHER_VARIABLES: Final = frozenset({PREFIX + "TEST_DATA", PREFIX + "URL", PREFIX + "TOKEN"})
+"""Variables of the same family for the tests, and for the commands that call a running service."""

@@ -1,0 +1,30 @@
+"""The engine of the Rule Detector Service, for use in process: no server, no Ray.
+
+from engine import Detector, parse, format
+
+detector = Detector()
+rule_id = detector.add_rule(name="burst", condition='per user once within 10m ok == false')
+actions = detector.evaluate({"user": "ada", "ok": False}, 1_700_000_000_000)
+"""
+
+from engine.evaluation.detector import BatchRefused, Detector, Outcome
+from engine.evaluation.rules import Rule
+from engine.language.condition import Condition
+from engine.language.diagnostics import ConditionError, Entry, Refusal
+from engine.language.limits import Limits
+from engine.language.parser import parse
+from engine.language.printer import format  # noqa: A004 -- the inverse of parse is called format
+
+__all__ = [
+    "BatchRefused",
+    "Condition",
+    "ConditionError",
+    "Detector",
+    "Entry",
+    "Limits",
+    "Outcome",
+    "Refusal",
+    "Rule",
+    "format",
+    "parse",
+]

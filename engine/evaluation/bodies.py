@@ -1,0 +1,233 @@
+"""The one place where JSON from outside is decoded: typed, bounded, every defect of shape named."""
+
+import difflib
+import functools
+import re
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import DEFAULT_LIMITS
+
+T = TypeVar("T")
+
+DEFECTS_MAX: Final = 32
+"""How many defects of one body are listed; a hostile body must not be answered by a larger reply."""
+
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NUMBER: Final = re.compile(rb"-?([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_DIGITS_AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
+
+
+def decode(
+    body: bytes,
+    type_: type[T],
+    *,
+    depth_max: int = DEFAULT_LIMITS.body_depth_max,
+    digits_max: int = DEFAULT_LIMITS.digits_max,
+) -> T:
+    """Give `body` as a value of `type_`.
+
+    Raises Refusal 1000 where it is not JSON, nests deeper than `depth_max`, or holds an integer of more than
+    `digits_max` digits or a number past a double's range; 1001 with every defect where its shape is wrong.
+    """
+    try:
+        value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
+    except msgspec.ValidationError as error:
+        document = _untyped(body)
+        _check_bounds(body, depth_max, digits_max)
+        raise _shape_refusal(document, type_, str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(error) from None
+    _check_bounds(body, depth_max, digits_max)
+    return value
+
+
+@functools.cache
+def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type_)
+
+
+def _untyped(body: bytes) -> object:
+    """Give the body as plain JSON values: what is no JSON at all is judged before its shape."""
+    try:
+        return msgspec.json.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> Refusal:
+    match error:
+        case RecursionError():
+            reason = "it is nested too deeply"
+        case UnicodeDecodeError():
+            reason = f"byte {error.start} is not valid UTF-8"
+        case _:
+            reason = str(error).removeprefix("JSON is malformed: ").split(" - at ")[0].lower()
+    return Refusal(Entry(1000, f"the body is not JSON: {reason}"))
+
+
+def _check_bounds(body: bytes, depth_max: int, digits_max: int) -> None:
+    # Both bounds are first tried against a count that costs next to nothing and that ordinary bodies pass.
+    if body.count(b"{") + body.count(b"[") > depth_max and _deeper_than(body, depth_max):
+        raise Refusal(Entry(1000, f"the body is nested more than {depth_max} deep"))
+    if len(body) > digits_max and b"0" * (digits_max + 1) in body.translate(_DIGITS_AS_ZERO):
+        for number in _NUMBER.finditer(_STRING.sub(b"", body)):
+            whole, fraction, exponent = number.groups()
+            if fraction is None and exponent is None and len(whole) > digits_max:
+                raise Refusal(Entry(1000, f"the body holds an integer of more than {digits_max} digits"))
+
+
+def _deeper_than(body: bytes, depth_max: int) -> bool:
+    """Tell whether valid JSON nests deeper: each pass takes the innermost pairs of brackets away."""
+    brackets = _STRING.sub(b"", body).translate(None, _NOT_BRACKETS)
+    for _ in range(depth_max):
+        if not brackets:
+            return False
+        # Objects are marked before arrays are taken, or one pass would take two levels.
+        brackets = brackets.replace(b"{}", b" ").replace(b"[]", b" ").replace(b" ", b"")
+    return bool(brackets)
+
+
+def _shape_refusal(document: object, type_: type, complaint: str) -> Refusal:
+    defects = list(_defects(document, msgspec.inspect.type_info(type_), ""))
+    # What the walk below does not know is still refused, in the decoder's own words.
+    defects = defects or [complaint]
+    shown = [Entry(1001, defect) for defect in defects[:DEFECTS_MAX]]
+    if len(defects) > DEFECTS_MAX:
+        shown.append(Entry(1001, f"and {len(defects) - DEFECTS_MAX} more defects"))
+    return Refusal(*shown)
+
+
+def _defects(value: object, expected: Any, place: str) -> list[str]:
+    """Give every defect of shape of `value` against msgspec's description of a type, in document order."""
+    info = msgspec.inspect
+    where = f"{place}: " if place else "body: "
+    match expected:
+        case info.Metadata(type=inner, extra=extra):
+            found = _defects(value, inner, place)
+            if found and extra and "expected" in extra and _kind(value) in _kinds(inner):
+                return [f"{where}expected {extra['expected']}, got {_said(value)}"]
+            return found
+        case info.StructType():
+            if not isinstance(value, dict):
+                return [f"{where}expected an object, got {_kind(value)}"]
+            return _struct_defects(value, expected, place)
+        case info.ListType(item_type=item):
+            if not isinstance(value, list):
+                return [f"{where}expected an array, got {_kind(value)}"]
+            return [
+                defect for i, member in enumerate(value) for defect in _defects(member, item, f"{place}[{i}]")
+            ]
+        case info.DictType():
+            return [] if isinstance(value, dict) else [f"{where}expected an object, got {_kind(value)}"]
+        case _:
+            return _plain_defects(value, expected, where)
+
+
+def _plain_defects(value: object, expected: Any, where: str) -> list[str]:
+    if _fits(value, expected):
+        return []
+    kinds = sorted({name for name in _kinds(expected) if name})
+    if _kind(value) in kinds:
+        return [f"{where}the value is out of bounds"]
+    return [f"{where}expected {' or '.join(kinds)}, got {_kind(value)}"]
+
+
+def _struct_defects(value: dict[str, object], expected: Any, place: str) -> list[str]:
+    members = {field.encode_name: field for field in expected.fields}
+    prefix = f"{place}." if place else ""
+    found = []
+    for name, member in value.items():
+        if name in members:
+            found += _defects(member, members[name].type, prefix + name)
+        elif expected.forbid_unknown_fields:
+            near = difflib.get_close_matches(name, set(members) - set(value), 1)
+            hint = f", did you mean `{near[0]}`?" if near else ""
+            found.append(f"{prefix}{name[:80]}: unknown member{hint}")
+    found += [
+        f"{prefix}{name}: missing" for name, field in members.items() if field.required and name not in value
+    ]
+    return found
+
+
+def _fits(value: object, expected: Any) -> bool:
+    try:
+        msgspec.convert(value, _rebuilt(expected), strict=True)
+    except (msgspec.ValidationError, TypeError):
+        return False
+    return True
+
+
+def _rebuilt(expected: Any) -> Any:
+    """Give back the Python type that msgspec described; only the plain kinds reach this."""
+    info = msgspec.inspect
+    match expected:
+        case info.StrType(min_length=least, max_length=most, pattern=pattern):
+            meta = msgspec.Meta(min_length=least, max_length=most, pattern=pattern)
+            return _annotated(str, meta) if (least, most, pattern) != (None, None, None) else str
+        case info.BoolType():
+            return bool
+        case info.IntType():
+            return int
+        case info.FloatType():
+            return float
+        case info.UnionType(types=types):
+            rebuilt = [_rebuilt(member) for member in types if not isinstance(member, info.RawType)]
+            return functools.reduce(lambda left, right: left | right, rebuilt)
+        case info.DictType():
+            return dict
+        case info.NoneType():
+            return None
+        case _:
+            return Any
+
+
+def _annotated(base: type, meta: msgspec.Meta) -> Any:
+    return Annotated[base, meta]
+
+
+def _kinds(expected: Any) -> list[str]:
+    info = msgspec.inspect
+    match expected:
+        case info.Metadata(type=inner):
+            return _kinds(inner)
+        case info.StrType():
+            return ["a string"]
+        case info.BoolType():
+            return ["a boolean"]
+        case info.IntType() | info.FloatType():
+            return ["a number"]
+        case info.DictType() | info.StructType():
+            return ["an object"]
+        case info.ListType():
+            return ["an array"]
+        case info.UnionType(types=types):
+            return [kind for member in types for kind in _kinds(member)]
+        case _:
+            return []
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def _said(value: object) -> str:
+    """Name a value for a caller: strings by their length, as they may hold control characters."""
+    if isinstance(value, str):
+        return f"{len(value)} characters" if value else "an empty string"
+    return _kind(value)

@@ -1,0 +1,315 @@
+"""A detector: rules and their remembered past. Events go in, one after another; actions come out."""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from engine.evaluation import saved
+from engine.evaluation.compiler import Program, compile_rule
+from engine.evaluation.facts import Relations, dig, split_name
+from engine.evaluation.rules import Rule, check_name
+from engine.evaluation.slices import State
+from engine.language.condition import Condition, microseconds
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.document import condition_from_document, condition_to_document
+from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.language.parser import parse
+
+Event = tuple[Mapping[str, Any], float, Mapping[str, Any] | None]
+"""Fields, timestamp in milliseconds, vars."""
+
+
+@dataclass(slots=True)
+class LiveRule:
+    """A rule with what the detector made of it. A disabled rule has no program and no history."""
+
+    rule: Rule
+    birth: int
+    """How many events the detector had seen when the rule's history began."""
+    program: Program | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one event came to: the rules that fired, in order of priority, and what is said about it."""
+
+    fired: list[Rule]
+    messages: list[Entry]
+
+    @property
+    def actions(self) -> list[dict[str, Any]]:
+        """The actions of the rules that fired."""
+        return [rule.action() for rule in self.fired]
+
+
+class BatchRefused(Refusal):
+    """An event of `evaluate_many` was refused: `index` is its place, `results` what came before it."""
+
+    def __init__(
+        self, *entries: Entry, index: int = 0, results: tuple[list[dict[str, Any]], ...] = ()
+    ) -> None:
+        super().__init__(*entries)
+        self.index = index
+        self.results = results
+
+
+class Detector:
+    """Rules evaluated against a stream of events, as SPEC's sections 1 to 4 say.
+
+    `now_us` gives the present in microseconds since 1970; without it, events may be stamped any time ahead.
+    `new_id` gives 32 lower-case hexadecimal characters, never the same twice.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        now_us: Callable[[], int] | None = None,
+        new_id: Callable[[], str] | None = None,
+    ) -> None:
+        self.limits = limits
+        self.state = State()
+        self.clock_us: int | None = None
+        """The time of the last event; None before the first."""
+        self.events_seen = 0
+        self.priority_highest = 0
+        self.live: dict[str, LiveRule] = {}
+        """By id, in order of priority."""
+        self._now_us = now_us
+        self._new_id = new_id or (lambda: secrets.token_hex(16))
+        self._stale = True
+
+    # -- rules ----------------------------------------------------------------------------------------------
+
+    def add_rule(
+        self,
+        name: str,
+        condition: str | Mapping[str, Any] | Condition,
+        notify: bool = False,
+        *,
+        rule_id: str | None = None,
+    ) -> str:
+        """Add a rule and give its id. Its history begins with the next event.
+
+        Raises ConditionError, or Refusal 1001 for the name, 1400 where the detector is full.
+        """
+        check_name(name)
+        read = self._read(condition)
+        if len(self.live) >= self.limits.rules_max:
+            raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
+        rule_id = rule_id or self._new_id()
+        self.priority_highest += 1
+        rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest)
+        self.install(rule, self.events_seen)
+        return rule_id
+
+    def change_rule(
+        self,
+        rule_id: str,
+        *,
+        name: str | None = None,
+        condition: str | Mapping[str, Any] | Condition | None = None,
+        enabled: bool | None = None,
+        notify: bool | None = None,
+    ) -> Rule:
+        """Change what is given and give the whole rule; None leaves as it is.
+
+        A different condition, and turning the rule on, begin its history anew. Raises as `add_rule` does, and
+        Refusal 1201 for an unknown rule.
+        """
+        live = self._named(rule_id)
+        before = live.rule
+        if name is not None:
+            check_name(name)
+        after = replace(
+            before,
+            name=before.name if name is None else name,
+            condition=before.condition if condition is None else self._read(condition),
+            enabled=before.enabled if enabled is None else enabled,
+            notify=before.notify if notify is None else notify,
+        )
+        kept = before.enabled and after.enabled and before.condition == after.condition
+        self.install(after, live.birth if kept else self.events_seen)
+        return after
+
+    def remove_rule(self, rule_id: str) -> None:
+        """Remove a rule and what only it remembered. Raises Refusal 1201."""
+        live = self._named(rule_id)
+        del self.live[rule_id]
+        self._release(live)
+        self._stale = True
+
+    def rule(self, rule_id: str) -> Rule:
+        """Give one rule. Raises Refusal 1201."""
+        return self._named(rule_id).rule
+
+    def rules(self) -> list[Rule]:
+        """Give all rules in order of priority."""
+        return [live.rule for live in self.live.values()]
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self,
+        fields: Mapping[str, Any],
+        timestamp_ms: float,
+        vars: Mapping[str, Any] | None = None,  # noqa: A002
+    ) -> list[dict[str, Any]]:
+        """Observe one event and give the actions of the rules that are true now, in order of priority.
+
+        Raises Refusal 1402 where the timestamp is too late or too far ahead; then nothing has changed.
+        """
+        return self.submit(fields, timestamp_ms, vars).actions
+
+    def evaluate_many(self, events: Iterable[Event]) -> list[list[dict[str, Any]]]:
+        """Observe events in order and give the actions of each.
+
+        Raises BatchRefused at the first event that is refused; those before it stay observed.
+        """
+        results: list[list[dict[str, Any]]] = []
+        for index, (fields, timestamp_ms, sent) in enumerate(events):
+            try:
+                results.append(self.evaluate(fields, timestamp_ms, sent))
+            except Refusal as refusal:
+                raise BatchRefused(*refusal.entries, index=index, results=tuple(results)) from None
+        return results
+
+    def submit(
+        self,
+        fields: Mapping[str, Any],
+        timestamp_ms: float,
+        vars: Mapping[str, Any] | None = None,  # noqa: A002
+    ) -> Outcome:
+        """As `evaluate`, with the messages that the reply carries."""
+        messages: list[Entry] = []
+        time_us = self._time_of(timestamp_ms, messages)
+        if self._stale:
+            self._watch()
+        sent = vars or {}
+        self._remark(fields, sent, messages)
+        self.clock_us = time_us
+        self.events_seen += 1
+        tick, relations = self.events_seen, Relations(sent)
+        fired = [rule for rule, observe in self._active if observe(fields, sent, time_us, tick, relations)]
+        evicted = self.state.settle(time_us, self.limits.keys_max)
+        if evicted:
+            messages.append(
+                Entry(2002, f"{evicted} keys were forgotten: the detector keeps {self.limits.keys_max}")
+            )
+        return Outcome(fired, messages)
+
+    def _time_of(self, timestamp_ms: float, messages: list[Entry]) -> int:
+        """Give the time at which the event is evaluated: never before the detector's clock."""
+        stamped_us = microseconds(timestamp_ms, 1_000)
+        if self._now_us is not None:
+            ahead_us = stamped_us - self._now_us()
+            if ahead_us > self.limits.ahead_ms_max * 1_000:
+                raise Refusal(
+                    Entry(
+                        1402,
+                        f"the event is stamped {_ms(ahead_us)} ms ahead of the server's time; "
+                        f"at most {self.limits.ahead_ms_max} ms are accepted",
+                    )
+                )
+        if self.clock_us is None or stamped_us >= self.clock_us:
+            return stamped_us
+        late_us = self.clock_us - stamped_us
+        if late_us > self.limits.late_ms_max * 1_000:
+            raise Refusal(
+                Entry(
+                    1402,
+                    f"the event is {_ms(late_us)} ms late, "
+                    f"at most {self.limits.late_ms_max} ms are accepted; "
+                    "the first event sets a detector's clock, so a recorded past wants a fresh detector",
+                )
+            )
+        messages.append(
+            Entry(2001, f"the event came {_ms(late_us)} ms late and was evaluated at the detector's time")
+        )
+        return self.clock_us
+
+    def _remark(self, fields: Mapping[str, Any], sent: Mapping[str, Any], messages: list[Entry]) -> None:
+        """Say what keeps conditions from being judged as their authors may expect."""
+        messages += [
+            Entry(2003, f"the relation `{name}` is neither stored nor sent, and holds nothing")
+            for name in self._relations
+            if name not in sent
+        ]
+        longest = self.limits.pattern_text_chars_max
+        for said, of_vars, whole, steps in self._matched:
+            text = dig(sent if of_vars else fields, whole, steps)
+            if type(text) is str and len(text) > longest:
+                messages.append(
+                    Entry(
+                        2004,
+                        f"`{said}` has {len(text)} characters; patterns are tried on at most {longest}",
+                    )
+                )
+
+    # -- rest and return ------------------------------------------------------------------------------------
+
+    STATE_VERSION: ClassVar[int] = saved.STATE_VERSION
+
+    def dump(self) -> bytes:
+        """Give rules and temporal state as bytes of STATE_VERSION."""
+        return saved.dump(self)
+
+    @classmethod
+    def load(
+        cls,
+        data: bytes,
+        version: int,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        now_us: Callable[[], int] | None = None,
+        new_id: Callable[[], str] | None = None,
+    ) -> Self:
+        """Give the detector whose `dump` gave `data`: it answers every further event as that one would."""
+        assert version == cls.STATE_VERSION, f"state of version {version}, and no migration from it"
+        detector = cls(limits=limits, now_us=now_us, new_id=new_id)
+        saved.load(detector, data)
+        return detector
+
+    # -- inside ---------------------------------------------------------------------------------------------
+
+    def install(self, rule: Rule, birth: int) -> None:
+        """Put a rule in its place. Its history begins at `birth`; what it remembers since then is kept."""
+        before = self.live.get(rule.id)
+        program = compile_rule(rule.condition, self.state, birth, self.limits) if rule.enabled else None
+        self.live[rule.id] = LiveRule(rule, birth, program)
+        # Only now: what both remember under one name must not be dropped in between.
+        if before is not None:
+            self._release(before)
+        self._stale = True
+
+    def _watch(self) -> None:
+        """Take notice of changed rules, only when an event needs it, or loading many would take for ever."""
+        self._stale = False
+        enabled = [(live.rule, live.program) for live in self.live.values() if live.program is not None]
+        self._active = [(rule, program.observe) for rule, program in enabled]
+        self._relations = sorted({name for _, program in enabled for name in program.relations})
+        names = sorted({name for _, program in enabled for name in program.matched})
+        self._matched = [(name, *split_name(name)) for name in names]
+
+    def _release(self, live: LiveRule) -> None:
+        if live.program is not None:
+            for memory in live.program.memories:
+                self.state.release(memory)
+
+    def _named(self, rule_id: str) -> LiveRule:
+        try:
+            return self.live[rule_id]
+        except KeyError:
+            raise Refusal(Entry(1201, f"there is no rule `{rule_id}` in this detector")) from None
+
+    def _read(self, condition: str | Mapping[str, Any] | Condition) -> Condition:
+        if isinstance(condition, str | Mapping):
+            return parse(condition, self.limits)
+        # A condition built by hand is held to what its JSON is held to.
+        return condition_from_document(condition_to_document(condition), self.limits)
+
+
+def _ms(duration_us: int) -> str:
+    """Give microseconds as milliseconds without needless decimals."""
+    return f"{duration_us / 1_000:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,137 @@
+"""Evaluate bodies and their answers: decoded where they are evaluated, encoded where the outcome is known."""
+
+from typing import Any, Final
+
+import msgspec
+
+from engine.evaluation.bodies import decode
+from engine.evaluation.detector import Detector, Outcome
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import Limits
+
+TIMESTAMP_MS_MAX: Final = 8.64e15
+"""Either way; what a calendar date can be, in ECMAScript and here."""
+
+
+class EventBody(msgspec.Struct, forbid_unknown_fields=True):
+    """One event: its fields, and its time in milliseconds since 1970, held to the microsecond."""
+
+    fields: dict[str, Any]
+    timestamp_ms: int | float
+
+
+class ContextBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What a caller knows besides the event: values for names that begin with `$`, and relations."""
+
+    vars: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class EvaluateBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of an evaluation."""
+
+    event: EventBody
+    context: ContextBody | msgspec.UnsetType = msgspec.UNSET
+
+
+class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a batch: events in order, all with the same context."""
+
+    events: list[EventBody]
+    context: ContextBody | msgspec.UnsetType = msgspec.UNSET
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A request that succeeded: its result and its messages, as JSON ready for the envelope."""
+
+    result: bytes
+    messages: bytes = b"[]"
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A request that was refused; nothing has changed."""
+
+    entries: tuple[Entry, ...]
+
+
+Answer = Done | Refused
+
+
+class ReportedEntry(msgspec.Struct, frozen=True):
+    """An entry as replies carry it."""
+
+    code: int
+    message: str
+
+
+def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
+    """Give entries as the JSON array that `errors` and `messages` hold."""
+    if not entries:
+        return b"[]"
+    return msgspec.json.encode([ReportedEntry(*entry) for entry in entries])
+
+
+def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
+    """Give an evaluate body. Raises Refusal 1000 or 1001 with every defect."""
+    decoded = decode(body, EvaluateBody, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+    _check_timestamps([("event", decoded.event)])
+    return decoded
+
+
+def decode_batch(body: bytes, limits: Limits) -> BatchBody:
+    """Give a batch body. Raises Refusal 1000 or 1001 with every defect, 1400 for too many events."""
+    decoded = decode(body, BatchBody, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+    if len(decoded.events) > limits.batch_events_max:
+        most = limits.batch_events_max
+        raise Refusal(Entry(1400, f"the batch has {len(decoded.events)} events, at most {most} are accepted"))
+    _check_timestamps([(f"events[{index}]", event) for index, event in enumerate(decoded.events)])
+    return decoded
+
+
+def evaluate_body(detector: Detector, body: bytes) -> Answer:
+    """Evaluate the event of a body and give the answer to its caller."""
+    try:
+        decoded = decode_evaluate(body, detector.limits)
+        outcome = detector.submit(decoded.event.fields, decoded.event.timestamp_ms, _vars(decoded.context))
+    except Refusal as refusal:
+        return Refused(refusal.entries)
+    return Done(b'{"actions":' + _encode_actions(outcome) + b"}", encode_entries(outcome.messages))
+
+
+def evaluate_batch_body(detector: Detector, body: bytes) -> Answer:
+    """Evaluate the events of a body in order; a refused one says so in its place, and the others go on."""
+    try:
+        decoded = decode_batch(body, detector.limits)
+    except Refusal as refusal:
+        return Refused(refusal.entries)
+    sent = _vars(decoded.context)
+    entries = [_evaluated(detector, event, sent) for event in decoded.events]
+    return Done(b'{"results":[' + b",".join(entries) + b"]}")
+
+
+def _evaluated(detector: Detector, event: EventBody, sent: dict[str, Any]) -> bytes:
+    try:
+        outcome = detector.submit(event.fields, event.timestamp_ms, sent)
+    except Refusal as refusal:
+        return b'{"actions":[],"errors":' + encode_entries(refusal.entries) + b"}"
+    messages = b',"messages":' + encode_entries(outcome.messages) if outcome.messages else b""
+    return b'{"actions":' + _encode_actions(outcome) + messages + b"}"
+
+
+def _encode_actions(outcome: Outcome) -> bytes:
+    return msgspec.json.encode(outcome.actions) if outcome.fired else b"[]"
+
+
+def _vars(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
+    if isinstance(context, ContextBody) and isinstance(context.vars, dict):
+        return context.vars
+    return {}
+
+
+def _check_timestamps(events: list[tuple[str, EventBody]]) -> None:
+    wild = [
+        Entry(1001, f"{place}.timestamp_ms: expected a number from -8.64e15 to 8.64e15")
+        for place, event in events
+        if not -TIMESTAMP_MS_MAX <= event.timestamp_ms <= TIMESTAMP_MS_MAX
+    ]
+    if wild:
+        raise Refusal(*wild[:32])

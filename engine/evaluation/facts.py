@@ -1,0 +1,96 @@
+"""Names, look-up, typed equality, keys: SPEC's values as they are when an event is evaluated.
+
+A missing value is None throughout: JSON `null` and a name that leads nowhere are the same.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+TRUE_KEY: Final = ("true",)
+FALSE_KEY: Final = ("false",)
+"""Booleans as keys. Python holds `True == 1`; SPEC does not."""
+
+
+class Name(NamedTuple):
+    """A name taken apart once: where it is looked up, and how."""
+
+    of_vars: bool
+    whole: str
+    steps: tuple[str, ...]
+    """The parts between the dots; empty for a name without dots."""
+
+
+def split_name(name: str) -> Name:
+    """Give the parts of a valid name."""
+    of_vars = name.startswith("$")
+    whole = name[1:] if of_vars else name
+    return Name(of_vars, whole, tuple(whole.split(".")) if "." in whole else ())
+
+
+def dig(values: Mapping[str, Any], whole: str, steps: tuple[str, ...]) -> Any:
+    """Give the value of a dotted name: the whole name as one key first, then step by step."""
+    if whole in values:
+        return values[whole]
+    found: Any = values
+    for step in steps:
+        if type(found) is not dict or step not in found:
+            return None
+        found = found[step]
+    return found
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Tell whether two JSON values are equal, types told apart, numbers by value, the rest deeply."""
+    kind = type(left)
+    if kind is int or kind is float:
+        other = type(right)
+        return (other is int or other is float) and bool(left == right)
+    if kind is not type(right):
+        return False
+    if kind is list:
+        return len(left) == len(right) and all(map(equal, left, right))
+    if kind is dict:
+        return left.keys() == right.keys() and all(equal(value, right[name]) for name, value in left.items())
+    return bool(left == right)
+
+
+def holds(array: Any, value: Any) -> bool:
+    """Tell whether `array` is an array with an element equal to `value`."""
+    return type(array) is list and any(equal(element, value) for element in array)
+
+
+def key_of(value: Any) -> Any:
+    """Give the hashable form of a scalar, in which `1` is `1.0` but not `true`; None for anything else."""
+    kind = type(value)
+    if kind is str or kind is int or kind is float:
+        return value
+    if kind is bool:
+        return TRUE_KEY if value else FALSE_KEY
+    return None
+
+
+class Relations:
+    """The relations that one event sees: those its caller sent, each read at most once."""
+
+    __slots__ = ("_read", "_sent")
+
+    def __init__(self, sent: Mapping[str, Any]) -> None:
+        self._sent = sent
+        self._read: dict[str, frozenset[Any]] = {}
+
+    def holds(self, relation: str, *values: Any) -> bool:
+        """Tell whether the tuple of `values` is in the relation; never where one of them is missing."""
+        row = tuple(map(key_of, values))
+        if None in row:
+            return False
+        if relation not in self._read:
+            self._read[relation] = _tuples(self._sent.get(relation))
+        return row in self._read[relation]
+
+
+def _tuples(sent: Any) -> frozenset[Any]:
+    """Give the tuples of a relation as a caller sends it; none where it has any other shape."""
+    if type(sent) is not list:
+        return frozenset()
+    rows = [tuple(map(key_of, element if type(element) is list else [element])) for element in sent]
+    return frozenset(rows) if not any(None in row for row in rows) else frozenset()

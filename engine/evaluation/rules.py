@@ -1,0 +1,52 @@
+"""What a rule is, as its owner sees it, and what it yields when it fires."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from engine.language.condition import Condition
+from engine.language.diagnostics import Entry, Refusal
+
+NAME_CHARS_MAX: Final = 255
+NAME_PATTERN: Final = r"\A[^\x00-\x08\x0b-\x1f\x7f-\x9f]*\Z"
+"""Any characters but control characters other than tab and newline."""
+
+NAME_EXPECTED: Final = f"1 to {NAME_CHARS_MAX} characters, no control characters but tab and newline"
+
+NameText = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN, extra={"expected": NAME_EXPECTED}
+    ),
+]
+"""The name of a detector or a rule, as bodies carry it."""
+
+
+def check_name(name: str) -> None:
+    """Raise Refusal 1001 unless `name` can name a detector or a rule."""
+    if not 1 <= len(name) <= NAME_CHARS_MAX or not re.match(NAME_PATTERN, name):
+        raise Refusal(Entry(1001, f"name: expected {NAME_EXPECTED}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule. Lower priorities come first; a disabled rule observes nothing and yields nothing."""
+
+    id: str
+    name: str
+    condition: Condition
+    enabled: bool = True
+    notify: bool = False
+    priority: int
+
+    def action(self) -> dict[str, Any]:
+        """Give the action that the rule yields when its condition is true."""
+        return {
+            "type": "notify" if self.notify else "match",
+            "ruleId": self.id,
+            "name": self.name,
+            "priority": self.priority,
+            "notify": self.notify,
+        }

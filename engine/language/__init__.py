@@ -1,0 +1,1 @@
+"""What a condition is, and how it is written: types, JSON, text."""

@@ -1,0 +1,35 @@
+"""Every bound that the engine holds its input to. Units stand in the names."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The bounds of one detector: on conditions, on event bodies, and on what it remembers.
+
+    A condition past `text_bytes_max`, `nodes_max` or `depth_max` is refused with 1303, a pattern past
+    `pattern_program_max` with 1302. A leaf has depth 1.
+    """
+
+    text_bytes_max: int = 64 * 1024
+    nodes_max: int = 2_000
+    depth_max: int = 64
+    pattern_program_max: int = 5_000
+    """Instructions of a compiled regular expression, as RE2 counts them."""
+    pattern_text_bytes_max: int = 32 * 1024
+    """A longer text matches no pattern, and the reply says so (message 2004)."""
+    pattern_work_max: int = 1_000_000
+    """Instructions of a pattern times bytes of a text: past it the text is too long for that pattern.
+    One search within it takes at most some 10 ms, and nearly always microseconds."""
+
+    body_depth_max: int = 64
+    digits_max: int = 4_000
+    batch_events_max: int = 10_000
+
+    rules_max: int = 100_000
+    keys_max: int = 1_000_000
+    late_ms_max: int = 300_000
+    ahead_ms_max: int = 60_000
+
+
+DEFAULT_LIMITS = Limits()

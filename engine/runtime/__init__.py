@@ -1,0 +1,1 @@
+"""Where detectors live: Ray actors, their queues, and the directory that knows them."""

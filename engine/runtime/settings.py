@@ -1,0 +1,54 @@
+"""The settings of the runtime, with their defaults. Units stand in the names."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.language.limits import DEFAULT_LIMITS, Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeSettings:
+    """How detectors are kept, woken and queued for. `data` is the folder of everything that lasts."""
+
+    data: Path
+    limits: Limits = DEFAULT_LIMITS
+    deadline_s: float = 30.0
+    """From a request's arrival to its answer, whatever the answer is."""
+
+    max_resident: int = 50
+    """Detectors awake at once."""
+    idle_rest_s: float = 600.0
+    turn_s: float = 0.25
+    """How long a busy detector stays awake, at least, while others wait for its place."""
+
+    snapshot_interval_s: float = 60.0
+    snapshots_kept: int = 3
+    retry_s: float = 1.0
+    """Before what failed for the world's reasons is tried again."""
+
+    waiting_max: int = 10_000
+    """Requests that wait for one detector."""
+    waiting_bytes_max: int = 64 * 1024 * 1024
+    batch_operations_max: int = 1_000
+    batch_bytes_max: int = 4 * 1024 * 1024
+    """Of several operations sent together; one alone may be larger."""
+
+    spares: int = 2
+    """Started actors that wait for a detector."""
+    activations_max: int = 1_000
+    """After so many detectors, an actor is replaced."""
+    actor_bytes_max: int = 1024 * 1024 * 1024
+    """An actor whose process holds more once its detector rests is replaced."""
+    hung_s: float = 60.0
+    """An actor that has not answered for so long is taken for dead, and ended."""
+
+    poll_s: float = 0.5
+    """Between two questions to the directory for what is new."""
+    ask_s: float = 0.05
+    """Between two questions at least, where an unknown token or detector calls for one."""
+    word_age_max_s: float = 15.0
+    """Tokens are not trusted when the directory's last word is older."""
+    lock_wait_s: float = 5.0
+    """For a process that is just ending to let go of the data folder."""
+    drain_s: float = 5.0
+    """For waiting requests to be answered while the service shuts down."""

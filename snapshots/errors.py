@@ -1,0 +1,37 @@
+"""What can be wrong with a data folder. Each names the file, and says what stands in the way."""
+
+from pathlib import Path
+
+
+class StorageError(Exception):
+    """The world's error: a folder cannot be read or written as it must be."""
+
+
+class Damaged(StorageError):
+    """A file is not what was once written: a checksum, a length or a name does not fit."""
+
+
+class NewerFormat(StorageError):
+    """A file is whole, but of a format that only a newer program knows."""
+
+
+class NothingUsable(StorageError):
+    """Every snapshot of a folder is damaged: to start empty would be to lose them silently."""
+
+
+class Fenced(StorageError):
+    """A newer owner has written to the folder; whoever meets this is no longer its owner."""
+
+
+class FolderInUse(StorageError):
+    """Another process holds the data folder."""
+
+    def __init__(self, folder: Path, pid: int | None) -> None:
+        holder = f"by the process with pid {pid}" if pid is not None else "by another process"
+        super().__init__(f"the data folder {folder} is in use {holder}")
+        self.folder = folder
+        self.pid = pid
+
+    def __reduce__(self) -> tuple[type["FolderInUse"], tuple[Path, int | None]]:
+        """Travel between processes by what it was made of."""
+        return type(self), (self.folder, self.pid)

@@ -1,0 +1,80 @@
+"""Drives the engine and the reference through one script, step by step, and compares what they answer."""
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+from engine import Detector
+from engine.language.diagnostics import Refusal
+from tests.reference import ReferenceDetector, as_json
+from tests.reference_values import equal
+from tests.strategies import Add, Change, Remove, Step, Submit
+
+Action = tuple[Any, ...]
+
+
+class Pair:
+    """A detector of the engine and one of the reference, to which the same things happen."""
+
+    def __init__(self) -> None:
+        self.engine = Detector()
+        self.reference = ReferenceDetector()
+
+    def apply(self, step: Step) -> None:
+        """Let one thing happen to both; what they answer must be the same."""
+        ids = list(self.reference.rules)
+        match step:
+            case Add(name, condition, notify):
+                rule_id = self.engine.add_rule(name=name, condition=condition, notify=notify)
+                self.reference.add_rule(rule_id, name, condition, notify=notify)
+            case Change(place, changes):
+                self.engine.change_rule(ids[place], **changes)
+                self.reference.change_rule(ids[place], **changes)
+            case Remove(place):
+                self.engine.remove_rule(ids[place])
+                del self.reference.rules[ids[place]]
+            case Submit(fields, timestamp_ms, sent):
+                expected = self.reference.evaluate(fields, timestamp_ms, sent)
+                given = evaluated(self.engine, step)
+                assert given == expected, f"{step}: the engine gives {given}, the reference {expected}"
+            case _:
+                assert_never(step)
+
+    def reload(self) -> None:
+        """Let the engine's detector begin a second life from what it would have kept."""
+        self.engine = Detector.load(self.engine.dump(), Detector.STATE_VERSION)
+
+    def compare_rules(self) -> None:
+        """The rules are listed alike, conditions as they were given."""
+        listed = [
+            (rule.id, rule.name, rule.notify, rule.priority, rule.enabled) for rule in self.engine.rules()
+        ]
+        rules = self.reference.rules.items()
+        assert listed == [(i, rule.name, rule.notify, rule.priority, rule.enabled) for i, rule in rules]
+        for listed_rule, (_, rule) in zip(self.engine.rules(), rules, strict=True):
+            assert repr(listed_rule.condition) == repr(rule.condition)
+            assert equal(as_json(listed_rule.condition), as_json(rule.condition))
+
+
+def evaluated(detector: Detector, step: Submit) -> list[Action] | None:
+    """Give what the engine answers in the form of the reference."""
+    try:
+        actions = detector.evaluate(step.fields, step.timestamp_ms, step.vars)
+    except Refusal as refusal:
+        assert refusal.code == 1402, refusal
+        return None
+    return [in_order(action) for action in actions]
+
+
+def in_order(action: dict[str, Any]) -> Action:
+    """Give the members of an action, and be sure that there are no others."""
+    members = ("type", "ruleId", "name", "priority", "notify")
+    assert set(action) == set(members)
+    return tuple(action[name] for name in members)
+
+
+def run(script: Iterable[Step]) -> Pair:
+    """Let a whole script happen."""
+    pair = Pair()
+    for step in script:
+        pair.apply(step)
+    return pair

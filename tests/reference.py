@@ -1,0 +1,149 @@
+"""The executable specification of conditions, time and rules, by quantifying over the whole history.
+
+Nothing here is clever or fast: it keeps every event and asks every question anew. It shares nothing with the
+engine but the Condition types, so that where the two disagree one of them has a defect.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from fractions import Fraction
+from typing import Any, assert_never
+
+import re2
+
+from engine.language import condition as terms
+from tests.reference_values import among, equal, kind, look_up, scalar
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened, at the time that the detector gave it."""
+
+    time_us: int
+    fields: Mapping[str, Any]
+    vars: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        """Give the value of a name, None where it is missing."""
+        return look_up(name, self.fields, self.vars)
+
+
+def window_us(secs: float) -> int:
+    """Give a window, read as its shortest decimal, to the nearest microsecond, half to even."""
+    return round(Fraction(repr(secs)) * 1_000_000)
+
+
+def compared(fact: Any, op: str, value: Any) -> bool:
+    """Apply the operator of a leaf or a ref to a fact that is present."""
+    match op:
+        case "eq" | "neq":
+            return equal(fact, value) is (op == "eq")
+        case "in" | "nin":
+            return among(fact, value) is (op == "in")
+        case "contains" if kind(fact) == "string":
+            return kind(value) == "string" and value in fact
+        case "contains":
+            return kind(fact) == "array" and among(value, fact)
+        case "matches":
+            return kind(fact) == "string" and re2.search(value, fact) is not None
+    return kind(fact) == kind(value[0]) and value[0] <= fact <= value[1]
+
+
+def tuples(sent: Any) -> list[list[Any]]:
+    """Give the tuples of a relation: none, unless all that was sent has their shape."""
+    rows = [[row] if scalar(row) else row for row in sent] if kind(sent) == "array" else []
+    return rows if all(kind(row) == "array" and all(map(scalar, row)) for row in rows) else []
+
+
+def verdict(condition: terms.Condition, history: Sequence[Event]) -> bool:
+    """Tell whether the condition is true now, at the last event of the history."""
+    now, count = history[-1], len(history)
+    ages_us = [now.time_us - event.time_us for event in history]
+
+    def was(inner: terms.Condition) -> list[bool]:
+        return [verdict(inner, history[: i + 1]) for i in range(count)]
+
+    match condition:
+        case terms.Leaf(fact, op, value):
+            return now[fact] is not None and compared(now[fact], op, value)
+        case terms.Ref(fact, op, reference):
+            fits = kind(now[reference]) == "array" if op in ("in", "nin") else now[reference] is not None
+            return now[fact] is not None and fits and compared(now[fact], op, now[reference])
+        case terms.InRelation(relation, args):
+            values = [now[arg.fact] if isinstance(arg, terms.FactArg) else arg for arg in args]
+            return among(values, tuples(now.vars.get(relation)))
+        case terms.All(members):
+            return all(verdict(member, history) for member in members)
+        case terms.Any(members):
+            return any(verdict(member, history) for member in members)
+        case terms.Not(inner):
+            return not verdict(inner, history)
+        case terms.Once(inner):
+            return any(was(inner))
+        case terms.Historically(inner):
+            return all(was(inner))
+        case terms.Since(left, right):
+            held, begun = was(left), was(right)
+            return any(begun[i] and all(held[i + 1 :]) for i in range(count))
+        case terms.OnceWithin(inner, secs):
+            return any(true and age <= window_us(secs) for true, age in zip(was(inner), ages_us, strict=True))
+        case terms.HistoricallyFor(inner, secs, "strong"):
+            held = was(inner)
+            return any(all(held[i:]) for i in range(count) if ages_us[i] >= window_us(secs))
+        case terms.HistoricallyFor(inner, secs):
+            return all(true or age > window_us(secs) for true, age in zip(was(inner), ages_us, strict=True))
+        case terms.SinceWithin(left, right, secs):
+            held, begun = was(left), was(right)
+            return any(begun[i] and all(held[i + 1 :]) for i in range(count) if ages_us[i] <= window_us(secs))
+        case terms.Keyed(inner, key):
+            return scalar(now[key]) and verdict(inner, [e for e in history if equal(e[key], now[key])])
+        case _:
+            assert_never(condition)
+
+
+def as_json(part: Any) -> Any:
+    """Give a condition as something that `equal` compares as JSON, with nothing filled in."""
+    if is_dataclass(part):
+        return [type(part).__name__, *(as_json(getattr(part, name)) for name in part.__match_args__)]
+    return [as_json(member) for member in part] if isinstance(part, tuple) else part
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule; `birth` is how many events had been evaluated when its history began."""
+
+    name: str
+    condition: terms.Condition
+    notify: bool
+    priority: int
+    birth: int
+    enabled: bool = True
+
+
+class ReferenceDetector:
+    """All accepted events in order, and the rules by id. `now_us` is the server's clock, where it has one."""
+
+    def __init__(self, now_us: Callable[[], int] | None = None) -> None:
+        self.events, self.rules, self.highest, self.now_us = list[Event](), dict[str, Rule](), 0, now_us
+
+    def add_rule(self, rule_id: str, name: str, condition: terms.Condition, *, notify: bool) -> None:
+        self.highest += 1
+        self.rules[rule_id] = Rule(name, condition, notify, self.highest, len(self.events))
+
+    def change_rule(self, rule_id: str, **changes: Any) -> None:
+        old, new = self.rules[rule_id], replace(self.rules[rule_id], **changes)
+        kept = equal(as_json(old.condition), as_json(new.condition)) and (old.enabled or not new.enabled)
+        self.rules[rule_id] = new if kept else replace(new, birth=len(self.events))
+
+    def evaluate(self, fields: Any, timestamp_ms: float, sent: Any = None) -> list[tuple[Any, ...]] | None:
+        """Give type, id, name, priority, notify of each action in order, or None for a refused event."""
+        stamp_us = round(Fraction(repr(timestamp_ms)) * 1_000)
+        clock_us = max([stamp_us] + [event.time_us for event in self.events])
+        if clock_us - stamp_us > 300_000_000 or (self.now_us and stamp_us - self.now_us() > 60_000_000):
+            return None
+        self.events.append(Event(clock_us, fields, sent or {}))
+        return [
+            ("notify" if rule.notify else "match", rule_id, rule.name, rule.priority, rule.notify)
+            for rule_id, rule in self.rules.items()
+            if rule.enabled and verdict(rule.condition, self.events[rule.birth :])
+        ]

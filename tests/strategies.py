@@ -1,0 +1,284 @@
+"""Generators of conditions, event streams and scripts: small worlds, so that everything collides.
+
+Few names, few values that look alike, few steps in time that land on the edges of few windows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any as Json
+from typing import TypeAlias
+
+from hypothesis import strategies as st
+
+from engine.language.condition import (
+    All,
+    Any,
+    Condition,
+    FactArg,
+    Historically,
+    HistoricallyFor,
+    InRelation,
+    Keyed,
+    Leaf,
+    Not,
+    Once,
+    OnceWithin,
+    Ref,
+    Since,
+    SinceWithin,
+)
+
+Draw: TypeAlias = Callable[[st.SearchStrategy[int]], int]
+Choose: TypeAlias = Callable[[Sequence[Json]], Json]
+
+NAMES = ("a", "b", "list", "user.id", "user", "$v", "$user.id", "nowhere", "user.id.x")
+WINDOWS_SECS = (0, 0.001, 0.3, 1, 1.0, 1.001, 2.5, 5e-7, 1.5e-6, 86_400, 1e300)
+BIG = 2**53 + 1
+SCALARS = (0, 1, True, False, 1.0, 1.5, "1", "", "ab", "b", BIG, float(2**53), 10**30, -1, "é")
+ARRAYS = ((), (1,), ("1",), (1.0, 0), ("ab", "1"), (BIG,))
+MAX = 1.7976931348623157e308
+RANGES = ((0, 1), (0.5, 1.5), (1, 1), (-MAX, 1), (1, MAX), ("", "1"), ("1", "b"), (BIG, BIG))
+PATTERNS = ("^a", "b$", "1", "(?i)AB", "", "^$", "[^a]")
+VALUES = (*SCALARS, None, [1], ["1"], [True, None], [], ["ab", "1"], [[1]], {"id": 1}, {"id": None}, {})
+
+KINDS_OF_PREDICATE = (*["bit"] * 8, "equality", "equality", "membership", "contains", "matches", "between")
+KINDS_OF_PREDICATE += ("ref", "ref", "relation")
+MEMBERS = ("predicate", "all", "any", "not", "once", "historically", "since", "once_within")
+MEMBERS += ("historically_for", "historically_for", "since_within", "keyed", "keyed")
+CHANGES = (("enabled", False), ("enabled", True), ("enabled", True), ("name", "z"), ("notify", True))
+BITS = (False, True)
+MOSTLY = (False, True, True, True)
+UP_TO_2 = ((), (0,), (0, 0))
+UP_TO_3 = ((0,), (0, 0), (0, 0, 0))
+RULES_MAX = 4
+
+STEPS_US = (0, 0, 1, 999, 1_000, 299_999, 300_000, 300_001, 999_999, 1_000_000, 1_000_001, 1_001_000)
+RARE_STEPS_US = (-1, -1_000, -300_000, -300_000_000, -300_000_001, 2_500_000, 2_500_001, 864 * 10**8)
+STARTS_US = (0, 1_700_000_000_000_000, -2_000_000)
+
+
+@dataclass(frozen=True)
+class Submit:
+    """An event reaches the detector."""
+
+    fields: dict[str, Json]
+    timestamp_ms: float
+    vars: dict[str, Json] | None = None
+
+
+@dataclass(frozen=True)
+class Add:
+    """A rule is created."""
+
+    name: str
+    condition: Condition
+    notify: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """The rule at this place in the list is patched."""
+
+    place: int
+    changes: dict[str, Json]
+
+
+@dataclass(frozen=True)
+class Remove:
+    """The rule at this place in the list is deleted."""
+
+    place: int
+
+
+Step: TypeAlias = Submit | Add | Change | Remove
+
+
+def timestamp_ms(time_us: int, *, as_float: bool = False) -> float:
+    """Give the number that a caller would send for a time."""
+    return time_us / 1_000 if time_us % 1_000 or as_float else time_us // 1_000
+
+
+def rewritten(condition: Condition, rewrite: Callable[[Json], Json]) -> Condition:
+    """Give the condition with each constant in it rewritten."""
+    if isinstance(condition, tuple):
+        return tuple(rewritten(member, rewrite) for member in condition)
+    if is_dataclass(condition):
+        parts = {field.name: getattr(condition, field.name) for field in fields(condition)}
+        kept = ("fact", "op", "reference", "relation", "key")
+        return type(condition)(**{k: v if k in kept else rewritten(v, rewrite) for k, v in parts.items()})
+    return rewrite(condition)
+
+
+def respelt(value: Json) -> Json:
+    """Give the same JSON number in its other spelling."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < BIG:
+        return int(value)
+    return float(value) if type(value) is int and abs(value) < BIG else value
+
+
+def spelt_out(value: Json) -> Json:
+    """Write down the boundary that an absent one means: as JSON, another condition."""
+    return "weak" if value is None else None if value == "weak" else value
+
+
+def retyped(value: Json) -> Json:
+    """Give a boolean for a number: for Python the same, in JSON another."""
+    return bool(value) if type(value) is int and value in (0, 1) else value
+
+
+class World:
+    """A small world, in which each decision is taken by `choose`: a random generator's, or hypothesis's."""
+
+    def __init__(self, choose: Choose) -> None:
+        self.choose = choose
+
+    def predicate(self) -> Condition:
+        """Half of them are on two bits, so that temporal members see both truths; the rest on anything."""
+        choose = self.choose
+        match choose(KINDS_OF_PREDICATE):
+            case "bit":
+                return Leaf(choose(("a", "b")), "eq", choose((0, 1)))
+            case "equality":
+                return Leaf(choose(NAMES), choose(("eq", "neq")), choose(SCALARS + ARRAYS))
+            case "membership":
+                return Leaf(choose(NAMES), choose(("in", "nin")), choose(ARRAYS))
+            case "contains":
+                return Leaf(choose(NAMES), "contains", choose(SCALARS))
+            case "matches":
+                return Leaf(choose(NAMES), "matches", choose(PATTERNS))
+            case "between":
+                return Leaf(choose(NAMES), "between", choose(RANGES))
+            case "ref":
+                return Ref(choose(NAMES), choose(("eq", "neq", "in", "nin")), choose(NAMES))
+            case _:
+                args = [FactArg(choose(NAMES)) if choose(BITS) else choose(SCALARS) for _ in choose(UP_TO_2)]
+                return InRelation(choose(("r", "s")), tuple(args))
+
+    def condition(self, depth: int) -> Condition:
+        """Give a condition of at most this depth, of any of the thirteen members."""
+        if depth == 1:
+            return self.predicate()
+        choose, inner = self.choose, lambda: self.condition(depth - 1)
+        match choose(MEMBERS):
+            case "all" | "any" as member:
+                members = tuple(inner() for _ in choose(UP_TO_3))
+                return (All if member == "all" else Any)(members)
+            case "not":
+                return Not(inner())
+            case "once":
+                return Once(inner())
+            case "historically":
+                return Historically(inner())
+            case "since":
+                return Since(inner(), inner())
+            case "once_within":
+                return OnceWithin(inner(), choose(WINDOWS_SECS))
+            case "historically_for":
+                boundary = choose((None, "weak", "strong", "strong"))
+                return HistoricallyFor(inner(), choose(WINDOWS_SECS), boundary)
+            case "since_within":
+                return SinceWithin(inner(), inner(), choose(WINDOWS_SECS))
+            case "keyed":
+                return Keyed(inner(), choose(("a", "b", "user.id", "$v")))
+            case _:
+                return self.predicate()
+
+    def value(self) -> Json:
+        """Give what a fact can be: mostly one of two bits, at times anything that looks like one."""
+        return self.choose((0, 1)) if self.choose(MOSTLY) else self.choose(VALUES)
+
+    def some(self, names: Sequence[str], value: Callable[[], Json]) -> dict[str, Json]:
+        """Give an object with some of these members."""
+        return {name: value() for name in names if self.choose(BITS)}
+
+    def fields(self) -> dict[str, Json]:
+        """Give the fields of an event; `user.id` comes as one key, nested, or both."""
+        fields = self.some(("b", "list", "user.id"), self.value)
+        if self.choose(MOSTLY):
+            fields["a"] = self.value()
+        if self.choose(BITS):
+            fields["user"] = {"id": self.value()} if self.choose(MOSTLY) else self.value()
+        return fields
+
+    def vars(self) -> dict[str, Json] | None:
+        """Give the caller's variables, relations among them."""
+        if self.choose(BITS):
+            return None
+        sent = self.some(("v", "user.id"), self.value) | self.some(("user",), lambda: {"id": self.value()})
+        return sent | self.some(("r",), self.relation)
+
+    def relation(self) -> Json:
+        """Give the tuples of a relation, or something that is none."""
+        if not self.choose(MOSTLY):
+            return self.value()
+        pair = [[self.value() for _ in self.choose(UP_TO_2)], self.value()]
+        return [self.choose(pair) for _ in self.choose(UP_TO_3)]
+
+    def edit(self, condition: Condition) -> Condition:
+        """Give what takes the place of a condition: equal to it as JSON, nearly so, or another."""
+        match self.choose(("respelt", "spelt out", "retyped", "doubly negated", "another")):
+            case "respelt":
+                return rewritten(condition, respelt)
+            case "spelt out":
+                return rewritten(condition, spelt_out)
+            case "retyped" if isinstance(condition, Leaf) and condition.op in ("eq", "neq"):
+                return rewritten(condition, retyped)
+            case "doubly negated":
+                return Not(Not(condition))
+            case _:
+                return self.condition(3)
+
+    def submission(self, clock_us: int) -> tuple[Submit, int]:
+        """Give an event soon after the clock's time, or late, and the time of the clock after it."""
+        rare = not self.choose(MOSTLY)
+        time_us = clock_us + self.choose(RARE_STEPS_US if rare else STEPS_US)
+        stamp_ms = timestamp_ms(time_us, as_float=self.choose(BITS))
+        return Submit(self.fields(), stamp_ms, self.vars()), max(clock_us, time_us)
+
+    def script(self, *, depth: int = 4, steps_max: int = 18) -> list[Step]:
+        """Give what happens to one detector: rules come, change and go while events arrive."""
+        choose = self.choose
+        rules = [self.condition(depth)]
+        steps: list[Step] = [Add("first", rules[0], notify=choose(BITS))]
+        clock_us = choose(STARTS_US)
+        for number in range(choose(range(3, steps_max))):
+            kind = choose("eeeeeeeeeerachx")
+            place = choose(range(len(rules))) if rules and kind in "achx" else 0
+            match kind:
+                case "r" if len(rules) < RULES_MAX:
+                    rules.append(self.condition(depth))
+                    steps.append(Add(f"rule {number}", rules[-1], notify=choose(BITS)))
+                case "a" if rules and len(rules) < RULES_MAX:
+                    # An old condition again, alone or inside another: what is shared must be so rightly.
+                    again = choose((rules[place], Not(rules[place]), Once(rules[place])))
+                    rules.append(again)
+                    steps.append(Add(f"rule {number}", again, notify=False))
+                case "c" if rules:
+                    rules[place] = self.edit(rules[place])
+                    steps.append(Change(place, {"condition": rules[place]}))
+                case "h" if rules:
+                    steps.append(Change(place, dict([choose(CHANGES)])))
+                case "x" if rules and choose(BITS):
+                    del rules[place]
+                    steps.append(Remove(place))
+                case _:
+                    step, clock_us = self.submission(clock_us)
+                    steps.append(step)
+        return steps
+
+
+def chooser(draw: Draw) -> Choose:
+    """Let hypothesis decide, which then can make an example smaller."""
+    return lambda options: options[draw(st.integers(0, len(options) - 1))]
+
+
+@st.composite
+def conditions(draw: Draw, depth: int = 4) -> Condition:
+    """Conditions of at most this depth."""
+    return World(chooser(draw)).condition(depth)
+
+
+@st.composite
+def scripts(draw: Draw, depth: int = 4, steps_max: int = 18) -> list[Step]:
+    """Scripts of at most so many steps, with rules of at most this depth."""
+    return World(chooser(draw)).script(depth=depth, steps_max=steps_max)

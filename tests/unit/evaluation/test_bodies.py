@@ -1,0 +1,148 @@
+"""Decoding of bodies: what is no JSON, what has a wrong shape, what is past its bounds."""
+
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from engine.evaluation.bodies import DEFECTS_MAX, decode
+from engine.evaluation.events import BatchBody, EvaluateBody
+from engine.evaluation.rules import NameText
+from engine.language.diagnostics import Refusal
+
+
+class Named(msgspec.Struct, forbid_unknown_fields=True):
+    name: NameText
+    notify: bool | msgspec.UnsetType = msgspec.UNSET
+    size: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
+
+
+def refused(body: bytes, type_: type = Named) -> list[tuple[int, str]]:
+    with pytest.raises(Refusal) as caught:
+        decode(body, type_)
+    return [tuple(entry) for entry in caught.value.entries]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b" ",
+        b"nonsense",
+        b'{"name": "a"} x',
+        b'{"name": "a"',
+        b'{"name": NaN}',
+        b'{"name": Infinity}',
+        b'{"name": 1e999}',
+        b'{"name": -1e999}',
+        b'{"name": "\\ud800"}',
+        b'{"name": "\xff"}',
+        b'\xef\xbb\xbf{"name": "a"}',
+        '{"name": "a"}'.encode("utf-16"),
+        b'{"name":' + b"[" * 100_000,
+        b'{"x":' + b"9" * 4001 + b"}",
+        b'{"x":' + b"9" * 5000 + b"}",
+        b'{"x": [-' + b"9" * 4001 + b"]}",
+    ],
+    ids=lambda body: repr(body[:24]),
+)
+def test_what_is_not_json_is_1000_whatever_its_shape(body):
+    (code, message), *more = refused(body)
+    assert (code, more) == (1000, [])
+    assert message.startswith("the body")
+
+
+def test_every_defect_of_shape_is_listed_in_document_order():
+    body = b'{"event":{"fields":[],"timestamp_ms":"x","z":1},"context":null,"contxt":{}}'
+    assert refused(body, EvaluateBody) == [
+        (1001, "event.fields: expected an object, got an array"),
+        (1001, "event.timestamp_ms: expected a number, got a string"),
+        (1001, "event.z: unknown member"),
+        (1001, "context: expected an object, got null"),
+        (1001, "contxt: unknown member"),
+    ]
+
+
+def test_missing_members_are_named_and_misspelt_ones_guessed():
+    assert refused(b'{"nmae": 1}') == [
+        (1001, "nmae: unknown member, did you mean `name`?"),
+        (1001, "name: missing"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"[]", "body: expected an object, got an array"),
+        (b'"x"', "body: expected an object, got a string"),
+        (b"null", "body: expected an object, got null"),
+        (b'{"name": 5}', "name: expected a string, got a number"),
+        (b'{"name": null}', "name: expected a string, got null"),
+        (b'{"name": "a", "notify": null}', "notify: expected a boolean, got null"),
+        (b'{"name": "a", "notify": 1}', "notify: expected a boolean, got a number"),
+        (b'{"name": "a", "size": 0}', "size: the value is out of bounds"),
+    ],
+)
+def test_a_wrong_type_names_its_place_and_both_types(body, message):
+    assert refused(body) == [(1001, message)]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\x00", "a\x1f", "a\x7f", "a\x85", "\x0b"])
+def test_names_past_their_bounds_are_refused(name):
+    ((code, message),) = refused(msgspec.json.encode({"name": name}))
+    assert code == 1001
+    assert message.startswith("name: expected 1 to 255 characters")
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 255, "tab\tand\nnewline", "ö" * 255, "\U0001f600" * 255, "a\n"])
+def test_names_within_their_bounds_are_taken(name):
+    assert decode(msgspec.json.encode({"name": name}), Named).name == name
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b'{"a":', b"}"), (b"[", b"]"), (b'[{"a":', b"}]")])
+def test_nesting_is_bounded_exactly(opening, closing):
+    each = opening.count(b"[") + opening.count(b"{")
+
+    def body(depth: int) -> bytes:
+        levels = (depth - 1) // each
+        rest = depth - 1 - levels * each
+        return b'{"x":' + opening * levels + b"[" * rest + b"1" + b"]" * rest + closing * levels + b"}"
+
+    assert decode(body(64), dict[str, Any])
+    with pytest.raises(Refusal, match="nested more than 64 deep"):
+        decode(body(65), dict[str, Any])
+
+
+def test_brackets_within_strings_nest_nothing():
+    document = {"x": '[{"' * 100 + "\\", "y": ["[" * 70]}
+    assert decode(msgspec.json.encode(document), dict[str, Any]) == document
+
+
+def test_many_siblings_are_not_deep():
+    document = {"x": [[], {}, [1], {"a": {}}] * 100}
+    assert decode(msgspec.json.encode(document), dict[str, Any]) == document
+
+
+def test_integers_are_exact_up_to_4000_digits_and_strings_of_digits_are_no_integers():
+    digits = b"9" * 4000
+    document = decode(b'{"x":' + digits + b',"y":"' + b"9" * 9000 + b'"}', dict[str, Any])
+    assert document["x"] == int(digits)
+    assert decode(b'{"x":0.' + b"3" * 4100 + b"}", dict[str, Any])["x"] == pytest.approx(1 / 3)
+
+
+def test_the_last_of_duplicate_members_counts():
+    assert decode(b'{"name": 1, "name": "b"}', dict[str, Any]) == {"name": "b"}
+
+
+def test_the_list_of_defects_is_bounded():
+    entries = refused(msgspec.json.encode({f"x{i}": 1 for i in range(10_000)}))
+    assert len(entries) == DEFECTS_MAX + 1
+    assert entries[-1] == (1001, f"and {10_001 - DEFECTS_MAX} more defects")
+
+
+def test_each_event_of_a_batch_is_judged_in_its_place():
+    body = b'{"events":[{"fields":{},"timestamp_ms":1},{"fields":{},"timestamp_ms":true},5]}'
+    assert refused(body, BatchBody) == [
+        (1001, "events[1].timestamp_ms: expected a number, got a boolean"),
+        (1001, "events[2]: expected an object, got a number"),
+    ]

@@ -1,0 +1,213 @@
+"""The detector's own rules: time, birth, priority, actions, messages, refusals."""
+
+import subprocess
+import sys
+
+import pytest
+
+from engine import BatchRefused, ConditionError, Detector, Limits, Refusal, parse
+from engine.language.condition import Leaf
+
+
+def test_importing_the_engine_imports_neither_ray_nor_quart():
+    code = "import sys, engine; print([m for m in ('ray', 'quart', 'hypercorn') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_action_says_which_rule_fired_and_how_to_treat_it():
+    detector = Detector()
+    quiet = detector.add_rule(name="quiet", condition="a == 1")
+    loud = detector.add_rule(name="loud", condition="a == 1", notify=True)
+    assert detector.evaluate({"a": 1}, 0) == [
+        {"type": "match", "ruleId": quiet, "name": "quiet", "priority": 1, "notify": False},
+        {"type": "notify", "ruleId": loud, "name": "loud", "priority": 2, "notify": True},
+    ]
+
+
+def test_priorities_are_never_given_twice():
+    detector = Detector()
+    ids = [detector.add_rule(name=str(n), condition="a == 1") for n in range(3)]
+    detector.remove_rule(ids[2])
+    ids[2] = detector.add_rule(name="again", condition="a == 1")
+    assert [rule.priority for rule in detector.rules()] == [1, 2, 4]
+    assert [action["ruleId"] for action in detector.evaluate({"a": 1}, 0)] == ids
+
+
+def test_a_rule_that_is_turned_on_again_keeps_its_place_and_loses_its_past():
+    detector = Detector()
+    first = detector.add_rule(name="first", condition="once a == 1")
+    detector.add_rule(name="second", condition="a == 0 or a == 1")
+    detector.evaluate({"a": 1}, 0)
+    detector.change_rule(first, enabled=False)
+    assert [action["name"] for action in detector.evaluate({"a": 1}, 1)] == ["second"]
+    detector.change_rule(first, enabled=True)
+    assert [action["name"] for action in detector.evaluate({"a": 0}, 2)] == ["second"]
+    assert [action["name"] for action in detector.evaluate({"a": 1}, 3)] == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("again", "kept"),
+    [
+        ("once a == 1", True),
+        ('{"once": {"leaf": {"fact": "a", "op": "eq", "value": 1.0}}}', True),
+        ('{"once": {"leaf": {"fact": "a", "op": "eq", "value": true}}}', False),
+        ("once a == 2", False),
+    ],
+)
+def test_only_a_different_condition_begins_a_new_history(again, kept):
+    detector = Detector()
+    rule_id = detector.add_rule(name="r", condition="once a == 1")
+    detector.evaluate({"a": 1}, 0)
+    changed = detector.change_rule(rule_id, condition=again)
+    assert changed.condition == parse(again)
+    assert bool(detector.evaluate({"a": 0}, 1)) is kept
+
+
+def test_a_condition_that_is_refused_changes_nothing():
+    detector = Detector()
+    rule_id = detector.add_rule(name="r", condition="once a == 1")
+    detector.evaluate({"a": 1}, 0)
+    before = detector.dump()
+    for bad in ("once", "a in [1, 'x']", {"leaf": {}}, Leaf("", "eq", 1), Leaf("a", "like", 1)):
+        with pytest.raises(ConditionError):
+            detector.change_rule(rule_id, condition=bad, name="other", enabled=False)
+        with pytest.raises(ConditionError):
+            detector.add_rule(name="x", condition=bad)
+    with pytest.raises(Refusal, match="1 to 255"):
+        detector.change_rule(rule_id, name="\x00")
+    assert detector.dump() == before
+
+
+def test_rules_past_the_limit_are_refused():
+    detector = Detector(limits=Limits(rules_max=2))
+    detector.add_rule(name="a", condition="a == 1")
+    second = detector.add_rule(name="b", condition="a == 1")
+    with pytest.raises(Refusal) as caught:
+        detector.add_rule(name="c", condition="a == 1")
+    assert caught.value.code == 1400
+    detector.remove_rule(second)
+    detector.add_rule(name="c", condition="a == 1")
+
+
+@pytest.mark.parametrize("act", ["change_rule", "remove_rule", "rule"])
+def test_an_unknown_rule_is_1201(act):
+    with pytest.raises(Refusal) as caught:
+        getattr(Detector(), act)("0" * 32)
+    assert caught.value.code == 1201
+
+
+def test_a_late_event_is_evaluated_at_the_clock_s_time_and_the_reply_says_how_late():
+    detector = Detector()
+    detector.add_rule(name="r", condition="once within 0 a == 1")
+    detector.evaluate({"a": 1}, 10_000)
+    outcome = detector.submit({"a": 0}, 9_999.5)
+    assert [rule.name for rule in outcome.fired] == ["r"]
+    assert outcome.messages == [
+        (2001, "the event came 0.5 ms late and was evaluated at the detector's time"),
+    ]
+
+
+def test_an_event_is_late_up_to_the_bound_and_refused_past_it():
+    detector = Detector(limits=Limits(late_ms_max=1_000))
+    detector.evaluate({}, 5_000)
+    assert [entry.code for entry in detector.submit({}, 4_000).messages] == [2001]
+    before = detector.dump()
+    with pytest.raises(Refusal, match="fresh detector") as caught:
+        detector.evaluate({}, 3_999.999)
+    assert caught.value.code == 1402
+    assert detector.dump() == before
+
+
+def test_an_event_from_the_future_is_refused_and_drags_no_clock():
+    detector = Detector(limits=Limits(ahead_ms_max=1_000), now_us=lambda: 5_000_000)
+    detector.evaluate({}, 6_000)
+    before = detector.dump()
+    with pytest.raises(Refusal) as caught:
+        detector.evaluate({}, 6_000.001)
+    assert caught.value.code == 1402
+    assert detector.dump() == before
+
+
+def test_a_refused_event_in_evaluate_many_says_where():
+    detector = Detector()
+    detector.add_rule(name="r", condition="a == 1")
+    events = [({"a": 1}, 1_000_000, None), ({"a": 1}, 0, None), ({"a": 1}, 1_000_000, None)]
+    with pytest.raises(BatchRefused) as caught:
+        detector.evaluate_many(events)
+    assert (caught.value.index, len(caught.value.results)) == (1, 1)
+    assert detector.events_seen == 1
+
+
+def test_a_relation_that_nobody_sent_is_remarked_once_whether_or_not_it_was_asked():
+    detector = Detector()
+    detector.add_rule(name="r", condition="a == 1 and (owns(user) or owns(host) or other())")
+    outcome = detector.submit({"a": 2}, 0, {"other": []})
+    assert [entry.code for entry in outcome.messages] == [2003]
+    assert "`owns`" in outcome.messages[0].message
+    detector.change_rule(detector.rules()[0].id, enabled=False)
+    assert detector.submit({"a": 2}, 1).messages == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "held"),
+    [
+        ([["ada", 1]], True),
+        ([["ada", 1.0], ["bob", 2]], True),
+        ([["ada", True]], False),
+        ([["ada", "1"]], False),
+        ([["ada"]], False),
+        ([["ada", 1], None], False),
+        ([["ada", 1], ["ada", None]], False),
+        ([["ada", 1], [["ada"], 1]], False),
+        ({"ada": 1}, False),
+        ("ada", False),
+        (None, False),
+    ],
+)
+def test_a_relation_is_an_array_of_rows_of_scalars_or_nothing(sent, held):
+    detector = Detector()
+    detector.add_rule(name="r", condition="owns(user, 1)")
+    assert bool(detector.evaluate({"user": "ada"}, 0, {"owns": sent})) is held
+
+
+def test_bare_scalars_are_rows_of_one_and_no_arguments_are_the_empty_row():
+    detector = Detector()
+    detector.add_rule(name="one", condition="vip(user)")
+    detector.add_rule(name="none", condition="vip()")
+    assert [a["name"] for a in detector.evaluate({"user": "ada"}, 0, {"vip": ["ada"]})] == ["one"]
+    assert [a["name"] for a in detector.evaluate({"user": "ada"}, 0, {"vip": [["ada"], []]})] == [
+        "one",
+        "none",
+    ]
+    assert detector.evaluate({}, 0, {"vip": ["ada"]}) == []
+
+
+def test_a_text_too_long_for_patterns_matches_nothing_and_is_remarked():
+    detector = Detector(limits=Limits(pattern_text_chars_max=10))
+    detector.add_rule(name="r", condition="t matches 'x' and $u matches 'x'")
+    assert len(detector.submit({"t": "x" * 10}, 0, {"u": "x"}).fired) == 1
+    outcome = detector.submit({"t": "x" * 11}, 0, {"u": "x"})
+    assert outcome.fired == []
+    assert [entry.code for entry in outcome.messages] == [2004]
+
+
+def test_large_and_deep_conditions_within_the_limits_can_be_evaluated():
+    detector = Detector()
+    deep = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
+    for level in range(63):
+        deep = [
+            {"not": deep},
+            {"keyed": {"inner": deep, "key": "k"}},
+            {"all": [deep]},
+            {"once": deep},
+            {"any": [deep]},
+        ][level % 5]
+    wide = {"all": [{"once": {"leaf": {"fact": f"f{n}", "op": "neq", "value": n}}} for n in range(999)]}
+    keys = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
+    for level in range(31):
+        keys = {"keyed": {"inner": {"once": keys}, "key": f"k{level}"}}
+    for name, condition in (("deep", deep), ("wide", wide), ("keys", keys)):
+        detector.add_rule(name=name, condition=condition)
+    fields = {"a": 1, "k": 1, **{f"f{n}": -1 for n in range(999)}, **{f"k{n}": n for n in range(31)}}
+    assert {action["name"] for action in detector.evaluate(fields, 0)} >= {"wide", "keys"}

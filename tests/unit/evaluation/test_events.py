@@ -1,0 +1,107 @@
+"""Bodies in, answers out: the bytes that stand in the envelope."""
+
+import json
+
+import pytest
+
+from engine import Detector, Limits
+from engine.evaluation.events import Done, Refused, evaluate_batch_body, evaluate_body
+
+
+@pytest.fixture
+def detector() -> Detector:
+    made = Detector(limits=Limits(batch_events_max=3, late_ms_max=1_000))
+    made.add_rule(name="r", condition="once a == 1 and (b == 1 or $v == 1)", rule_id="0" * 32)
+    return made
+
+
+ACTION = {"type": "match", "ruleId": "0" * 32, "name": "r", "priority": 1, "notify": False}
+
+
+def body(**document) -> bytes:
+    return json.dumps(document).encode()
+
+
+def event(timestamp_ms: float, **fields) -> dict:
+    return {"fields": fields, "timestamp_ms": timestamp_ms}
+
+
+def test_an_evaluation_gives_its_actions_and_messages_as_json(detector):
+    answer = evaluate_body(detector, body(event=event(0, a=1, b=1)))
+    assert isinstance(answer, Done)
+    assert (json.loads(answer.result), json.loads(answer.messages)) == ({"actions": [ACTION]}, [])
+    late = evaluate_body(detector, body(event=event(-1), context={"vars": {"v": 1}}))
+    assert isinstance(late, Done)
+    assert json.loads(late.result) == {"actions": [ACTION]}
+    assert [entry["code"] for entry in json.loads(late.messages)] == [2001]
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        (b"{", 1000),
+        (body(event=event("x")), 1001),
+        (body(event=event(8.64e15 + 1)), 1001),
+        (body(event=event(-8.64e15 - 1)), 1001),
+        (body(event=event(10**400)), 1001),
+        (body(event=event(0), context={}, extra=1), 1001),
+        (body(event=event(0) | {"extra": 1}), 1001),
+        (body(event=event(0), context={"extra": 1}), 1001),
+        (body(event=event(-2_000)), 1402),
+    ],
+)
+def test_a_refused_event_changes_nothing(detector, document, code):
+    detector.evaluate({}, 0)
+    before = detector.dump()
+    answer = evaluate_body(detector, document)
+    assert isinstance(answer, Refused)
+    assert answer.entries[0].code == code
+    assert detector.dump() == before
+
+
+@pytest.mark.parametrize("timestamp_ms", [8.64e15, -8.64e15, 8640000000000000, 0, -0.0, 1e3, 0.0005])
+def test_timestamps_up_to_the_bound_are_taken(timestamp_ms):
+    assert isinstance(evaluate_body(Detector(), body(event=event(timestamp_ms))), Done)
+
+
+def test_a_batch_answers_each_event_in_order_and_goes_on_past_a_refused_one(detector):
+    events = [event(5_000, a=1, b=1), event(0, a=1), event(4_999, b=1)]
+    answer = evaluate_batch_body(detector, body(events=events))
+    assert isinstance(answer, Done)
+    first, second, third = json.loads(answer.result)["results"]
+    assert first == {"actions": [ACTION]}
+    assert second["actions"] == []
+    assert [entry["code"] for entry in second["errors"]] == [1402]
+    assert third["actions"] == [ACTION]
+    assert [entry["code"] for entry in third["messages"]] == [2001]
+
+
+def test_a_batch_is_the_same_as_its_events_one_by_one(detector):
+    events = [event(n, a=n % 2, b=1) for n in range(3)]
+    alone = Detector()
+    alone.add_rule(name="r", condition="once a == 1 and (b == 1 or $v == 1)", rule_id="0" * 32)
+    singly = [json.loads(evaluate_body(alone, body(event=one)).result) for one in events]
+    together = json.loads(evaluate_batch_body(detector, body(events=events)).result)["results"]
+    assert together == singly
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        (body(events=[event(0)] * 4), 1400),
+        (body(events={}), 1001),
+        (body(events=[event(0), event(None)]), 1001),
+        (body(events=[event(0), event(9e15)]), 1001),
+        (b"[]", 1001),
+        (b"", 1000),
+    ],
+)
+def test_a_batch_that_is_refused_as_a_whole_evaluates_nothing(detector, document, code):
+    answer = evaluate_batch_body(detector, document)
+    assert isinstance(answer, Refused)
+    assert answer.entries[0].code == code
+    assert detector.events_seen == 0
+
+
+def test_an_empty_batch_has_no_results(detector):
+    assert evaluate_batch_body(detector, body(events=[])) == Done(b'{"results":[]}')

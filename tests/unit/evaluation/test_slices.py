@@ -1,0 +1,144 @@
+"""The bound on live keys: what is dropped, when, and what is said about it."""
+
+import pytest
+
+from engine import Detector
+from engine.language.limits import Limits
+
+
+def detector(keys_max: int, *rules: str) -> Detector:
+    made = Detector(limits=Limits(keys_max=keys_max))
+    for number, rule in enumerate(rules):
+        made.add_rule(name=f"r{number}", condition=rule)
+    return made
+
+
+def codes(outcome) -> list[int]:
+    return [entry.code for entry in outcome.messages]
+
+
+def fires(made: Detector, time_ms: int, **fields) -> bool:
+    return bool(made.evaluate(fields, time_ms))
+
+
+def test_the_longest_unseen_key_is_evicted_and_the_reply_says_so():
+    made = detector(2, "per k once a == 1")
+    for time_ms, key in enumerate("AB"):
+        assert codes(made.submit({"k": key, "a": 1}, time_ms)) == []
+    # A is seen again, though nothing new is remembered for it: B is now the longest unseen.
+    assert fires(made, 2, k="A", a=0)
+    assert codes(made.submit({"k": "C", "a": 1}, 3)) == [2002]
+    assert [fires(made, 4, k=key, a=0) for key in "ABC"] == [True, False, True]
+
+
+def test_an_expired_key_makes_room_before_a_live_one_is_evicted():
+    made = detector(2, "per k once within 10s a == 1")
+    made.evaluate({"k": "A", "a": 1}, 0)
+    made.evaluate({"k": "B", "a": 1}, 9_000)
+    # A has expired, though it was seen last.
+    assert not fires(made, 12_000, k="A", a=0)
+    assert codes(made.submit({"k": "C", "a": 1}, 12_000)) == []
+    assert [fires(made, 12_000, k=key, a=0) for key in "ABC"] == [False, True, True]
+
+
+def test_a_key_that_was_evicted_begins_its_slice_anew():
+    made = detector(1, "per k historically a == 1")
+    assert fires(made, 0, k="A", a=1)
+    assert not fires(made, 1, k="A", a=0)
+    assert not fires(made, 2, k="B", a=0)
+    assert fires(made, 3, k="A", a=1)
+
+
+def test_keys_that_remember_nothing_are_not_live():
+    made = detector(1, "per k once a == 1")
+    for time_ms in range(100):
+        assert codes(made.submit({"k": time_ms, "a": 0}, time_ms)) == []
+    assert made.state.live_keys == 0
+
+
+def test_the_bound_is_over_all_paths_together():
+    made = detector(3, "per k once a == 1", "per j once a == 1")
+    assert codes(made.submit({"k": 1, "j": 1, "a": 1}, 0)) == []
+    outcome = made.submit({"k": 2, "j": 2, "a": 1}, 1)
+    assert codes(outcome) == [2002]
+    assert made.state.live_keys == 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "remembers", "forgets"),
+    [
+        ("per k once within 1s a == 1", {"a": 1}, {"a": 0}),
+        ("per k historically for 1s a == 1", {"a": 0}, {"a": 1}),
+        ("per k (a == 1 since within 1s b == 1)", {"a": 1, "b": 1}, {"a": 1, "b": 0}),
+    ],
+)
+def test_memory_is_bounded_by_the_keys_active_within_the_window(rule, remembers, forgets):
+    made = detector(1_000_000, rule)
+    most = 0
+    for time_ms in range(0, 60_000, 5):
+        made.evaluate({"k": time_ms, **remembers}, time_ms)
+        most = max(most, made.state.live_keys)
+    assert most <= 2 * 201
+    for time_ms in range(60_000, 64_000, 5):
+        made.evaluate({"k": "other", **forgets}, time_ms)
+    assert made.state.live_keys == 0
+    assert all(not memory.by_key for memory in made.state.memories.values())
+
+
+def test_a_removed_rule_leaves_nothing_behind():
+    made = detector(
+        10, "per k once a == 1", "per k once a == 1", "per k once within 1h b == 1", "once a == 1"
+    )
+    made.evaluate({"k": 1, "a": 1, "b": 0}, 0)
+    made.evaluate({"k": 2, "a": 0, "b": 1}, 0)
+    first, second, third, fourth = made.rules()
+    made.remove_rule(first.id)
+    assert fires(made, 1, k=1)
+    made.remove_rule(second.id)
+    made.remove_rule(fourth.id)
+    assert made.state.live_keys == 1
+    made.change_rule(third.id, enabled=False)
+    assert (made.state.live_keys, made.state.memories, made.state.tables) == (0, {}, {})
+
+
+def test_rules_born_together_share_their_memory_and_others_do_not():
+    made = detector(10, "once a == 1", "b == 2 and once a == 1")
+    assert len(made.state.memories) == 1
+    made.evaluate({"a": 0}, 0)
+    made.add_rule(name="later", condition="once a == 1")
+    assert len(made.state.memories) == 2
+
+
+def test_evictions_go_on_as_before_after_a_reload():
+    """What is evicted depends on the past alone, not on whether the detector was at rest in between."""
+    rules = ["per k once a == 1", "per k per j once within 50ms a == 1", "per j historically for 20ms a == 1"]
+    steps = [
+        ({"k": (time_ms * 7919) % 97, "j": (time_ms * 31) % 11, "a": time_ms % 3}, time_ms)
+        for time_ms in range(3_000)
+    ]
+    stayed = detector(90, *rules)
+    rested = Detector.load(stayed.dump(), Detector.STATE_VERSION, limits=stayed.limits)
+    evictions = 0
+    for number, (fields, time_ms) in enumerate(steps):
+        outcome = stayed.submit(fields, time_ms)
+        evictions += len(outcome.messages)
+        assert outcome == rested.submit(fields, time_ms)
+        if number % 37 == 0:
+            rested = Detector.load(rested.dump(), Detector.STATE_VERSION, limits=stayed.limits)
+    assert evictions > 500
+    assert rested.dump() == Detector.load(rested.dump(), 1, limits=stayed.limits).dump()
+
+
+@pytest.mark.parametrize("key", [True, False, 0, 1, -0.0, 1.5, "1", "", 10**30, -(10**400), 2**63, "true"])
+@pytest.mark.parametrize("rule", ["per k once a == 1", "per j per k once a == 1"])
+def test_keys_of_every_kind_come_back_from_a_dump(key, rule):
+    made = detector(10, rule)
+    made.evaluate({"k": key, "j": True, "a": 1}, 0)
+    back = Detector.load(made.dump(), Detector.STATE_VERSION)
+    others = [other for other in (True, 1, "1", False, 0, "true") if (type(other), other) != (type(key), key)]
+    assert fires(back, 1, k=key, j=True)
+    assert not any(fires(back, 2, k=other, j=True) for other in others if not _same_number(other, key))
+
+
+def _same_number(left, right) -> bool:
+    return not isinstance(left, bool) and not isinstance(right, bool) and left == right
