@@ -1,4 +1,4 @@
-"""Request bodies as they come over the wire: counted while they are read, and drained where they are refused."""
+"""Request bodies as they come over the wire: counted while they are read, drained where they are refused."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -21,8 +21,8 @@ class CallerGone(Exception):
 async def read_body(receive: Receive, bytes_max: int, declared: int | None) -> bytes:
     """Give the whole body, of at most `bytes_max` bytes.
 
-    Raises RequestRefusal 1003 as soon as it is known to be larger, whether by the `declared` length or by what
-    has come; what is left of it is for `send_and_drain`. Raises CallerGone where it never ends.
+    Raises RequestRefusal 1003 as soon as it is known to be larger, whether by the `declared` length or by
+    what has come; what is left of it is for `send_and_drain`. Raises CallerGone where it never ends.
     """
     if declared is not None and declared > bytes_max:
         raise _too_large(bytes_max)
@@ -41,7 +41,7 @@ async def read_body(receive: Receive, bytes_max: int, declared: int | None) -> b
 
 
 async def skip_body(receive: Receive, bytes_max: int) -> None:
-    """Read a body that nobody asked for to its end, and forget it. Raises RequestRefusal 1003 past the bound."""
+    """Read a body that nobody asked for to its end. Raises RequestRefusal 1003 past the bound."""
     size = 0
     more = True
     while more:
@@ -73,9 +73,9 @@ async def send_and_drain(reply: Reply, receive: Receive, send: Send, *, bytes_ma
     """Send a reply to a request whose body may still be coming, and read on so that the caller can read it.
 
     The server holds a few chunks of a body and then stops reading, and it frees the connection only after it
-    has told us of its end, for which there must be room: whoever answers without reading hangs there for ever.
-    Where `early`, the reply is on its way before the body is drained. Past `bytes_max` bytes or some seconds
-    the connection is closed instead.
+    has told us of its end, for which there must be room: whoever answers without reading hangs there for
+    ever. Where `early`, the reply is on its way before the body is drained. Past `bytes_max` bytes or some
+    seconds the connection is closed instead.
     """
     start: Message = {"type": "http.response.start", "status": reply.status, "headers": reply.all_headers()}
     end: Message = {"type": "http.response.body", "body": reply.body}

@@ -5,14 +5,17 @@ import re
 from typing import Final, NoReturn
 
 import msgspec
+from engine.language.parser import parse
+from engine.language.printer import format as canonical_text
 
 from api.messages import ConditionToParse
 from engine.evaluation.bodies import decode
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.document import condition_from_json, condition_to_document
 from engine.language.limits import Limits
-from engine.language.parser import parse
-from engine.language.printer import format as canonical_text
+
+_NOT_JSON: Final = 1000
+_WRONG_SHAPE: Final = 1001
 
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]', re.DOTALL)
 
@@ -28,18 +31,18 @@ def parse_condition(body: bytes, limits: Limits) -> bytes:
         case _:
             found = {b"[": "an array", b"n": "null", b"t": "a boolean", b"f": "a boolean"}
             kind = found.get(source[:1], "a number")
-            raise Refusal(Entry(1001, f"condition: expected a string or an object, got {kind}"))
+            raise Refusal(Entry(_WRONG_SHAPE, f"condition: expected a string or an object, got {kind}"))
     return msgspec.json.encode(
         {"condition": condition_to_document(condition), "text": canonical_text(condition)}
     )
 
 
 def _condition_in(body: bytes, limits: Limits) -> bytes:
-    """Give the JSON of the member `condition`, whatever its depth and its numbers: those are the condition's."""
+    """Give the JSON of the member `condition`; its depth and its numbers are for the condition's judge."""
     try:
         return _condition_of(body, bounded_by=len(body))
     except Refusal as refusal:
-        if refusal.code != 1000:
+        if refusal.code != _NOT_JSON:
             raise
         start, end = _span(body) or _give_up(refusal)
         _condition_of(body[:start] + b"{}" + body[end:], bounded_by=limits.body_depth_max)
@@ -54,7 +57,7 @@ def _condition_of(body: bytes, bounded_by: int) -> bytes:
     try:
         source.decode()
     except UnicodeDecodeError:
-        raise Refusal(Entry(1000, "the body is not JSON: the condition is not valid UTF-8")) from None
+        raise Refusal(Entry(_NOT_JSON, "the body is not JSON: the condition is not valid UTF-8")) from None
     return source
 
 

@@ -87,8 +87,8 @@ class RequestRefusal(Refusal):
     `headers` tell the caller how to do better. `closes` ends the connection after the reply.
     """
 
-    def __init__(self, code: int, message: str, *, headers: Headers = (), closes: bool = False) -> None:
-        super().__init__(Entry(code, message))
+    def __init__(self, code: int, *defects: str, headers: Headers = (), closes: bool = False) -> None:
+        super().__init__(*(Entry(code, defect) for defect in defects))
         self.headers = headers
         self.closes = closes
 
@@ -99,9 +99,7 @@ class DeadlinePassed(Exception):
 
 def success(result: bytes, messages: bytes = b"[]") -> Reply:
     """Wrap a result that is JSON already; it is not parsed again."""
-    return Reply(
-        200, b'{"success":true,"errors":[],"messages":' + messages + b',"result":' + result + b"}"
-    )
+    return Reply(200, b'{"success":true,"errors":[],"messages":' + messages + b',"result":' + result + b"}")
 
 
 def failure(status: int, entries: Sequence[Entry], headers: Headers = ()) -> Reply:

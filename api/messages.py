@@ -1,4 +1,4 @@
-"""What requests and replies hold: decoding, validation and the description of the API come from these types."""
+"""What requests and replies hold: decoding, validation and the API's description come from these types."""
 
 from typing import Annotated, Any, Literal
 
@@ -78,7 +78,7 @@ Fact = Annotated[str, Meta(min_length=1, description="A name of `event.fields`, 
 LeafValue = Annotated[
     Any,
     Meta(
-        description="What the operator takes: a string, number or boolean, or strings or numbers in an array.",
+        description="What the operator takes: a string, number or boolean, or an array of strings or of numbers.",
         extra_json_schema={
             "anyOf": [
                 {"type": ["string", "number", "boolean"]},

@@ -183,8 +183,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/detectors/{detectorId}/rules",
         summary="Create a rule",
-        text="Its history begins with the first event evaluated after this. Its priority is one more than the "
-        "highest ever given in the detector.",
+        text="Its history begins with the first event evaluated after this. Its priority is one more than "
+        "the highest ever given in the detector.",
         body=messages.NewRule,
         body_example={
             "condition": _CONDITION_TEXT,
@@ -210,8 +210,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="PATCH",
         path="/api/detectors/{detectorId}/rules/{id}",
         summary="Change a rule",
-        text="What is absent stays. A condition that is not equal to the one before, and turning the rule on, "
-        "begin its history anew.",
+        text="What is absent stays. A condition that is not equal to the one before, and turning the rule "
+        "on, begin its history anew.",
         body=messages.RuleChange,
         body_example={"enabled": True, "notify": False},
         result=messages.Rule,

@@ -1,42 +1,99 @@
 """Requests as they come in: their headers read once, and their paths without surprises."""
 
+import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from api.envelope import RequestRefusal
 
-_JSON: Final = b"application/json"
+_WANTED: Final = frozenset(
+    {b"authorization", b"content-encoding", b"content-length", b"content-type", b"transfer-encoding"}
+)
+_HEADER_OVERHEAD_BYTES: Final = 4
+"""A colon, a blank, a carriage return and a line feed."""
+_ORIGIN: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 
 
-class Head:
-    """The headers of a request that matter here. A header sent twice that may be sent only once is `repeated`."""
+class Head(NamedTuple):
+    """The headers that matter here, the last of each name; which of them came twice; the bytes of all."""
 
-    __slots__ = ("_framed_twice", "_has_length", "authorization", "bytes", "content_encoding", "content_length", "content_type", "repeated")
+    found: dict[bytes, bytes]
+    repeated: frozenset[bytes]
+    size_bytes: int
 
-    def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        self.authorization: bytes | None = None
-        self.content_type: bytes | None = None
-        self.content_encoding: bytes | None = None
-        self.content_length: int | None = None
-        self.repeated: bytes | None = None
-        chunked = False
-        size = 0
-        for name, value in headers:
-            # A colon, a blank and a line's end go with each.
-            size += len(name) + len(value) + 4
-            match name:
-                case b"authorization":
-                    self.repeated = self.repeated or (name if self.authorization is not None else None)
-                    self.authorization = value
-                case b"content-type":
-                    self.repeated = self.repeated or (name if self.content_type is not None else None)
-                    self.content_type = value
-                case b"content-length":
-                    self.content_length = int(value)
-                case b"transfer-encoding":
-                    chunked = True
-                case b"content-encoding":
-                    self.content_encoding = value
-        self.bytes = size
-        self._framed_twice = chunked and self.content_length is not None
+
+def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
+    """Read the headers of a request, whose names are in lower case.
+
+    Raises RequestRefusal 1006 where the body's end is told in two ways: what one reader takes for the body,
+    another would take for the next request.
+    """
+    found: dict[bytes, bytes] = {}
+    repeated: frozenset[bytes] = frozenset()
+    size_bytes = 0
+    for name, value in headers:
+        size_bytes += len(name) + len(value) + _HEADER_OVERHEAD_BYTES
+        if name in _WANTED:
+            if name in found:
+                repeated |= {name}
+            found[name] = value
+    if b"transfer-encoding" in found and b"content-length" in found:
+        raise RequestRefusal(
+            1006, "the request has both a Content-Length and a Transfer-Encoding", closes=True
+        )
+    return Head(found, repeated, size_bytes)
+
+
+def authorization(head: Head) -> bytes | None:
+    """Give the Authorization header; one that came twice is of no form that is known."""
+    value = head.found.get(b"authorization")
+    return b"" if b"authorization" in head.repeated else value
+
+
+def content_length(head: Head) -> int | None:
+    """Give the length that was declared, None where none was."""
+    value = head.found.get(b"content-length")
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def check_headers(head: Head, *, bytes_max: int, content_type: bytes | None) -> None:
+    """Raise RequestRefusal 1006, with every defect, or 1002. `content_type` is None for no body."""
+    defects = []
+    if head.size_bytes > bytes_max:
+        defects.append(f"the headers are larger than {bytes_max} bytes together")
+    if content_type is None:
+        if defects:
+            raise RequestRefusal(1006, *defects)
+        return
+    found = head.found
+    length = found.get(b"content-length")
+    if length is not None and not length.isdigit():
+        defects.append("Content-Length: expected a number of bytes")
+    if b"content-type" in head.repeated:
+        defects.append("Content-Type: expected once, came more than once")
+    encoding = found.get(b"content-encoding", b"identity")
+    if encoding.strip().lower() != b"identity":
+        defects.append("Content-Encoding: bodies are taken as they are, in no encoding")
+    if defects:
+        raise RequestRefusal(1006, *defects)
+    sent = found.get(b"content-type")
+    if sent is not None and sent != content_type:
+        media_type = sent.partition(b";")[0].strip().lower()
+        if media_type != content_type:
+            shown = media_type.decode("latin-1")[:80]
+            raise RequestRefusal(1002, f"expected the Content-Type `{content_type.decode()}`, got `{shown}`")
+
+
+def canonical_path(raw_path: bytes) -> str:
+    """Give a path with its percent-escapes read, but for slashes: `%2F` is part of a segment."""
+    if not raw_path.startswith(b"/"):
+        # The absolute form, as proxies are sent it.
+        raw_path = _ORIGIN.sub(b"", raw_path, count=1)
+    if b"%" not in raw_path:
+        return raw_path.decode("latin-1")
+    segments = []
+    for segment in raw_path.decode("latin-1").split("/"):
+        plain = unquote(segment)
+        segments.append(segment if "/" in plain else plain)
+    return "/".join(segments)

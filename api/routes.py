@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
+from engine.runtime.fleet import Fleet
 
 from api import messages
 from api.conditions import parse_condition
@@ -13,10 +14,9 @@ from api.envelope import Reply, failure, refused, success
 from api.settings import Settings
 from engine.evaluation.bodies import decode
 from engine.evaluation.events import Done, Refused, decode_batch, decode_evaluate
-from engine.language.diagnostics import Entry, Refusal
+from engine.language.diagnostics import Entry
 from engine.runtime import operations
 from engine.runtime.errors import no_such_detector, no_such_token
-from engine.runtime.fleet import Fleet
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Routes:
-    """The handlers, each under the name of its operation. They take the ids of the path, and the body if any."""
+    """The handlers, each named as its operation. They take the ids of the path, and the body if any."""
 
     def __init__(self, settings: Settings, fleet: Fleet, executor: Executor) -> None:
         self._fleet = fleet

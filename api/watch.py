@@ -18,12 +18,21 @@ class Watch:
     request that is still there when it goes off gets a task that waits for the end of its connection.
     """
 
-    __slots__ = ("_body_read", "_deadline_s", "_glanced", "_looker", "_reason", "_receive", "_task", "_timer")
+    __slots__ = (
+        "_deadline_s",
+        "_glanced",
+        "_looker",
+        "_reason",
+        "_receive",
+        "_task",
+        "_timer",
+        "body_is_read",
+    )
 
     def __init__(self, receive: Callable[[], Awaitable[Any]], deadline_s: float) -> None:
         self._receive = receive
         self._deadline_s = deadline_s
-        self._body_read = False
+        self.body_is_read = False
         self._glanced = False
         self._looker: asyncio.Task[None] | None = None
         self._reason: type[Exception] | None = None
@@ -36,7 +45,7 @@ class Watch:
 
     def body_read(self) -> None:
         """Say that the body has been read: from now on only the end of the connection can be received."""
-        self._body_read = True
+        self.body_is_read = True
         if self._glanced:
             self._look()
 
@@ -56,7 +65,7 @@ class Watch:
         self._glanced = True
         remaining_s = max(0.0, self._deadline_s - _GLANCE_S)
         self._timer = asyncio.get_running_loop().call_later(remaining_s, self._end, DeadlinePassed)
-        if self._body_read:
+        if self.body_is_read:
             self._look()
 
     def _look(self) -> None:

@@ -39,11 +39,12 @@ class Loaded:
 class SnapshotStore:
     """The snapshots of one folder, as one owner with one epoch sees them.
 
-    `load` comes first: it finds where the sequence stands. Not for several threads.
+    `load` comes first: it finds where the sequence stands, and where no epoch was given takes the next one after
+    that of the newest snapshot. Not for several threads.
     """
 
     folder: Path
-    epoch: int
+    epoch: int | None = None
     kept: int = 3
     files: Files = field(default_factory=RealFiles)
     migrations: Mapping[int, Migration] = field(default_factory=lambda: MIGRATIONS)
@@ -103,12 +104,16 @@ class SnapshotStore:
                 continue
             except NewerFormat as error:
                 raise NewerFormat(f"{path} cannot be used: {error}") from error
+            if self.epoch is None:
+                self.epoch = snapshot.epoch + 1
             if snapshot.epoch > self.epoch:
                 raise Fenced(f"{path} is by epoch {snapshot.epoch}, later than {self.epoch}")
             return Loaded(snapshot, tuple(damage))
         if damage or any(_DAMAGED.search(name) for name in names):
             told = "; ".join(map(str, damage)) or "all were set aside before"
             raise NothingUsable(f"{self.folder} holds no snapshot that can be used: {told}")
+        if self.epoch is None:
+            self.epoch = 1
         return Loaded(None)
 
     def _read(self, path: Path, sequence: int) -> Snapshot:
@@ -119,6 +124,7 @@ class SnapshotStore:
 
     def _save(self, body: bytes, version: int) -> int:
         assert self._sequence is not None
+        assert self.epoch is not None
         self.files.make_folder(self.folder)
         names = self.files.names(self.folder)
         numbered = self._numbered(names)
@@ -139,7 +145,8 @@ class SnapshotStore:
         return len(data)
 
     def _check_not_fenced(self, path: Path, sequence: int) -> None:
-        """Look at a snapshot that this owner did not write: a later owner's fences, an earlier one's is late."""
+        """Look at a snapshot by someone else: a later owner's fences this one off, an earlier one's is late."""
+        assert self.epoch is not None
         try:
             epoch = self._read(path, sequence).epoch
         except Damaged:

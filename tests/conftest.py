@@ -15,6 +15,18 @@ hypothesis.settings.load_profile(os.environ.get("RULE_DETECTOR_PROFILE", "ci"))
 SEED = int(os.environ.get("RULE_DETECTOR_SEED") or random.SystemRandom().randrange(2**32))
 
 
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """The seed of this run, for tests that draw without hypothesis."""
+    return SEED
+
+
+@pytest.fixture(scope="session")
+def effort() -> int:
+    """How many times the usual number of examples this profile wants."""
+    return hypothesis.settings.default.max_examples // 100
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("hypothesis_seed") is None:
         hypothesis.core.global_force_seed = SEED
@@ -22,12 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say with which seed, and on how many examples, each property was tried."""
-    tried = {
-        report.nodeid: sum(map(int, re.findall(r"(\d+) passing", report._hypothesis_stats)))
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if hasattr(report, "_hypothesis_stats")
-    }
+    tried = dict[str, int]()
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        counted = dict(getattr(report, "user_properties", ())).get("examples")
+        if counted is None and hasattr(report, "_hypothesis_stats"):
+            counted = sum(map(int, re.findall(r"(\d+) passing", report._hypothesis_stats)))
+        if counted is not None:
+            tried[report.nodeid] = counted
     if not tried:
         return
     given = terminalreporter.config.getoption("hypothesis_seed")

@@ -1,6 +1,7 @@
 """Drives the engine and the reference through one script, step by step, and compares what they answer."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
 from engine import Detector
@@ -60,7 +61,8 @@ def evaluated(detector: Detector, step: Submit) -> list[Action] | None:
     try:
         actions = detector.evaluate(step.fields, step.timestamp_ms, step.vars)
     except Refusal as refusal:
-        assert refusal.code == 1402, refusal
+        if refusal.code != 1402:
+            raise
         return None
     return [in_order(action) for action in actions]
 
@@ -77,4 +79,30 @@ def run(script: Iterable[Step]) -> Pair:
     pair = Pair()
     for step in script:
         pair.apply(step)
+    pair.compare_rules()
     return pair
+
+
+def disagreement(script: Sequence[Step]) -> str | None:
+    """Tell where engine and reference differ, or None."""
+    try:
+        run(script)
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
+def shortened(script: Sequence[Step]) -> list[Step]:
+    """Give a script on which the two still differ, though none of its steps can be left out."""
+    for number in range(len(script)):
+        shorter = [*script[:number], *script[number + 1 :]]
+        with contextlib.suppress(IndexError):  # a step of a rule that is no longer there
+            if disagreement(shorter):
+                return shortened(shorter)
+    return list(script)
+
+
+def explained(script: Sequence[Step]) -> str:
+    """Give the shortened script and its disagreement, for people."""
+    shorter = shortened(script)
+    return "\n".join([str(disagreement(shorter)), *map(repr, shorter)])

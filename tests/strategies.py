@@ -221,7 +221,7 @@ class World:
                 return rewritten(condition, respelt)
             case "spelt out":
                 return rewritten(condition, spelt_out)
-            case "retyped" if isinstance(condition, Leaf) and condition.op in ("eq", "neq"):
+            case "retyped" if isinstance(condition, Leaf) and not isinstance(condition.value, tuple):
                 return rewritten(condition, retyped)
             case "doubly negated":
                 return Not(Not(condition))

@@ -45,7 +45,7 @@ def batches(events: Iterable[RecordedEvent]) -> Iterator[list[RecordedEvent]]:
 
 
 def send(service: Service, detector_id: str, batch: list[RecordedEvent], report: Report) -> None:
-    """Evaluate a batch, counted into `report`. Raises ServiceError where the service takes no events at all."""
+    """Evaluate a batch and count it into `report`. Raises ServiceError where the service takes none."""
     for event, outcome in zip(batch, _outcomes(service, detector_id, batch), strict=True):
         report.count(event, outcome)
 
@@ -58,9 +58,11 @@ def _outcomes(service: Service, detector_id: str, batch: list[RecordedEvent]) ->
             raise
         if len(batch) == 1:
             return [Outcome(actions=[], errors=[Entry(error.code, str(error).split(" ", 1)[1])])]
-        # Nothing was evaluated. Halving finds the events at fault, so that the others still get in, in their order.
+        # Nothing was evaluated. Halving finds the events at fault; the others still get in, in order.
         middle = len(batch) // 2
-        return _outcomes(service, detector_id, batch[:middle]) + _outcomes(service, detector_id, batch[middle:])
+        return _outcomes(service, detector_id, batch[:middle]) + _outcomes(
+            service, detector_id, batch[middle:]
+        )
     outcomes = msgspec.convert(result, _Result).results
     if len(outcomes) != len(batch):
         raise ServiceError(f"the service answered {len(outcomes)} of {len(batch)} events")

@@ -1,4 +1,4 @@
-"""`rule-detector check`: conditions parsed, shown in both forms, or refused with reasons, without a server."""
+"""`rule-detector check`: conditions parsed and shown in both forms, or refused with reasons."""
 
 import re
 import sys
@@ -7,18 +7,20 @@ from typing import Final
 
 import click
 import msgspec
-
-from api.commands.failures import fail
-from api.commands.rule_files import RuleFileError, entries_of
-from engine.language.condition import Condition
-from engine.language.diagnostics import Refusal
-from engine.language.document import condition_to_document
-from engine.language.limits import DEFAULT_LIMITS
 from engine.language.parser import parse
 from engine.language.printer import format as canonical
 
+from api.commands.failures import fail
+from api.commands.rule_files import RuleFileError, entries_of
+from engine.language.diagnostics import Refusal
+from engine.language.document import condition_to_document
+from engine.language.limits import DEFAULT_LIMITS
+
 MEMBERS: Final = frozenset(
-    "leaf ref in_relation all any not once historically since once_within historically_for since_within keyed".split()
+    {
+        *("leaf", "ref", "in_relation", "all", "any", "not", "once", "historically", "since"),
+        *("once_within", "historically_for", "since_within", "keyed"),
+    }
 )
 
 _CONTINUED: Final = re.compile(r"[ \t)\]}]|(and|or|since)\b")
@@ -101,7 +103,7 @@ def _shown(file: str) -> str:
 def _report(name: str, text: str) -> bool:
     """Print one condition or its defects; tell whether it was well."""
     try:
-        condition: Condition = parse(text, DEFAULT_LIMITS)
+        condition = parse(text, DEFAULT_LIMITS)
     except Refusal as refusal:
         click.echo(f"{name}: refused", err=True)
         for entry in refusal.entries:

@@ -73,7 +73,7 @@ class Report:
         return sorted(self.firings.values(), key=lambda firing: firing.priority)
 
     def rows(self, rules: Iterable[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
-        """Give name, count, time and place of the first firing for each of `rules` (id and name), silent ones too."""
+        """Give name, count, time and place of the first firing for each rule, given by id and name."""
         return [
             (name, str(firing.count), iso(firing.first.time_us), firing.first.place)
             if (firing := self.firings.get(rule_id))
@@ -83,7 +83,10 @@ class Report:
 
     def remarks(self) -> list[str]:
         """Give a line for each kind of message, with how often it came and where first."""
-        return [f"message {code}, {times} times; first {self.examples[code]}" for code, times in sorted(self.messages.items())]
+        return [
+            f"message {code}, {times} times; first {self.examples[code]}"
+            for code, times in sorted(self.messages.items())
+        ]
 
     def refusals(self) -> list[str]:
         """Give a line for each kind of refusal, with how often it came and where first."""

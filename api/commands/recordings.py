@@ -51,12 +51,12 @@ class Recording:
         """Bytes as they lie in the file; None where nobody can know."""
         self._owned = path != "-"
         try:
-            self._source = Path(path).open("rb") if self._owned else cast(io.BufferedReader, standard_input)
+            self._source = _opened(path) if self._owned else cast("io.BufferedReader", standard_input)
             if self._owned and Path(path).is_file():
                 self.size = Path(path).stat().st_size
             self._bytes = self._source
             if self._source.peek(2)[:2] == _GZIP:
-                self._bytes = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=self._source)))
+                self._bytes = io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=self._source)))
             start = self._bytes.peek(3)
             if start.startswith(_BYTE_ORDER_MARK):
                 self._bytes.read(len(_BYTE_ORDER_MARK))
@@ -131,6 +131,10 @@ class Recording:
             raise RecordingError(f"{self.name}, line {reader.line_num}: not CSV: {_reason(error)}") from None
 
 
+def _opened(path: str) -> io.BufferedReader:
+    return Path(path).open("rb")
+
+
 def _header(cells: list[str], place: str) -> list[str]:
     if "" in cells:
         raise RecordingError(f"{place}: column {cells.index('') + 1} has no name")
@@ -155,7 +159,9 @@ def _time_field_of(event: dict[str, object], place: str) -> str:
     for name in TIME_FIELDS:
         if name in event:
             return name
-    raise RecordingError(f"{place}: none of {', '.join(TIME_FIELDS)} is there; say which field holds the time")
+    raise RecordingError(
+        f"{place}: none of {', '.join(TIME_FIELDS)} is there; say which field holds the time"
+    )
 
 
 def _time_of(event: dict[str, object], time_field: str, place: str) -> int:

@@ -2,15 +2,16 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from api.commands.batches import batches, send
-from api.commands.detectors import Named, add_rules, find_detector, list_rules
+from api.commands.detectors import add_rules, find_detector, list_rules
 from api.commands.failures import fail
 from api.commands.firings import Report
 from api.commands.progress import BarGauge, Gauge, LineGauge
@@ -57,7 +58,7 @@ Exit status: 0 done, 1 something was refused or could not be read, 2 wrong usage
     help="First add the rules of this file to the detector: `name: condition`, in YAML or JSON.",
 )
 def replay(
-    files: tuple[str, ...], url: str, token: str, detector: str, time_field: str | None, rules: str | None
+    *, files: tuple[str, ...], url: str, token: str, detector: str, time_field: str | None, rules: str | None
 ) -> None:
     """Send recorded events through a running service and print which rules fire.
 
@@ -71,65 +72,69 @@ def replay(
     Prints for each rule of the detector how often it fired, and when and where first. Events that the service
     refuses are counted and reported; at a line that is no event the replay stops, and says which.
     """
-    report = Report()
-    console = Console()
     try:
         conditions = conditions_of(Path(rules).read_text("utf-8-sig"), rules) if rules else []
         with Service(url, token) as service:
             chosen = find_detector(service, detector)
             add_rules(service, chosen.id, conditions)
-            failure = replay_files(service, chosen.id, files, time_field, report, console)
-            print_report(report, list_rules(service, chosen.id), console)
+            run = Replay(service, chosen.id, Console())
+            failure = run.run(files, time_field)
+            run.show()
     except (ServiceError, RuleFileError) as error:
         fail(str(error))
     except UnicodeDecodeError:
         fail(f"{rules}: it is not valid UTF-8")
     except OSError as error:
         fail(f"{rules}: {(error.strerror or str(error)).lower()}")
-    if failure or report.refused:
-        fail("\n".join([*report.refusals(), *([failure] if failure else [])]))
+    refusals = run.report.refusals()
+    if failure or refusals:
+        fail("\n".join([*refusals, *([failure] if failure else [])]))
 
 
-def replay_files(
-    service: Service,
-    detector_id: str,
-    files: Sequence[str],
-    time_field: str | None,
-    report: Report,
-    console: Console,
-    standard_input: IO[bytes] | None = None,
-) -> str | None:
-    """Send the recordings one after another; give what stopped it early, None where nothing did."""
-    for path in files:
-        try:
-            with Recording(path, standard_input or sys.stdin.buffer) as recording, _gauge(
-                console, recording.size
-            ) as gauge:
-                for batch in batches(recording.events(time_field)):
-                    send(service, detector_id, batch, report)
-                    gauge.advance(len(batch), recording.position())
-        except (RecordingError, ServiceError) as error:
-            return str(error)
-    return None
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A run of recordings through one detector, counted into `report`."""
+
+    service: Service
+    detector_id: str
+    console: Console
+    report: Report = field(default_factory=Report)
+
+    def run(self, files: Sequence[str], time_field: str | None) -> str | None:
+        """Send the recordings one after another; give what stopped it early, None where nothing did."""
+        for path in files:
+            try:
+                with Recording(path, sys.stdin.buffer) as recording, self._gauge(recording) as gauge:
+                    for batch in batches(recording.events(time_field)):
+                        send(self.service, self.detector_id, batch, self.report)
+                        gauge.advance(len(batch), recording.position())
+            except (RecordingError, ServiceError) as error:
+                return str(error)
+        return None
+
+    def show(self) -> None:
+        """Print what fired: a table on a terminal, aligned plain lines elsewhere. Raises ServiceError."""
+        rules = list_rules(self.service, self.detector_id)
+        print_rows(self.report.rows((rule.id, rule.name) for rule in rules), self.console)
+        for remark in self.report.remarks():
+            click.echo(remark)
+
+    def _gauge(self, recording: Recording) -> Gauge:
+        if self.console.is_terminal:
+            return BarGauge(self.console, recording.size)
+        return LineGauge(click.echo, recording.size)
 
 
-def print_report(report: Report, rules: Sequence[Named], console: Console) -> None:
-    """Print what fired: a table on a terminal, aligned plain lines elsewhere."""
-    rows = report.rows((rule.id, rule.name) for rule in rules)
+def print_rows(rows: Sequence[Sequence[str]], console: Console) -> None:
+    """Print rule, count, time and place of the first firing; rules that stayed silent are dimmed."""
     header = ("rule", "fired", "first at", "first event")
     if console.is_terminal:
         table = Table(*header)
         for row in rows:
-            table.add_row(*row, style=None if row[1] != "0" else "dim")
+            table.add_row(*map(escape, row), style="dim" if row[1] == "0" else None)
         console.print(table)
-    else:
-        widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-        for row in [header, *rows]:
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-            click.echo("  ".join(cells).rstrip())
-    for remark in report.remarks():
-        click.echo(remark)
-
-
-def _gauge(console: Console, size: int | None) -> Gauge:
-    return BarGauge(console, size) if console.is_terminal else LineGauge(click.echo, size)
+        return
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    for row in [header, *rows]:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        click.echo("  ".join(cells).rstrip())

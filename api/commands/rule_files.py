@@ -6,11 +6,11 @@ from typing import NamedTuple, cast
 
 import msgspec
 import yaml
+from engine.language.parser import parse
 
 from engine.language.condition import Condition
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.parser import parse
 
 
 class RuleFileError(Exception):
@@ -27,7 +27,7 @@ class NamedCondition(NamedTuple):
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as it is, except that a name given twice is refused: the last one would silently replace the others."""
+    """YAML, except that a name given twice is refused: the last would silently replace the others."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         seen: set[str] = set()
@@ -68,12 +68,12 @@ def _document(text: str, source: str) -> object:
     # YAML 1.1 takes `1e3` for text, so what is JSON is read as JSON.
     if text.lstrip().startswith("{"):
         try:
-            return cast(object, msgspec.json.decode(text))
+            return cast("object", msgspec.json.decode(text))
         except (ValueError, RecursionError) as error:
             if source.endswith(".json"):
                 raise RuleFileError(f"{source}: not JSON: {str(error).lower()}") from None
     try:
-        return cast(object, yaml.load(text, Loader=_Loader))  # noqa: S506 -- a SafeLoader
+        return cast("object", yaml.load(text, Loader=_Loader))  # noqa: S506 -- a SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise RuleFileError(f"{source}: {_yaml_reason(error)}") from None
 

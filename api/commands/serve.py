@@ -11,7 +11,7 @@ from api.settings import Setting, SettingsError, settings, settings_from, unknow
 
 
 def setting_option(setting: Setting) -> Callable[[Any], Any]:
-    """Give the option of one setting. Values are judged by the settings themselves, which know bounds and words."""
+    """Give the option of one setting. Its value is judged by the settings themselves."""
     notes = [f"env {setting.variable}"]
     if setting.shown_default:
         notes.append(f"default {setting.shown_default}")
@@ -44,8 +44,7 @@ def serve(**given: object) -> None:
 
     Prints the address it listens on and, where the data folder has no token yet, the first token: every
     call needs one. Everything is kept in the data folder; only one service at a time can use it.
-    Ray is started inside, or joined with --ray-address. Options win over environment variables, these over the
-    defaults.
+    Ray is started inside, or joined with --ray-address. An option wins over its environment variable.
     """
     try:
         chosen = settings_from(given, os.environ)
@@ -55,9 +54,15 @@ def serve(**given: object) -> None:
         click.echo(f"rule-detector: warning: {name} is set, but is no setting", err=True)
 
     # Ray and Quart take a second to import, which --help and wrong usage need not wait for.
-    from api.supervisor import StartError, run  # noqa: PLC0415
+    from api.supervisor import Running, StartError, run  # noqa: PLC0415
+
+    async def announce(running: Running) -> bool:
+        click.echo(f"Listening on {running.url}; Ctrl-C or SIGTERM ends it.")
+        if running.minted:
+            click.echo(f"The first token, shown only now: {running.token}")
+        return True
 
     try:
-        run(chosen, announce=click.echo)
+        run(chosen, announce)
     except StartError as error:
         fail(str(error))

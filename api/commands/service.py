@@ -15,7 +15,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class ServiceError(Exception):
-    """The service refused, or cannot be reached; `code` is that of the first error, None where there was none."""
+    """The service refused (`code` is that of its first error), or cannot be reached (None)."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -49,9 +49,7 @@ class Service:
         self._patience_s = patience_s
         self._sleep = sleep
         try:
-            base = httpx.URL(url)
-            if base.scheme not in ("http", "https") or not base.host:
-                raise httpx.InvalidURL("it lacks http:// or a host")
+            base = _checked(httpx.URL(url))
             self._client = httpx.Client(
                 base_url=base,
                 headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
@@ -83,7 +81,9 @@ class Service:
             code = envelope.errors[0].code
             wait_s = _retry_after_s(response)
             if code not in RETRIED or waited_s + wait_s > self._patience_s:
-                raise ServiceError("\n".join(f"{entry.code} {entry.message}" for entry in envelope.errors), code)
+                raise ServiceError(
+                    "\n".join(f"{entry.code} {entry.message}" for entry in envelope.errors), code
+                )
             self._sleep(wait_s)
             waited_s += wait_s
 
@@ -91,7 +91,9 @@ class Service:
         try:
             return self._client.request(method, path, content=body)
         except httpx.ConnectError:
-            raise ServiceError(f"no service answers at {self._url}; is it running (`rule-detector serve`)?") from None
+            raise ServiceError(
+                f"no service answers at {self._url}; is it running (`rule-detector serve`)?"
+            ) from None
         except httpx.TimeoutException:
             raise ServiceError(f"{self._url} did not answer in time") from None
         except httpx.HTTPError as error:
@@ -105,6 +107,12 @@ class Service:
         if envelope is None or not (envelope.success or envelope.errors):
             raise ServiceError(f"{self._url} answered {response.status_code}, but not as this service does")
         return envelope
+
+
+def _checked(url: httpx.URL) -> httpx.URL:
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("it lacks http:// or a host")
+    return url
 
 
 def _retry_after_s(response: httpx.Response) -> float:

@@ -23,8 +23,8 @@ class NotATimeError(ValueError):
 def microseconds_of(value: object, field: str) -> int:
     """Give a time in microseconds since 1970.
 
-    ISO 8601 texts (UTC where they name no zone) are told from numbers by their form, seconds from milliseconds by
-    their size, unless the field's name ends in `_ms`. Raises NotATimeError.
+    ISO 8601 texts (UTC where they name no zone) are told from numbers by their form, seconds from
+    milliseconds by their size, unless the field's name ends in `_ms`. Raises NotATimeError.
     """
     match value:
         case bool():
@@ -54,7 +54,7 @@ def iso(time_us: int) -> str:
 
 def _from_number(number: Decimal, field: str) -> int:
     milliseconds = field.endswith("_ms") or abs(number) >= _MILLISECONDS_FROM
-    time_us = int(round(number * (1_000 if milliseconds else 1_000_000)))
+    time_us = round(number * (1_000 if milliseconds else 1_000_000))
     if abs(time_us) > _TIME_US_MAX:
         raise NotATimeError(f"the time {_shown(number)} is out of range")
     return time_us

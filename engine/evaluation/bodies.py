@@ -170,10 +170,10 @@ def _rebuilt(expected: Any) -> Any:
             return _annotated(str, meta) if (least, most, pattern) != (None, None, None) else str
         case info.BoolType():
             return bool
-        case info.IntType():
-            return int
-        case info.FloatType():
-            return float
+        case info.IntType() | info.FloatType():
+            base: type = int if isinstance(expected, info.IntType) else float
+            bounds = {name: getattr(expected, name) for name in ("gt", "ge", "lt", "le")}
+            return _annotated(base, msgspec.Meta(**bounds)) if set(bounds.values()) != {None} else base
         case info.UnionType(types=types):
             rebuilt = [_rebuilt(member) for member in types if not isinstance(member, info.RawType)]
             return functools.reduce(lambda left, right: left | right, rebuilt)

@@ -135,9 +135,7 @@ def distance(word: str, other: str) -> int:
         current = [row]
         for column, wanted in enumerate(other, start=1):
             cost = min(last[column] + 1, current[-1] + 1, last[column - 1] + (letter != wanted))
-            swapped = (
-                row > 1 and column > 1 and letter == other[column - 2] and word[row - 2] == wanted
-            )
+            swapped = row > 1 and column > 1 and letter == other[column - 2] and word[row - 2] == wanted
             current.append(min(cost, before_last[column - 2] + 1) if swapped else cost)
         before_last, last = last, current
     return last[-1]

@@ -16,7 +16,7 @@ class Limits:
     depth_max: int = 64
     pattern_program_max: int = 5_000
     """Instructions of a compiled regular expression, as RE2 counts them."""
-    pattern_text_bytes_max: int = 32 * 1024
+    pattern_text_chars_max: int = 32 * 1024
     """A longer text matches no pattern, and the reply says so (message 2004)."""
     pattern_work_max: int = 1_000_000
     """Instructions of a pattern times bytes of a text: past it the text is too long for that pattern.

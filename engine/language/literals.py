@@ -61,7 +61,7 @@ def explain_string(text: str, start: int, fail: Fail) -> NoReturn:
     at = prefix.end()
     match text[at : at + 1]:
         case "\\":
-            fail(at, r'expected one of the escapes `\"`, `\\`, `\/`, `\b`, `\f`, `\n`, `\r`, `\t`, `\u0000`')
+            fail(at, r"expected one of the escapes `\"`, `\\`, `\/`, `\b`, `\f`, `\n`, `\r`, `\t`, `\u0000`")
         case "" | "\n" | "\r":
             fail(start, 'expected a closing `"` on the same line')
         case char if char < " ":

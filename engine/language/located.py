@@ -6,7 +6,9 @@ class LocatedObject(dict[str, object]):
 
     __slots__ = ("offsets",)
 
-    def __init__(self, members: dict[str, object] | None = None, offsets: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, members: dict[str, object] | None = None, offsets: dict[str, int] | None = None
+    ) -> None:
         super().__init__(members or {})
         self.offsets: dict[str, int] = offsets or {}
 

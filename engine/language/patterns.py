@@ -24,14 +24,13 @@ class CompiledPattern:
     expression (measured over expressions made to be slow). So a large expression takes only short texts.
     """
 
-    __slots__ = ("_search", "program_size", "text_bytes_max")
+    __slots__ = ("_search", "program_size", "text_bytes_max", "text_chars_max")
 
     def __init__(self, expression: "re2._Regexp", limits: Limits) -> None:
         self._search = expression.search
         self.program_size: int = expression.programsize
-        self.text_bytes_max = min(
-            limits.pattern_text_bytes_max, limits.pattern_work_max // max(1, self.program_size)
-        )
+        self.text_chars_max = limits.pattern_text_chars_max
+        self.text_bytes_max = limits.pattern_work_max // max(1, self.program_size)
 
     def found_in(self, text: str) -> bool:
         """Tell whether the expression is found anywhere in the text.
@@ -42,13 +41,16 @@ class CompiledPattern:
             encoded = text.encode()
         except UnicodeEncodeError:
             return False
-        return len(encoded) <= self.text_bytes_max and self._search(encoded) is not None
+        if len(text) > self.text_chars_max or len(encoded) > self.text_bytes_max:
+            return False
+        return self._search(encoded) is not None
 
     def too_long(self, text: str) -> bool:
         """Tell whether the text is longer than the texts on which this expression is tried."""
-        if text.isascii():
-            return len(text) > self.text_bytes_max
-        return len(text.encode("utf-8", "surrogatepass")) > self.text_bytes_max
+        if len(text) > self.text_chars_max:
+            return True
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        return size > self.text_bytes_max
 
 
 @lru_cache(maxsize=COMPILED_PATTERNS_MAX)

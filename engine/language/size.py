@@ -43,13 +43,17 @@ def check_size(document: object, limits: Limits, levels_above: int = 0) -> None:
         raise too_deep(limits)
     if nodes > limits.nodes_max:
         raise ConditionError(
-            Entry(TOO_LARGE, f"the condition has more than {limits.nodes_max} conditions in it, itself included")
+            Entry(
+                TOO_LARGE, f"the condition has more than {limits.nodes_max} conditions in it, itself included"
+            )
         )
 
 
 def too_deep(limits: Limits) -> ConditionError:
     """Give the error of a condition that is nested too deep."""
-    return ConditionError(Entry(TOO_LARGE, f"the condition is nested more than {limits.depth_max} levels deep"))
+    return ConditionError(
+        Entry(TOO_LARGE, f"the condition is nested more than {limits.depth_max} levels deep")
+    )
 
 
 def json_levels_max(limits: Limits) -> int:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +37,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """The data folder is ours. `damage` names what had to be set aside to read it."""
+    """The data folder is ours. `damage` names what had to be set aside, or could not be removed."""
 
     damage: tuple[str, ...]
 
@@ -94,6 +94,13 @@ class Directory:
     def open(self) -> Opened:
         """Take hold of the data folder and read what is kept. Raises StorageError, FolderInUse among them."""
         self._acquire()
+        try:
+            return self._open()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self) -> Opened:
         loaded = self._store.load()
         if loaded.snapshot is not None:
             if loaded.snapshot.version > STATE_VERSION:
@@ -107,9 +114,14 @@ class Directory:
         self._tokens_version = self._detectors_version = self._opening + 1
         # Saved at once, so that the next opening has a later epoch even if nothing changes during this one.
         self._save(self._kept)
+        remarks = list(map(str, loaded.damage))
         for detector_id in self._kept.struck:
-            self.purge_detector(detector_id)
-        return Opened(tuple(map(str, loaded.damage)))
+            try:
+                self.purge_detector(detector_id)
+            except StorageError as error:
+                # Files that nobody needs any more must not keep the service from starting.
+                remarks.append(str(error))
+        return Opened(tuple(remarks))
 
     def close(self) -> None:
         """Let go of the data folder."""
@@ -159,7 +171,9 @@ class Directory:
         """
         if detector_id not in self._kept.detectors:
             return None
-        detectors = {kept_id: name for kept_id, name in self._kept.detectors.items() if kept_id != detector_id}
+        detectors = {
+            kept_id: name for kept_id, name in self._kept.detectors.items() if kept_id != detector_id
+        }
         struck = self._kept.struck | {detector_id}
         self._save(msgspec.structs.replace(self._kept, detectors=detectors, struck=struck))
         self._leases.pop(detector_id, None)
@@ -174,7 +188,10 @@ class Directory:
         self._save(msgspec.structs.replace(self._kept, struck=self._kept.struck - {detector_id}))
 
     def lease(self, detector_id: str, actor: str) -> int | None:
-        """Grant a detector to an actor: an epoch later than all before; None where there is no such detector."""
+        """Grant a detector to an actor: an epoch later than all before; None where there is no such detector.
+
+        A lease holds until the next one for the same detector.
+        """
         if detector_id not in self._kept.detectors:
             return None
         self._granted += 1
@@ -182,12 +199,6 @@ class Directory:
         lease = Lease(actor, self._opening + self._granted)
         self._leases[detector_id] = lease
         return lease.epoch
-
-    def release(self, detector_id: str, epoch: int) -> None:
-        """Take a lease back, unless a later one has been granted."""
-        lease = self._leases.get(detector_id)
-        if lease is not None and lease.epoch == epoch:
-            del self._leases[detector_id]
 
     def _save(self, kept: Kept) -> None:
         """Make `kept` what is kept, on the disk first."""

@@ -80,9 +80,6 @@ class DirectoryHandle(Protocol):
     async def lease(self, detector_id: str, actor: str) -> int | None:
         """Grant a detector to an actor: an epoch later than all before; None where there is no such detector."""
 
-    async def release(self, detector_id: str, epoch: int) -> None:
-        """Take a lease back."""
-
     async def close(self) -> None:
         """Let go of the data folder."""
 

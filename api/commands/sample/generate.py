@@ -2,9 +2,9 @@
 
     python -m api.commands.sample.generate
 
-Forty minutes of an online shop: customers log in, look around, pay and log out, now and then mistyping a
-password, and four servers report their load. From the twentieth minute one address tries stolen passwords on one
-account after another; a few fit, and what those accounts own is moved out.
+Forty minutes of an online shop: customers log in, look around, pay and log out, now and then mistyping
+a password, and four servers report their load. From the twentieth minute one address tries stolen passwords
+on one account after another; a few fit, and what those accounts own is moved out.
 """
 
 import gzip
@@ -23,6 +23,9 @@ ATTACK_BEGINS_S: Final = 20 * 60
 ATTACK_LASTS_S: Final = 150
 FITTING: Final = ("u0117", "u0305", "u0442")
 """The accounts whose stolen passwords still fit."""
+
+PAYING: Final = 0.3
+LOGGING_OUT: Final = 0.7
 
 SERVERS: Final = ("web-1", "web-2", "login-1", "pay-1")
 BROWSERS: Final = (
@@ -72,16 +75,16 @@ def customers(stream: Stream, random: Random) -> None:
         for _ in range(random.randrange(1, 6)):
             at_s += random.uniform(2, 40)
             stream.add(at_s, action="view", page=f"/article/{random.randrange(4000)}", **who)
-        if random.random() < 0.3:
+        if random.random() < PAYING:
             at_s += random.uniform(5, 60)
             stream.add(at_s, action="payment", amount=round(random.lognormvariate(4, 1), 2), **who)
-        if random.random() < 0.7:
+        if random.random() < LOGGING_OUT:
             at_s += random.uniform(5, 120)
             stream.add(at_s, action="logout", **who)
 
 
 def servers(stream: Stream, random: Random) -> None:
-    """The load of each server every fifteen seconds; the one that checks passwords is busy during the attack."""
+    """The load of each server every fifteen seconds; the attack keeps the one busy that checks passwords."""
     for step in range(MINUTES * 4):
         at_s = step * 15 + 0.5
         attacked = ATTACK_BEGINS_S + 10 <= at_s <= ATTACK_BEGINS_S + ATTACK_LASTS_S
@@ -105,7 +108,9 @@ def attack(stream: Stream, random: Random) -> None:
         if account in FITTING:
             later_s = at_s + random.uniform(20, 40)
             stream.add(later_s, action="password_change", user=user, **who)
-            stream.add(later_s + 45, action="payment", amount=round(random.uniform(2500, 4900), 2), user=user, **who)
+            stream.add(
+                later_s + 45, action="payment", amount=round(random.uniform(2500, 4900), 2), user=user, **who
+            )
 
 
 def recording() -> bytes:

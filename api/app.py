@@ -1,0 +1,114 @@
+"""The application that callers reach: Quart's routes, behind the dispatcher."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from engine.runtime.fleet import Fleet
+from quart import Quart, Response, request
+from quart.routing import QuartRule
+
+from api.auth import Gate
+from api.dispatch import BACKSTOP_S, Dispatcher
+from api.docs import Page, pages
+from api.envelope import DeadlinePassed, Reply, reply_to
+from api.operations import OPERATIONS, Operation
+from api.routes import Routes
+from api.settings import Settings
+
+_PARSERS: Final = 2
+"""Threads that parse conditions; a long text keeps one busy for up to a second."""
+
+
+class PlainRule(QuartRule):
+    """A route that takes the methods that it names; HEAD is none of them unless it says so."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if self.methods is not None:
+            self.methods.discard("HEAD")
+
+
+class Application:
+    """The ASGI application. It neither starts nor closes the fleet that it serves."""
+
+    def __init__(self, settings: Settings, fleet: Fleet) -> None:
+        self._executor = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
+        self._routes = Routes(settings, fleet, self._executor)
+        self.quart = _quart(settings, self._routes)
+        self.quart.after_serving(self._end)
+        self._dispatcher = Dispatcher(
+            settings,
+            Gate(fleet, settings.bootstrap_token),
+            self._routes,
+            self.quart,
+            self.quart.url_map.bind("localhost"),
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve a request."""
+        await self._dispatcher(scope, receive, send)
+
+    def announce_shutdown(self) -> None:
+        """From now on /readyz says that the service is going away; requests are still served."""
+        self._routes.announce_shutdown()
+
+    async def _end(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def create_app(settings: Settings, fleet: Fleet) -> Application:
+    """Give the application over a fleet that somebody else starts and closes."""
+    return Application(settings, fleet)
+
+
+def _quart(settings: Settings, routes: Routes) -> Quart:
+    app = Quart("rule_detector", static_folder=None)
+    app.url_rule_class = PlainRule
+    app.url_map.merge_slashes = False
+    # Bodies are read and bounded, and deadlines kept, before a request comes here.
+    app.config.update(
+        BODY_TIMEOUT=None, RESPONSE_TIMEOUT=None, MAX_CONTENT_LENGTH=None, PROVIDE_AUTOMATIC_OPTIONS=False
+    )
+    for operation in OPERATIONS:
+        view = _view(operation, getattr(routes, operation.name), settings.deadline_s + BACKSTOP_S)
+        path = operation.path.replace("{", "<").replace("}", ">")
+        app.add_url_rule(path, operation.name, view, methods=[operation.method])
+    for path, page in pages().items():
+        app.add_url_rule(path, path, _page(page), methods=["GET"])
+
+    @app.errorhandler(Exception)
+    async def failed(error: Exception) -> Response:
+        return _response(reply_to(error))
+
+    return app
+
+
+def _view(
+    operation: Operation, handler: Callable[..., Awaitable[Reply]], deadline_s: float
+) -> Callable[..., Awaitable[Response]]:
+    async def view(**ids: str) -> Response:
+        arguments: dict[str, Any] = {**ids}
+        if operation.body is not None:
+            arguments["body"] = await request.get_data()
+        try:
+            async with asyncio.timeout(deadline_s):
+                return _response(await handler(**arguments))
+        except TimeoutError:
+            raise DeadlinePassed from None
+
+    return view
+
+
+def _page(page: Page) -> Callable[[], Awaitable[Response]]:
+    async def view() -> Response:
+        return _response(Reply(200, page.body, page.headers, page.content_type))
+
+    return view
+
+
+def _response(reply: Reply) -> Response:
+    headers = {name.decode(): value.decode() for name, value in reply.all_headers()}
+    headers.setdefault("cache-control", "no-store")
+    return Response(reply.body, reply.status, headers)

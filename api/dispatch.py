@@ -1,0 +1,163 @@
+"""What every request meets first: it is judged in order, and an evaluation is answered ahead of Quart."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from werkzeug.exceptions import MethodNotAllowed, NotFound
+from werkzeug.routing import MapAdapter
+
+from api.auth import Gate
+from api.bodies import CallerGone, Message, Receive, Send, read_body, send_and_drain, send_reply, skip_body
+from api.envelope import Reply, RequestRefusal, reply_to
+from api.operations import OPERATIONS, Operation
+from api.requests import Head, authorization, canonical_path, check_headers, content_length, read_head
+from api.routes import Routes
+from api.settings import Settings
+from api.watch import Watch
+
+Scope = Mapping[str, Any]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+BACKSTOP_S: Final = 2.0
+"""How much longer than its deadline a request may take, so that who knows what became of it can say so."""
+
+_EVALUATE: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})/evaluate(/batch)?")
+_BY_NAME: Final = {operation.name: operation for operation in OPERATIONS}
+_JSON: Final = b"application/json"
+
+
+class Handover(NamedTuple):
+    """A request that has been judged and read, for Quart to route to its handler."""
+
+    scope: Scope
+    receive: Receive
+
+
+class Dispatcher:
+    """The ASGI application in front of Quart.
+
+    It judges token, path, method, headers and size in this order, reads the body, hands evaluations to their
+    handlers, and all else to Quart, whose map of routes it asks.
+    """
+
+    def __init__(self, settings: Settings, gate: Gate, routes: Routes, quart: App, paths: MapAdapter) -> None:
+        self._settings = settings
+        self._gate = gate
+        self._routes = routes
+        self._quart = quart
+        self._paths = paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or what the server asks at its start and end."""
+        match scope["type"]:
+            case "http":
+                await self._http(scope, receive, send)
+            case "websocket":
+                await self._websocket(scope, receive, send)
+            case _:
+                await self._quart(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        watch = Watch(receive, self._settings.deadline_s + BACKSTOP_S)
+        outcome: Reply | Handover
+        try:
+            async with watch:
+                outcome = await self._serve(scope, receive, watch)
+        except CallerGone:
+            return
+        except Exception as error:  # noqa: BLE001 -- each becomes a reply; this is where that happens
+            outcome = reply_to(error)
+        if isinstance(outcome, Handover):
+            await self._quart(outcome.scope, outcome.receive, send)
+        elif watch.body_is_read:
+            await send_reply(outcome, send)
+        else:
+            # HTTP/2 streams do not survive a reply that overtakes the body.
+            early = scope["http_version"] < "2"
+            await send_and_drain(
+                outcome, receive, send, bytes_max=self._settings.max_drain_bytes, early=early
+            )
+
+    async def _serve(self, scope: Scope, receive: Receive, watch: Watch) -> Reply | Handover:
+        head = read_head(scope["headers"])
+        hot = _EVALUATE.fullmatch(scope["raw_path"])
+        if hot is not None and scope["method"] == "POST":
+            await self._gate.check(authorization(head))
+            is_batch = hot[2] is not None
+            body = await self._read(head, receive, takes_body=True, is_batch=is_batch)
+            watch.body_read()
+            handler = self._routes.evaluate_batch if is_batch else self._routes.evaluate
+            return await handler(hot[1].decode(), body)
+        path = canonical_path(scope["raw_path"])
+        operation = await self._judge(head, path, scope["method"])
+        takes_body = operation is not None and operation.body is not None
+        is_batch = operation is not None and operation.is_batch
+        body = await self._read(head, receive, takes_body=takes_body, is_batch=is_batch)
+        watch.body_read()
+        return _handover(scope, path, body, receive)
+
+    async def _judge(self, head: Head, path: str, method: str) -> Operation | None:
+        """Judge token, path and method. Gives None for a path that is no operation of the API."""
+        if path == "/api" or path.startswith("/api/"):
+            await self._gate.check(authorization(head))
+        if "//" in path:
+            raise _no_such_path(path)
+        try:
+            endpoint, _ = self._paths.match(path, method)
+        except NotFound:
+            raise _no_such_path(path) from None
+        except MethodNotAllowed as error:
+            allowed = ", ".join(sorted(error.valid_methods or ()))
+            raise RequestRefusal(
+                1005,
+                f"the path takes {allowed}, not `{method[:20]}`",
+                headers=((b"allow", allowed.encode()),),
+            ) from None
+        return _BY_NAME.get(endpoint)
+
+    async def _read(self, head: Head, receive: Receive, *, takes_body: bool, is_batch: bool) -> bytes:
+        """Judge headers and size, and give the body; one that is not wanted is read past."""
+        settings = self._settings
+        check_headers(head, bytes_max=settings.max_header_bytes, content_type=_JSON if takes_body else None)
+        if not takes_body:
+            await skip_body(receive, settings.max_drain_bytes)
+            return b""
+        bytes_max = settings.max_batch_body_bytes if is_batch else settings.max_body_bytes
+        return await read_body(receive, bytes_max, content_length(head))
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse what asks for a WebSocket, judged like the GET that it is."""
+        try:
+            await self._judge(read_head(scope["headers"]), canonical_path(scope["raw_path"]), "GET")
+            raise RequestRefusal(1006, "Upgrade: the path is not served over WebSocket")  # noqa: TRY301
+        except Exception as error:  # noqa: BLE001 -- as above
+            reply = reply_to(error)
+        await receive()
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close"})
+            return
+        start = {"status": reply.status, "headers": reply.all_headers()}
+        await send({"type": "websocket.http.response.start", **start})
+        await send({"type": "websocket.http.response.body", "body": reply.body})
+
+
+def _no_such_path(path: str) -> RequestRefusal:
+    return RequestRefusal(1004, f"there is no path `{path[:200]}`")
+
+
+def _handover(scope: Scope, path: str, body: bytes, receive: Receive) -> Handover:
+    """Give Quart the request without headers and query, which it has no use for and could stumble over."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_read() -> Message:
+        return messages.pop() if messages else await receive()
+
+    plain = {
+        **scope,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", b"localhost"), (b"content-length", str(len(body)).encode())],
+    }
+    return Handover(plain, receive_read)

@@ -1,0 +1,43 @@
+"""How windows are written: a number with its unit, in exact decimal arithmetic both ways."""
+
+from decimal import Context, Decimal
+
+UNITS_MS = {
+    "w": 7 * 24 * 60 * 60 * 1000,
+    "d": 24 * 60 * 60 * 1000,
+    "h": 60 * 60 * 1000,
+    "m": 60 * 1000,
+    "s": 1000,
+    "ms": 1,
+}
+"""Milliseconds of each unit, the largest unit first."""
+
+_EXACT = Context(prec=10_000, Emax=999_999, Emin=-999_999)
+
+
+def duration_seconds(amount: str, unit: str) -> int | float:
+    """Give the seconds of so many units, as an integer where they are whole.
+
+    Seconds themselves are the JSON number that is written: `1e23s` is the double that JSON's `1e23` is.
+    """
+    if unit == "s":
+        return int(amount) if amount.lstrip("-").isdecimal() else float(amount)
+    factor = _EXACT.divide(Decimal(UNITS_MS[unit]), Decimal(1000))
+    seconds = _EXACT.multiply(Decimal(amount), factor)
+    return int(seconds) if seconds == seconds.to_integral_value(context=_EXACT) else float(seconds)
+
+
+def duration_text(window_secs: float) -> str:
+    """Give the text of a window: in the largest unit that makes it an integer, else in seconds.
+
+    What it is read back as equals the window, whatever its size and precision.
+    """
+    seconds = Decimal(window_secs) if isinstance(window_secs, int) else Decimal(repr(window_secs))
+    milliseconds = _EXACT.multiply(seconds, Decimal(1000))
+    for unit, unit_ms in UNITS_MS.items():
+        fits = seconds < 1 if unit == "ms" else seconds != 0
+        amount, rest = _EXACT.divmod(milliseconds, Decimal(unit_ms))
+        text = str(int(amount))
+        if fits and not rest and duration_seconds(text, unit) == window_secs:
+            return text + unit
+    return f"{window_secs}s"

@@ -1,0 +1,306 @@
+"""The lane of one detector: a queue, and the one task that takes from it, a batch at a time."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+
+from engine.evaluation.events import Answer, Refused
+from engine.language.diagnostics import Entry
+from engine.runtime.errors import (
+    INTERNAL,
+    OUTCOME_UNKNOWN,
+    SHUTTING_DOWN,
+    STARTING,
+    ActorDied,
+    DetectorUnavailable,
+    no_such_detector,
+)
+from engine.runtime.life import Life, Services
+from engine.runtime.operations import Operation, Reply
+from engine.runtime.waiting import Request, Waiting
+from snapshots.errors import StorageError
+
+_log = logging.getLogger(__name__)
+
+
+class Lane:
+    """A detector's queue, and the task that does all that is done with the detector.
+
+    Nothing else ever calls its actor: so one batch is in flight at most, saving comes between batches, and what
+    arrives while the detector wakes or rests simply waits. Whatever becomes of the task, every request is
+    answered.
+    """
+
+    def __init__(self, detector_id: str, services: Services, rested: Callable[["Lane"], None]) -> None:
+        self.detector_id = detector_id
+        self._services = services
+        self._settings = services.settings
+        self._rested = rested
+        self._loop = asyncio.get_running_loop()
+        self._life = Life(detector_id, services, self._found_dead)
+        self._waiting = Waiting(services.settings)
+        self._in_flight: list[Request] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._signal = asyncio.Event()
+        self._deleted = False
+        self._closing = False
+        self._trouble = ""
+        self._trouble_until_s = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything waits or is in flight."""
+        return bool(self._in_flight) or len(self._waiting) > 0
+
+    @property
+    def awake(self) -> bool:
+        """Whether an actor hosts the detector."""
+        return self._life.awake
+
+    @property
+    def used_at_s(self) -> float:
+        """When the last batch ended."""
+        return self._life.used_at_s
+
+    # -- what others call ------------------------------------------------------------------------------------
+
+    async def ask(self, operation: Operation) -> Answer:
+        """Have an operation carried out, after all that were asked before.
+
+        Raises Refusal 1200 and DetectorUnavailable. A caller that is cancelled leaves nothing behind; what was
+        in flight for it may still be carried out.
+        """
+        now_s = self._loop.time()
+        self._check_open(now_s)
+        deadline_s = now_s + self._settings.deadline_s
+        request = Request(operation, self._loop.create_future(), deadline_s)
+        self._waiting.admit(request)
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline_s, self._expire)
+        self._stir()
+        try:
+            return await request.answer
+        finally:
+            self._waiting.release(request)
+
+    def make_room(self) -> None:
+        """Take note that another detector wants the place."""
+        self._life.room_wanted = True
+        self._stir()
+
+    async def delete(self) -> None:
+        """Answer what waits with 1200, and what is in flight as it ends; then forget the detector, unsaved."""
+        self._deleted = True
+        self._refuse_waiting(lambda: no_such_detector(self.detector_id))
+        await self._stop_within(self._settings.hung_s)
+
+    async def close(self) -> None:
+        """Answer what waits, within the time for that, save the detector, and let go of its actor."""
+        self._closing = True
+        self._stir()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=self._settings.drain_s)
+        self._refuse_waiting(_shutting_down)
+        await self._stop_within(self._settings.hung_s)
+
+    # -- the task --------------------------------------------------------------------------------------------
+
+    def _stir(self) -> None:
+        """See that the task takes note of what has changed."""
+        if self._task is not None:
+            self._signal.set()
+        elif len(self._waiting):
+            self._task = self._loop.create_task(self._run(), name=f"lane {self.detector_id}")
+
+    async def _stop_within(self, seconds: float) -> None:
+        """Come back when the task has ended: at once where it only waits for an actor, by force past the time."""
+        task = self._task
+        if task is None:
+            return
+        if self._life.awake:
+            self._stir()
+            await asyncio.wait({task}, timeout=seconds)
+        task.cancel()
+        await asyncio.wait({task})
+        # It may have been cancelled before it began.
+        self._task = None
+
+    async def _run(self) -> None:
+        try:
+            while await self._step():
+                pass
+        except asyncio.CancelledError:
+            # Whoever cancels has answered what waits; and nobody waits for this task's own result.
+            pass
+        except Exception:
+            self._refuse_for_now(self._reference("the lane failed"))
+        finally:
+            self._life.lose(self)
+            self._task = None
+            self._rested(self)
+
+    async def _step(self) -> bool:
+        """Do the next thing there is to do; False when there is nothing left."""
+        life = self._life
+        try:
+            if self._deleted:
+                await life.discard(self)
+                return False
+            now_s = self._loop.time()
+            busy = len(self._waiting) > 0
+            if not life.awake:
+                if not busy:
+                    return False
+                await self._wake()
+            elif life.should_rest(now_s, busy=busy) or (self._closing and not busy):
+                if not await life.rest(self) and self._closing:
+                    return False
+            elif life.should_save(now_s):
+                await life.save()
+            elif busy:
+                await self._serve()
+            else:
+                await self._idle()
+        except ActorDied as error:
+            _log.warning("the detector %s lost its actor: %s", self.detector_id, error)
+            life.lose(self)
+        return True
+
+    async def _idle(self) -> None:
+        self._signal.clear()
+        try:
+            async with asyncio.timeout_at(self._life.next_due_s()):
+                await self._signal.wait()
+        except TimeoutError:
+            return
+
+    def _found_dead(self) -> None:
+        """Take note that the actor died. While it is asked something, that call ends and says so too."""
+        if not self._in_flight:
+            self._life.lose(self)
+            self._stir()
+
+    async def _wake(self) -> None:
+        """Wake the detector, or answer all that waits with what is in the way."""
+        try:
+            if not await self._life.wake(self, lambda: len(self._waiting) > 0):
+                self._deleted = True
+                self._refuse_waiting(lambda: no_such_detector(self.detector_id))
+        except ActorDied:
+            self._refuse_for_now("the processes that were to wake it died")
+        except StorageError as error:
+            self._services.report(self.detector_id, str(error))
+            self._refuse_for_now(str(error))
+        except DetectorUnavailable as error:
+            self._refuse_for_now(error.message)
+        except Exception:
+            self._refuse_for_now(self._reference("waking failed"))
+
+    async def _serve(self) -> None:
+        """Send what waits as the next batch, and pass the answers on."""
+        self._expire_waiting(self._loop.time())
+        batch = self._in_flight = self._waiting.take()
+        if not batch:
+            return
+        try:
+            reply = await self._life.ask([request.operation for request in batch])
+            self._pass_on(batch, reply)
+        except ActorDied:
+            raise
+        except Exception:
+            refused = Refused((Entry(INTERNAL, self._reference("the actor failed")),))
+            for request in batch:
+                _settle(request, refused)
+            # What it holds by now is not known.
+            self._life.lose(self)
+        finally:
+            self._in_flight = []
+            for request in batch:
+                if not request.waits:
+                    _fail(request, _outcome_unknown("the detector's process died"))
+
+    def _pass_on(self, batch: list[Request], reply: Reply) -> None:
+        for request, answer in zip(batch, reply.answers, strict=False):
+            _settle(request, answer)
+        crash = reply.crash
+        if crash is None:
+            assert len(reply.answers) == len(batch), "only a crash cuts a reply short"
+            return
+        done = len(reply.answers)
+        said = f"an internal error; its reference in the log is {crash.reference}"
+        _log.error("detector %s: %s\n%s", self.detector_id, said, crash.detail)
+        _settle(batch[done], Refused((Entry(INTERNAL, said),)))
+        self._waiting.put_back(batch[done + 1 :])
+        self._life.lose(self)
+
+    # -- refusals and deadlines ------------------------------------------------------------------------------
+
+    def _reference(self, what: str) -> str:
+        """Log the error that is being handled, and give the sentence that names it to a caller."""
+        said = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
+        _log.exception("detector %s, %s: %s", self.detector_id, what, said)
+        return said
+
+    def _check_open(self, now_s: float) -> None:
+        if self._deleted:
+            raise no_such_detector(self.detector_id)
+        if self._closing:
+            raise _shutting_down()
+        if now_s < self._trouble_until_s:
+            raise self._in_trouble()
+
+    def _refuse_for_now(self, reason: str) -> None:
+        """Answer all that waits, and what comes soon, with the reason why the detector does not wake."""
+        self._trouble = reason
+        self._trouble_until_s = self._loop.time() + self._settings.retry_s
+        self._refuse_waiting(self._in_trouble)
+
+    def _in_trouble(self) -> DetectorUnavailable:
+        message = f"the detector cannot be woken now: {self._trouble}"
+        return DetectorUnavailable(STARTING, message, self._settings.retry_s)
+
+    def _refuse_waiting(self, make: Callable[[], Exception]) -> None:
+        for request in self._waiting.drain():
+            _fail(request, make())
+
+    def _expire(self) -> None:
+        """Answer what is past its deadline, and come back at the next one."""
+        self._timer = None
+        now_s = self._loop.time()
+        self._expire_waiting(now_s)
+        # In flight is what came first: its deadlines are earlier than any that waits.
+        next_s = self._waiting.first_deadline_s()
+        for request in reversed(self._in_flight):
+            if request.deadline_s <= now_s:
+                _fail(request, _outcome_unknown("the deadline passed"))
+            else:
+                next_s = request.deadline_s
+        if next_s is not None:
+            self._timer = self._loop.call_at(next_s, self._expire)
+
+    def _expire_waiting(self, now_s: float) -> None:
+        """Answer what was not sent by its deadline; it never is."""
+        state = "was busy with earlier requests" if self._life.awake else "was starting"
+        message = f"the deadline passed while the detector {state}; nothing was evaluated"
+        for request in self._waiting.expire(now_s):
+            _fail(request, DetectorUnavailable(STARTING, message, self._settings.retry_s))
+
+
+def _settle(request: Request, answer: Answer) -> None:
+    if not request.answer.done():
+        request.answer.set_result(answer)
+
+
+def _fail(request: Request, error: Exception) -> None:
+    if not request.answer.done():
+        request.answer.set_exception(error)
+
+
+def _shutting_down() -> DetectorUnavailable:
+    return DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
+
+
+def _outcome_unknown(why: str) -> DetectorUnavailable:
+    return DetectorUnavailable(OUTCOME_UNKNOWN, f"{why}; whether the event was evaluated is not known")

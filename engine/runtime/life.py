@@ -1,0 +1,211 @@
+"""The life of one detector: woken in an actor, asked, saved, rested, or lost with its actor."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from engine.runtime.directory_client import DirectoryClient
+from engine.runtime.errors import ActorDied
+from engine.runtime.operations import READS, Operation, Reply
+from engine.runtime.pool import Pool, PooledActor
+from engine.runtime.residency import Residency, Resident
+from engine.runtime.settings import RuntimeSettings
+from snapshots.errors import Fenced, StorageError
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the lives of all detectors share."""
+
+    settings: RuntimeSettings
+    pool: Pool
+    residency: Residency
+    directory: DirectoryClient
+    report: Callable[[str, str], None]
+    """Takes a detector's id and what is wrong with its files."""
+
+
+class Life:
+    """A detector's actor, while it has one, and the place among those that are awake that goes with it.
+
+    Its lane calls the methods that wait one at a time. Any of them may end with the actor lost: what the
+    detector had not saved is gone then, and it wakes from its last snapshot.
+    """
+
+    def __init__(self, detector_id: str, services: Services, found_dead: Callable[[], None]) -> None:
+        self.detector_id = detector_id
+        self.used_at_s = 0.0
+        self.room_wanted = False
+        """Whether another detector wants the place."""
+        self._services = services
+        self._settings = services.settings
+        self._loop = asyncio.get_running_loop()
+        self._found_dead = found_dead
+        self._actor: PooledActor | None = None
+        self._awake_since_s = 0.0
+        self._save_at_s: float | None = None
+        """None while nothing has changed."""
+        self._rest_not_before_s = 0.0
+
+    @property
+    def awake(self) -> bool:
+        """Whether an actor hosts the detector."""
+        return self._actor is not None
+
+    # -- when ------------------------------------------------------------------------------------------------
+
+    def should_save(self, now_s: float) -> bool:
+        """Whether it is time to save."""
+        return self._save_at_s is not None and now_s >= self._save_at_s
+
+    def should_rest(self, now_s: float, *, busy: bool) -> bool:
+        """Whether it is time to rest. A busy detector rests only where others wait and it has had its turn."""
+        if now_s < self._rest_not_before_s:
+            return False
+        if busy:
+            return self.room_wanted and now_s >= self._awake_since_s + self._settings.turn_s
+        return self.room_wanted or now_s >= self.used_at_s + self._settings.idle_rest_s
+
+    def next_due_s(self) -> float:
+        """When, without anything to do, it will be time to save or to rest."""
+        rest_at_s = 0.0 if self.room_wanted else self.used_at_s + self._settings.idle_rest_s
+        due_s = max(rest_at_s, self._rest_not_before_s)
+        return due_s if self._save_at_s is None else min(due_s, self._save_at_s)
+
+    # -- what ------------------------------------------------------------------------------------------------
+
+    async def wake(self, resident: Resident, wanted: Callable[[], bool]) -> bool:
+        """Have an actor host the detector, unless it is no longer wanted by the time that there is one.
+
+        False where the detector does not exist any more. Raises StorageError, DetectorUnavailable, and ActorDied
+        where several actors in turn did not survive it.
+        """
+        try:
+            await self._services.residency.enter(resident)
+            for _ in range(_ATTEMPTS):
+                if not wanted():
+                    return True
+                try:
+                    return await self._activate()
+                except ActorDied as error:
+                    died = error
+            raise died
+        finally:
+            if self._actor is None:
+                self.leave(resident)
+
+    async def ask(self, batch: Sequence[Operation]) -> Reply:
+        """Have a batch carried out. Raises ActorDied."""
+        assert self._actor is not None, "only what is awake can be asked"
+        if self._save_at_s is None and any(operation.kind not in READS for operation in batch):
+            self._save_at_s = self._loop.time() + self._settings.snapshot_interval_s
+        try:
+            return await self._call(self._actor.handle.handle(batch))
+        finally:
+            self.used_at_s = self._loop.time()
+
+    async def save(self) -> None:
+        """Save the detector. What is in the way is reported, and tried again later; raises ActorDied."""
+        assert self._actor is not None, "only what is awake can be saved"
+        try:
+            await self._call(self._actor.handle.save())
+        except StorageError as error:
+            self._not_saved(error)
+        else:
+            self._save_at_s = None
+
+    async def rest(self, resident: Resident) -> bool:
+        """Save and forget the detector. False where that cannot be, for now; raises ActorDied."""
+        assert self._actor is not None, "only what is awake can be rested"
+        actor = self._actor
+        try:
+            resident_bytes = await self._call(actor.handle.passivate())
+        except StorageError as error:
+            self._not_saved(error)
+            self._services.residency.stay(resident)
+            return False
+        self._actor = None
+        self._services.pool.give_back(actor, resident_bytes)
+        self.leave(resident)
+        return True
+
+    async def discard(self, resident: Resident) -> None:
+        """Forget the detector unsaved. Raises ActorDied."""
+        if self._actor is None:
+            return
+        actor = self._actor
+        await self._call(actor.handle.discard())
+        self._actor = None
+        self._services.pool.give_back(actor)
+        self.leave(resident)
+
+    def lose(self, resident: Resident) -> None:
+        """Have the actor ended, whatever it does, and with it what it held and did not save."""
+        if self._actor is not None:
+            self._services.pool.lose(self._actor)
+            self._actor = None
+        self.leave(resident)
+
+    def leave(self, resident: Resident) -> None:
+        """Give the place back."""
+        self.room_wanted = False
+        self._services.residency.leave(resident)
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    async def _activate(self) -> bool:
+        """Try one actor. Whatever happens, it is hosting, back in the pool, or ended."""
+        pool = self._services.pool
+        actor = await pool.take()
+        hosts_nothing = False
+        try:
+            epoch = await self._services.directory.lease(self.detector_id, actor.handle.name)
+            if epoch is None:
+                hosts_nothing = True
+                return False
+            activated = await self._call(actor.handle.activate(self.detector_id, epoch))
+            if actor.dead:
+                raise ActorDied("it died as soon as the detector was awake")
+            self._now_awake(actor)
+        except StorageError:
+            hosts_nothing = True
+            raise
+        finally:
+            if self._actor is None:
+                (pool.give_back if hosts_nothing else pool.lose)(actor)
+        for damage in activated.damage:
+            self._services.report(self.detector_id, damage)
+        return True
+
+    def _now_awake(self, actor: PooledActor) -> None:
+        actor.on_death = self._found_dead
+        self._actor = actor
+        self._awake_since_s = self.used_at_s = self._loop.time()
+        self._save_at_s = None
+        self._rest_not_before_s = 0.0
+
+    def _not_saved(self, error: StorageError) -> None:
+        """Go on with what is in memory, and try again later; unless the detector has another owner by now."""
+        _log.error("the detector %s was not saved: %s", self.detector_id, error)
+        self._services.report(self.detector_id, str(error))
+        if isinstance(error, Fenced):
+            raise ActorDied(str(error))
+        now_s = self._loop.time()
+        self._save_at_s = now_s + self._settings.snapshot_interval_s
+        self._rest_not_before_s = now_s + self._settings.retry_s
+
+    async def _call(self, call: Awaitable[T]) -> T:
+        """Wait for an actor's answer, up to where it is taken for dead."""
+        try:
+            async with asyncio.timeout(self._settings.hung_s):
+                return await call
+        except TimeoutError:
+            raise ActorDied(f"it has not answered for {self._settings.hung_s:g} s") from None

@@ -1,0 +1,167 @@
+"""Started actors: each hosts one detector while that is awake, and waits for another afterwards."""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.runtime.errors import ActorDied
+from engine.runtime.handles import ActorHandle, ActorStarter
+from engine.runtime.settings import RuntimeSettings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class PooledActor:
+    """A started actor, and what the pool knows of it."""
+
+    handle: ActorHandle
+    activations: int = 0
+    dead: bool = False
+    on_death: Callable[[], None] | None = None
+    """Called once, when the actor is found dead while a detector is awake in it."""
+    watcher: asyncio.Task[None] | None = field(default=None, repr=False)
+
+
+class Pool:
+    """Actors, started ahead by a few, taken for a detector, given back, and replaced when worn or dead.
+
+    Whoever takes has a place among `max_resident`; the pool itself bounds only how many wait unused.
+    """
+
+    def __init__(self, starter: ActorStarter, settings: RuntimeSettings) -> None:
+        self._starter = starter
+        self._settings = settings
+        self._unused: deque[PooledActor] = deque()
+        self._takers: deque[asyncio.Future[PooledActor]] = deque()
+        self._all: set[PooledActor] = set()
+        self._starts: set[asyncio.Task[None]] = set()
+        self._endings: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def started(self) -> int:
+        """How many actors are started, used and unused."""
+        return len(self._all)
+
+    def start(self) -> None:
+        """Begin to start spare actors."""
+        self._fill()
+
+    async def take(self) -> PooledActor:
+        """Give an actor that hosts nothing; started now where none waits, in the order of asking."""
+        taker: asyncio.Future[PooledActor] = asyncio.get_running_loop().create_future()
+        self._takers.append(taker)
+        self._serve()
+        self._fill()
+        try:
+            return await taker
+        except asyncio.CancelledError:
+            if taker.done() and not taker.cancelled():
+                self.give_back(taker.result())
+            raise
+        finally:
+            with contextlib.suppress(ValueError):
+                self._takers.remove(taker)
+
+    def give_back(self, actor: PooledActor, resident_bytes: int = 0) -> None:
+        """Take back an actor that hosts nothing any more."""
+        actor.on_death = None
+        worn = (
+            actor.activations >= self._settings.activations_max
+            or resident_bytes > self._settings.actor_bytes_max
+        )
+        surplus = len(self._unused) >= self._settings.spares and not self._takers
+        if worn or surplus or self._closed or actor.dead:
+            self.lose(actor)
+            return
+        self._unused.append(actor)
+        self._serve()
+
+    def lose(self, actor: PooledActor) -> None:
+        """End an actor, whatever it does: it is worn, or dead, or what it holds must not answer."""
+        actor.on_death = None
+        actor.dead = True
+        if actor not in self._all:
+            return
+        self._all.discard(actor)
+        with contextlib.suppress(ValueError):
+            self._unused.remove(actor)
+        if actor.watcher is not None:
+            actor.watcher.cancel()
+        self._keep(self._endings, self._end(actor))
+        self._fill()
+
+    async def close(self) -> None:
+        """End every actor."""
+        self._closed = True
+        for start in list(self._starts):
+            start.cancel()
+        await asyncio.gather(*self._starts, return_exceptions=True)
+        for taker in self._takers:
+            taker.cancel()
+        for actor in list(self._all):
+            self.lose(actor)
+        await asyncio.gather(*self._endings, return_exceptions=True)
+
+    def _serve(self) -> None:
+        """Hand unused actors to those who wait for one."""
+        while self._unused and self._takers:
+            taker = self._takers.popleft()
+            if taker.done():
+                continue
+            # The one used last: what is unused longest stays so, and has grown least.
+            actor = self._unused.pop()
+            actor.activations += 1
+            taker.set_result(actor)
+
+    def _fill(self) -> None:
+        """Start as many actors as are waited for or wanted as spares, and are not being started yet."""
+        if self._closed:
+            return
+        waited_for = sum(not taker.done() for taker in self._takers)
+        used = len(self._all) - len(self._unused)
+        room = max(0, self._settings.max_resident - used - waited_for)
+        wanted = waited_for + min(self._settings.spares, room) - len(self._unused) - len(self._starts)
+        for _ in range(wanted):
+            self._keep(self._starts, self._start())
+
+    async def _start(self) -> None:
+        try:
+            handle = await self._starter.start()
+        except ActorDied as error:
+            _log.warning("an actor did not start: %s", error)
+            await asyncio.sleep(self._settings.retry_s)
+            # This start counts as under way until it is over.
+            asyncio.get_running_loop().call_soon(self._fill)
+            return
+        actor = PooledActor(handle)
+        if self._closed:
+            await self._end(actor)
+            return
+        self._all.add(actor)
+        actor.watcher = asyncio.create_task(self._watch(actor))
+        self._unused.append(actor)
+        self._serve()
+
+    async def _watch(self, actor: PooledActor) -> None:
+        await actor.handle.watch()
+        _log.warning("the actor %s died", actor.handle.name)
+        on_death = actor.on_death
+        # The watcher is this very task, which is done.
+        actor.watcher = None
+        self.lose(actor)
+        if on_death is not None:
+            on_death()
+
+    async def _end(self, actor: PooledActor) -> None:
+        with contextlib.suppress(ActorDied):
+            await actor.handle.end()
+
+    def _keep(self, tasks: set[asyncio.Task[None]], work: object) -> None:
+        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)

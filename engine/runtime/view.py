@@ -1,0 +1,148 @@
+"""A front end's view of tokens and catalogue: read without waiting, kept fresh by asking the directory."""
+
+import asyncio
+import logging
+from typing import NamedTuple
+
+from engine.runtime.directory_client import DirectoryClient
+from engine.runtime.errors import STARTING, DetectorUnavailable
+from engine.runtime.settings import RuntimeSettings
+
+_log = logging.getLogger(__name__)
+
+
+class DetectorEntry(NamedTuple):
+    """A detector as the catalogue has it."""
+
+    id: str
+    name: str
+
+
+class View:
+    """What the directory said last, with what was changed from here since.
+
+    A change made from here shows at once. What the directory says of an earlier version is ignored from then on:
+    a question that was under way while a token was revoked must not bring the token back.
+    """
+
+    def __init__(self, directory: DirectoryClient, settings: RuntimeSettings) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._tokens: dict[bytes, str] = {}
+        self._tokens_seen = 0
+        self._tokens_least = 0
+        self._detectors: dict[str, str] = {}
+        self._detectors_seen = 0
+        self._detectors_least = 0
+        self._heard_at_s = -float("inf")
+        self._asked_at_s = -float("inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    # -- read ------------------------------------------------------------------------------------------------
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the directory's last word is recent enough to be trusted."""
+        return self._loop.time() - self._heard_at_s <= self._settings.word_age_max_s
+
+    def has_token(self, digest: bytes) -> bool:
+        """Whether a token is known. Raises DetectorUnavailable 1501 where the view is too old to say."""
+        if not self.fresh:
+            raise DetectorUnavailable(
+                STARTING,
+                f"there was no word from the owner of the tokens for {self._settings.word_age_max_s:g} seconds",
+                self._settings.retry_s,
+            )
+        return digest in self._tokens
+
+    @property
+    def any_token(self) -> bool:
+        """Whether there is any token at all."""
+        return bool(self._tokens)
+
+    def has_detector(self, detector_id: str) -> bool:
+        """Whether a detector is in the catalogue."""
+        return detector_id in self._detectors
+
+    def detector(self, detector_id: str) -> DetectorEntry | None:
+        """Give one detector."""
+        name = self._detectors.get(detector_id)
+        return None if name is None else DetectorEntry(detector_id, name)
+
+    def detectors(self) -> list[DetectorEntry]:
+        """Give all detectors, in order of creation."""
+        return [DetectorEntry(detector_id, name) for detector_id, name in self._detectors.items()]
+
+    # -- changes made from here ------------------------------------------------------------------------------
+
+    def token_added(self, token_id: str, digest: bytes, version: int) -> None:
+        """Take note of a token that was added from here."""
+        self._tokens = {**self._tokens, digest: token_id}
+        self._tokens_least = max(self._tokens_least, version)
+
+    def token_revoked(self, token_id: str, version: int) -> None:
+        """Take note of a token that was revoked from here."""
+        self._tokens = {digest: known for digest, known in self._tokens.items() if known != token_id}
+        self._tokens_least = max(self._tokens_least, version)
+
+    def detector_created(self, detector_id: str, name: str, version: int) -> None:
+        """Take note of a detector that was created from here."""
+        self._detectors = {**self._detectors, detector_id: name}
+        self._detectors_least = max(self._detectors_least, version)
+
+    def detector_deleted(self, detector_id: str, version: int) -> None:
+        """Take note of a detector that was deleted, from here or elsewhere."""
+        self._detectors = {known: name for known, name in self._detectors.items() if known != detector_id}
+        self._detectors_least = max(self._detectors_least, version)
+
+    # -- asking ----------------------------------------------------------------------------------------------
+
+    async def keep_fresh(self) -> None:
+        """Ask for what is new, again and again, until cancelled."""
+        while True:
+            try:
+                await self.ask()
+            except DetectorUnavailable as error:
+                _log.warning("%s", error.message)
+            await asyncio.sleep(self._settings.poll_s)
+
+    async def ask(self) -> None:
+        """Ask the directory once, beginning now or later, and take note of what it says.
+
+        Many who ask at the same time share one question, and questions keep a distance: a flood of unknown tokens
+        costs the directory no more than that.
+        """
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+            self._asking.add_done_callback(self._asked)
+        # One caller that goes away takes the question from no other.
+        await asyncio.shield(self._asking)
+
+    async def _ask(self) -> None:
+        distance_s = self._asked_at_s + self._settings.ask_s - self._loop.time()
+        if distance_s > 0:
+            await asyncio.sleep(distance_s)
+        # From here on nobody may join: what they want to know may be newer than the question.
+        self._asking = None
+        self._asked_at_s = begun_s = self._loop.time()
+        changes = await self._directory.changes(self._tokens_seen, self._detectors_seen)
+        if changes.tokens is not None and changes.tokens_version >= max(
+            self._tokens_least, self._tokens_seen
+        ):
+            self._tokens = changes.tokens
+            self._tokens_seen = changes.tokens_version
+        if changes.detectors is not None and changes.detectors_version >= max(
+            self._detectors_least, self._detectors_seen
+        ):
+            self._detectors = changes.detectors
+            self._detectors_seen = changes.detectors_version
+        # The word is as old as the question: what was revoked while it was under way may not be in it.
+        self._heard_at_s = max(self._heard_at_s, begun_s)
+
+    def _asked(self, question: asyncio.Task[None]) -> None:
+        if self._asking is question:
+            self._asking = None
+        if not question.cancelled():
+            # Whoever asked was told; where nobody is left, there is nobody to tell.
+            question.exception()

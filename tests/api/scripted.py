@@ -1,0 +1,64 @@
+"""A fleet that answers as a test tells it to, for what the real one does only when the world breaks."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+
+from engine.evaluation.events import Answer, Done
+from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.operations import Operation
+
+TOKEN = "a-token-that-is-known"
+DETECTOR = "a" * 32
+NO_ACTIONS = Done(b'{"actions":[]}')
+
+
+class ScriptedFleet:
+    """Knows one token and one detector. `answers` is called for each operation; what it raises is raised."""
+
+    def __init__(self) -> None:
+        self.answers: Callable[[str, Operation], Awaitable[Answer]] = self._nothing
+        self.operations: list[Operation] = []
+        self.under_way = 0
+        self.cancelled = 0
+        self.stale: Exception | None = None
+        self.lookups = 0
+        self.reasons: list[str] = []
+
+    async def _nothing(self, detector_id: str, operation: Operation) -> Answer:
+        return NO_ACTIONS
+
+    def token_known(self, digest: bytes) -> bool:
+        if self.stale is not None:
+            raise self.stale
+        return digest == hashlib.sha256(TOKEN.encode()).digest()
+
+    async def token_lookup(self, digest: bytes) -> bool:
+        self.lookups += 1
+        return False
+
+    def exists(self, detector_id: str) -> bool:
+        return detector_id == DETECTOR
+
+    async def detector(self, detector_id: str) -> SimpleNamespace:
+        if detector_id != DETECTOR:
+            raise Refusal(Entry(1200, "there is no such detector"))
+        return SimpleNamespace(id=detector_id, name="scripted")
+
+    async def detectors(self) -> list[SimpleNamespace]:
+        return [await self.detector(DETECTOR)]
+
+    async def call(self, detector_id: str, operation: Operation) -> Answer:
+        self.operations.append(operation)
+        self.under_way += 1
+        try:
+            return await self.answers(detector_id, operation)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.under_way -= 1
+
+    def readiness(self) -> SimpleNamespace:
+        return SimpleNamespace(ready=not self.reasons, reasons=self.reasons)

@@ -1,0 +1,131 @@
+"""Requests over real sockets, byte by byte, against the application under Hypercorn."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from hypercorn.asyncio import serve
+
+from api.server import server_config
+from api.settings import Settings
+
+
+@dataclass
+class Served:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def envelope(self) -> dict[str, Any]:
+        assert self.headers["content-type"] == "application/json"
+        return json.loads(self.body)
+
+    @property
+    def codes(self) -> list[int]:
+        return [entry["code"] for entry in self.envelope["errors"]]
+
+
+@dataclass
+class Connection:
+    """One connection. `receive` reads one reply; `at_end` tells whether the server has closed."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    opened: list["Connection"] = field(default_factory=list)
+
+    async def send(self, data: bytes) -> Self:
+        self.writer.write(data)
+        await self.writer.drain()
+        return self
+
+    async def receive(self, method: str = "POST") -> Served:
+        async with asyncio.timeout(10):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            start, *lines = head.decode("latin-1").strip().split("\r\n")
+            headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines)}
+            length = 0 if method == "HEAD" else int(headers.get("content-length", 0))
+            return Served(int(start.split()[1]), headers, await self.reader.readexactly(length))
+
+    async def at_end(self) -> bool:
+        async with asyncio.timeout(5):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionResetError:
+                return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except OSError:
+            pass
+
+
+class Wire:
+    """A server, and connections to it that are closed at the end."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._opened: list[Connection] = []
+
+    async def connect(self) -> Connection:
+        connection = Connection(*await asyncio.open_connection("127.0.0.1", self.port))
+        self._opened.append(connection)
+        return connection
+
+    async def once(self, data: bytes, method: str = "POST") -> Served:
+        """Send on a connection of its own."""
+        return await (await (await self.connect()).send(data)).receive(method)
+
+    async def hang_up(self) -> None:
+        for connection in self._opened:
+            await connection.close()
+
+
+@asynccontextmanager
+async def served(app: Any, settings: Settings) -> AsyncIterator[Wire]:
+    """Serve an application on a free port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = server_config(settings)
+    config.errorlog = None
+    config.graceful_timeout = 0.2
+    wire = Wire(listener.getsockname()[1])
+    config.bind = [f"fd://{listener.detach()}"]
+    stop = asyncio.Event()
+    serving = asyncio.ensure_future(serve(app, config, shutdown_trigger=stop.wait))
+    try:
+        yield wire
+    finally:
+        await wire.hang_up()
+        stop.set()
+        await serving
+
+
+def request(
+    method: str = "POST",
+    path: str = "/api/detectors",
+    body: bytes = b"",
+    *,
+    token: str | None = None,
+    headers: tuple[str, ...] = (),
+    length: bool = True,
+) -> bytes:
+    """Give a request as bytes."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *headers]
+    if token is not None:
+        lines.append(f"Authorization: Bearer {token}")
+    if body and length:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def chunked(*chunks: bytes) -> bytes:
+    """Give a body in chunks."""
+    return b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"

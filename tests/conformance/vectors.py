@@ -1,0 +1,137 @@
+"""Reads the portable vectors and plays them to a detector. README.md beside this file tells their format."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from engine import Detector, parse
+from engine.language.diagnostics import Refusal
+from tests.reference import ReferenceDetector, Rule
+
+Vector = dict[str, Any]
+
+
+class Player(Protocol):
+    """A detector under test, which knows rules by ids of its own."""
+
+    server_ms: float | None
+
+    def add(self, name: str, condition: str | dict[str, Any], *, notify: bool) -> str: ...
+    def edit(self, rule_id: str, changes: dict[str, Any]) -> None: ...
+    def remove(self, rule_id: str) -> None: ...
+    def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
+        """Give `{"expect": names, "messages": codes}`, or `{"refused": code}`."""
+
+
+class EnginePlayer:
+    """The engine."""
+
+    def __init__(self) -> None:
+        self.server_ms: float | None = None
+        self.detector = Detector(now_us=self.now_us)
+
+    def now_us(self) -> int:
+        """Give the server's time; where a vector names none, no event is ahead of it."""
+        return 10**30 if self.server_ms is None else round(self.server_ms * 1_000)
+
+    def add(self, name: str, condition: str | dict[str, Any], *, notify: bool) -> str:
+        return self.detector.add_rule(name=name, condition=condition, notify=notify)
+
+    def edit(self, rule_id: str, changes: dict[str, Any]) -> None:
+        self.detector.change_rule(rule_id, **changes)
+
+    def remove(self, rule_id: str) -> None:
+        self.detector.remove_rule(rule_id)
+
+    def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
+        try:
+            outcome = self.detector.submit(event["fields"], event["timestamp_ms"], sent)
+        except Refusal as refusal:
+            return {"refused": refusal.code}
+        codes = [message.code for message in outcome.messages]
+        return {"expect": [action["name"] for action in outcome.actions], "messages": codes}
+
+
+class ReloadedPlayer(EnginePlayer):
+    """The engine, which lives each step in a new life."""
+
+    def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
+        version = Detector.STATE_VERSION
+        self.detector = Detector.load(self.detector.dump(), version, now_us=self.now_us)
+        return super().submit(event, sent)
+
+
+class ReferencePlayer:
+    """The executable specification. It has no messages."""
+
+    def __init__(self) -> None:
+        self.server_ms: float | None = None
+        self.detector = ReferenceDetector(self.now_us)
+
+    def now_us(self) -> int:
+        return 10**30 if self.server_ms is None else round(self.server_ms * 1_000)
+
+    def add(self, name: str, condition: str | dict[str, Any], *, notify: bool) -> str:
+        rule_id = str(self.detector.highest)
+        self.detector.add_rule(rule_id, name, parse(condition), notify=notify)
+        return rule_id
+
+    def edit(self, rule_id: str, changes: dict[str, Any]) -> None:
+        parsed = {"condition": parse(changes["condition"])} if "condition" in changes else {}
+        self.detector.change_rule(rule_id, **{**changes, **parsed})
+
+    def remove(self, rule_id: str) -> None:
+        del self.detector.rules[rule_id]
+
+    def submit(self, event: dict[str, Any], sent: dict[str, Any] | None) -> dict[str, Any]:
+        fired = self.detector.evaluate(event["fields"], event["timestamp_ms"], sent)
+        if fired is None:
+            return {"refused": 1402}
+        return {"expect": [self.rule(rule_id).name for _, rule_id, *_ in fired]}
+
+    def rule(self, rule_id: str) -> Rule:
+        return self.detector.rules[rule_id]
+
+
+def read(folder: Path = Path(__file__).parent) -> Iterator[tuple[str, Vector]]:
+    """Give each vector with a name that tells its file and title."""
+    for path in sorted(folder.glob("*.json")):
+        for vector in json.loads(path.read_text(encoding="utf-8")):
+            yield f"{path.stem}: {vector['title']}", vector
+
+
+def play(vector: Vector, player: Player) -> str | None:
+    """Give what went otherwise than the vector says, at its first such step, or None."""
+    ids: list[tuple[str, str]] = []
+
+    def add(rule: dict[str, Any]) -> None:
+        notify = rule.get("notify", False)
+        ids.append((rule["name"], player.add(rule["name"], rule["condition"], notify=notify)))
+
+    def place(name: str) -> int:
+        return next(i for i, (other, _) in enumerate(ids) if other == name)
+
+    for rule in vector["rules"]:
+        add(rule)
+    for number, step in enumerate(vector["steps"]):
+        match step.get("change"):
+            case None:
+                player.server_ms = step.get("server_ms")
+                given = player.submit(step["event"], step.get("vars"))
+                wanted = {key: step[key] for key in ("expect", "messages", "refused") if key in step}
+                # The reference has no messages: what a player does not speak of is not compared.
+                differs = [key for key in wanted if wanted[key] != given.get(key, wanted[key])]
+                if differs or ("refused" in given) != ("refused" in wanted):
+                    return f"step {number}, {json.dumps(step)}: {given}"
+            case {"add": rule}:
+                add(rule)
+            case {"remove": name}:
+                player.remove(ids.pop(place(name))[1])
+            case {"edit": name, **changes}:
+                where = place(name)
+                player.edit(ids[where][1], changes)
+                ids[where] = (changes.get("name", name), ids[where][1])
+            case other:
+                raise ValueError(f"no such change: {other}")
+    return None

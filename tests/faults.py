@@ -1,0 +1,320 @@
+"""The runtime without Ray, and faults to put into it: actors, directory and files that fail when they are told to.
+
+`local_fleet` gives a real Fleet over the real actors, directory, lanes and pool, all in this process.
+"""
+
+import asyncio
+import dataclasses
+import errno
+import itertools
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from engine.runtime.actor import Activated, DetectorActor, Health
+from engine.runtime.directory import Changes, Directory, DirectorySettings, Opened
+from engine.runtime.errors import ActorDied
+from engine.runtime.fleet import Fleet
+from engine.runtime.operations import Operation, Reply, decode_batch, decode_reply, encode_batch, encode_reply
+from engine.runtime.settings import RuntimeSettings
+from snapshots.files import Files, OpenFile, RealFiles
+
+T = TypeVar("T")
+
+
+class Mortal:
+    """Something that runs calls until it dies; what is under way then ends with ActorDied."""
+
+    def __init__(self) -> None:
+        self._death: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def dead(self) -> bool:
+        return self._death.done()
+
+    def die(self) -> None:
+        """As a process does that is killed: nothing is saved, and every call fails from now on."""
+        if not self._death.done():
+            self._death.set_result(None)
+
+    async def until_death(self) -> None:
+        await asyncio.shield(self._death)
+
+    async def _alive(self, work: Awaitable[T]) -> T:
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self._death}, return_when=asyncio.FIRST_COMPLETED)
+            if self.dead:
+                raise ActorDied("it was killed")
+            return task.result()
+        finally:
+            task.cancel()
+
+
+class LocalHandle(Mortal):
+    """A DetectorActor in this process. `before` is awaited before each call, and may delay, hang or raise."""
+
+    def __init__(self, name: str, actor: DetectorActor) -> None:
+        super().__init__()
+        self.name = name
+        self.actor = actor
+        self.calls: list[tuple[str, int]] = []
+        """What was called, with the number of operations of a batch."""
+        self.in_flight = 0
+        self.in_flight_most = 0
+        self.before: Callable[[str], Awaitable[None]] = _no_fault
+
+    async def activate(self, detector_id: str, epoch: int) -> Activated:
+        return await self._call("activate", lambda: self.actor.activate(detector_id, epoch))
+
+    async def handle(self, batch: Sequence[Operation]) -> Reply:
+        # Through bytes, as with Ray.
+        sent = encode_batch(batch)
+        reply = await self._call(
+            "handle", lambda: encode_reply(self.actor.handle(decode_batch(sent))), size=len(batch)
+        )
+        return decode_reply(reply)
+
+    async def save(self) -> None:
+        await self._call("save", self.actor.save)
+
+    async def passivate(self) -> int:
+        return await self._call("passivate", self.actor.passivate)
+
+    async def discard(self) -> None:
+        await self._call("discard", self.actor.discard)
+
+    async def health(self) -> Health:
+        return await self._alive(_run(self.actor.health))
+
+    async def watch(self) -> None:
+        await self.until_death()
+
+    async def end(self) -> None:
+        self.die()
+
+    async def _call(self, what: str, work: Callable[[], T], size: int = 0) -> T:
+        self.calls.append((what, size))
+        self.in_flight += 1
+        self.in_flight_most = max(self.in_flight_most, self.in_flight)
+        try:
+            await self._alive(self._turn(what))
+            return await self._alive(_run(work))
+        finally:
+            self.in_flight -= 1
+
+    async def _turn(self, what: str) -> None:
+        await asyncio.sleep(0)
+        await self.before(what)
+
+
+class LocalActors:
+    """Starts actors in this process, and remembers them. `before` becomes each one's."""
+
+    def __init__(self, settings: RuntimeSettings, *, files: Files | None = None) -> None:
+        self._settings = settings
+        self._files = files
+        self._numbers = itertools.count()
+        self.started: list[LocalHandle] = []
+        self.before: Callable[[str], Awaitable[None]] = _no_fault
+        self.refuse = False
+        """Whether starting fails."""
+        self.make: Callable[..., DetectorActor] = DetectorActor
+
+    async def start(self) -> LocalHandle:
+        await asyncio.sleep(0)
+        if self.refuse:
+            raise ActorDied("no process can be started")
+        settings = self._settings
+        actor = self.make(settings.data, settings.limits, settings.snapshots_kept, files=self._files)
+        handle = LocalHandle(f"local-{next(self._numbers)}", actor)
+        handle.before = self.before
+        self.started.append(handle)
+        return handle
+
+    def hosting(self, detector_id: str) -> LocalHandle | None:
+        """The living actor that hosts a detector."""
+        return next(
+            (one for one in self.started if not one.dead and one.actor.health().detector_id == detector_id),
+            None,
+        )
+
+
+class LocalDirectoryHandle(Mortal):
+    """A Directory in this process. As a process would, it lets go of the data folder's lock when it dies."""
+
+    def __init__(self, directory: Directory) -> None:
+        super().__init__()
+        self.directory = directory
+        self.calls: list[str] = []
+        self.before: Callable[[str], Awaitable[None]] = _no_fault
+
+    def die(self) -> None:
+        super().die()
+        self.directory.close()
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        """Every other method is the directory's own."""
+        work = getattr(self.directory, name)
+
+        async def call(*arguments: Any) -> Any:
+            self.calls.append(name)
+            await self._alive(self.before(name))
+            return await self._alive(_run(lambda: work(*arguments)))
+
+        return call
+
+    async def open(self) -> Opened:
+        return await self._alive(_run(self.directory.open))
+
+    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+        self.calls.append("changes")
+        await self._alive(self.before("changes"))
+        return await self._alive(_run(lambda: self.directory.changes(tokens_seen, detectors_seen)))
+
+    async def close(self) -> None:
+        self.directory.close()
+
+    async def end(self) -> None:
+        self.die()
+
+
+class LocalDirectories:
+    """Starts the directory in this process, and remembers every one."""
+
+    def __init__(self, settings: RuntimeSettings, *, files: Files | None = None) -> None:
+        self._settings = settings
+        self._files = files
+        self.started: list[LocalDirectoryHandle] = []
+        self.before: Callable[[str], Awaitable[None]] = _no_fault
+        self.refuse = False
+
+    async def start(self) -> LocalDirectoryHandle:
+        await asyncio.sleep(0)
+        if self.refuse:
+            raise ActorDied("no process can be started")
+        settings = self._settings
+        directory = Directory(
+            DirectorySettings(settings.data, settings.snapshots_kept, lock_wait_s=0), files=self._files
+        )
+        handle = LocalDirectoryHandle(directory)
+        handle.before = self.before
+        self.started.append(handle)
+        return handle
+
+
+@dataclasses.dataclass
+class LocalService:
+    """A Fleet with all that it stands on, within reach of a test."""
+
+    fleet: Fleet
+    actors: LocalActors
+    directories: LocalDirectories
+
+
+@asynccontextmanager
+async def local_service(
+    folder: Path, *, files: Files | None = None, **settings: Any
+) -> AsyncIterator[LocalService]:
+    """Give a started service over `folder`, and close it. `settings` are RuntimeSettings' own."""
+    chosen = RuntimeSettings(data=folder, **settings)
+    actors = LocalActors(chosen, files=files)
+    directories = LocalDirectories(chosen, files=files)
+    fleet = Fleet(chosen, actors, directories)
+    await fleet.start()
+    try:
+        yield LocalService(fleet, actors, directories)
+    finally:
+        await fleet.close()
+
+
+@asynccontextmanager
+async def local_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:
+    """Give a started Fleet over `folder`, and close it. `settings` are RuntimeSettings' own."""
+    async with local_service(folder, **settings) as service:
+        yield service.fleet
+
+
+class FaultyFiles(RealFiles):
+    """Real files, until the call with the number `fails_at`, counted from 0; that one and `then` all fail.
+
+    A write that fails has written half of what it was given, as a full disk lets it.
+    """
+
+    def __init__(self, fails_at: int | None = None, error: int = errno.EIO, *, for_good: bool = False) -> None:
+        self.fails_at = fails_at
+        self.error = error
+        self.for_good = for_good
+        self.calls: list[str] = []
+        self.failed = 0
+
+    def names(self, folder: Path) -> list[str]:
+        self._may_fail("names")
+        return super().names(folder)
+
+    def read(self, path: Path) -> bytes:
+        self._may_fail("read")
+        return super().read(path)
+
+    def create(self, path: Path) -> OpenFile:
+        self._may_fail("create")
+        return _FaultyFile(self, super().create(path))
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._may_fail("rename")
+        super().rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        self._may_fail("remove")
+        super().remove(path)
+
+    def make_folder(self, folder: Path) -> None:
+        self._may_fail("make_folder")
+        super().make_folder(folder)
+
+    def remove_folder(self, folder: Path) -> None:
+        self._may_fail("remove_folder")
+        super().remove_folder(folder)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._may_fail("sync_folder")
+        super().sync_folder(folder)
+
+    def _may_fail(self, what: str, first: Callable[[], object] = lambda: None) -> None:
+        number = len(self.calls)
+        self.calls.append(what)
+        if self.fails_at is None or number < self.fails_at:
+            return
+        if number == self.fails_at or self.for_good:
+            self.failed += 1
+            first()
+            raise OSError(self.error, os.strerror(self.error))
+
+
+class _FaultyFile:
+    def __init__(self, files: FaultyFiles, file: OpenFile) -> None:
+        self._files = files
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        self._files._may_fail("write", lambda: self._file.write(data[: len(data) // 2]))
+        return self._file.write(data)
+
+    def sync(self) -> None:
+        self._files._may_fail("sync")
+        self._file.sync()
+
+    def close(self) -> None:
+        # The descriptor is gone either way, as with the real call.
+        self._files._may_fail("close", self._file.close)
+        self._file.close()
+
+
+async def _no_fault(_: str) -> None:
+    return None
+
+
+async def _run(work: Callable[[], T]) -> T:
+    return work()

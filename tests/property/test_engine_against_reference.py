@@ -1,0 +1,69 @@
+"""The engine answers every script, event by event, as the executable specification does."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+
+from tests.differential import disagreement, explained, run
+from tests.reference import verdict
+from tests.strategies import Change, Step, Submit, World, scripts
+
+EXAMPLES = settings.default.max_examples
+
+
+@settings(max_examples=3 * EXAMPLES)
+@given(scripts())
+def test_engine_and_reference_agree_on_every_script(script: list[Step]) -> None:
+    run(script)
+
+
+@pytest.mark.parametrize(
+    ("count", "shape"),
+    [
+        (1_500, {"depth": 4, "steps_max": 18}),
+        (1_000, {"depth": 2, "steps_max": 24}),
+        (150, {"depth": 3, "steps_max": 60}),
+    ],
+    ids=["deep conditions", "shallow conditions", "long scripts"],
+)
+def test_engine_and_reference_agree_on_many_random_scripts(
+    count: int,
+    shape: dict[str, int],
+    seed: int,
+    effort: int,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """Without hypothesis, which makes them smaller but many times slower."""
+    record_property("examples", count * effort)
+    for number in range(count * effort):
+        choose = random.Random(f"{seed} {number}").choice
+        script = World(choose).script(**shape)
+        if disagreement(script):
+            pytest.fail(f"script {number} of seed {seed}, made shorter:\n{explained(script)}")
+
+
+def test_scripts_reach_what_they_are_made_for(seed: int) -> None:
+    """Were no rule ever to fire, or no event late, agreement would mean little."""
+    verdicts = {False: 0, True: 0}
+    seen = set[str]()
+    for number in range(300):
+        script = World(random.Random(f"{seed} {number}").choice).script()
+        reference = run(script).reference
+        late_ms = float("-inf")
+        for step in script:
+            if isinstance(step, Submit):
+                seen |= {"late"} if step.timestamp_ms < late_ms else set()
+                late_ms = max(late_ms, step.timestamp_ms)
+            elif isinstance(step, Change):
+                seen |= set(step.changes)
+        seen |= (
+            {"refused"} if len(reference.events) < sum(isinstance(step, Submit) for step in script) else set()
+        )
+        seen |= {"born later"} if any(rule.birth for rule in reference.rules.values()) else set()
+        for rule in reference.rules.values():
+            if rule.enabled and reference.events[rule.birth :]:
+                verdicts[verdict(rule.condition, reference.events[rule.birth :])] += 1
+    assert seen == {"late", "refused", "born later", "condition", "enabled", "name", "notify"}
+    assert min(verdicts.values()) > 50

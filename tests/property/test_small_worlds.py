@@ -1,0 +1,126 @@
+"""Small worlds, whole: every temporal operator and every pair of them, on every short trace."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any as Json
+
+import pytest
+
+from engine import Detector
+from engine.language.condition import (
+    All,
+    Condition,
+    Historically,
+    HistoricallyFor,
+    Keyed,
+    Leaf,
+    Not,
+    Once,
+    OnceWithin,
+    Since,
+    SinceWithin,
+)
+from tests.reference import Event, verdict
+
+P, Q = Leaf("p", "eq", 1), Leaf("q", "eq", 1)
+WINDOWS_SECS = (0, 0.001)
+BITS = (0, 1)
+Wrap = Callable[[Condition], Condition]
+
+UNARY: tuple[Wrap, ...] = (
+    Not,
+    Once,
+    Historically,
+    *(lambda inner, w=w: OnceWithin(inner, w) for w in WINDOWS_SECS),
+    *(lambda inner, w=w: HistoricallyFor(inner, w) for w in WINDOWS_SECS),
+    *(lambda inner, w=w: HistoricallyFor(inner, w, "strong") for w in WINDOWS_SECS),
+)
+FEW: tuple[Wrap, ...] = (
+    Historically,
+    lambda inner: OnceWithin(inner, 0.001),
+    lambda inner: HistoricallyFor(inner, 0.001, "strong"),
+    lambda inner: SinceWithin(inner, Q, 0.001),
+)
+BINARY: tuple[Callable[[Condition, Condition], Condition], ...] = (
+    lambda left, right: All((left, right)),
+    Since,
+    *(lambda left, right, w=w: SinceWithin(left, right, w) for w in WINDOWS_SECS),
+)
+
+Letter = tuple[int, dict[str, Json]]
+"""How long after the event before, in milliseconds, and the fields."""
+
+
+def letters(pauses_ms: tuple[int, ...], **members: tuple[Json, ...]) -> list[Letter]:
+    """Give all events of a small world. A member that is None is absent."""
+    fields = [dict(zip(members, row, strict=True)) for row in itertools.product(*members.values())]
+    present = [{name: value for name, value in row.items() if value is not None} for row in fields]
+    return list(itertools.product(pauses_ms, present))
+
+
+def keyed_pairs() -> Iterator[Condition]:
+    for outer, inner in itertools.product(FEW, FEW):
+        yield Keyed(outer(inner(P)), "k")
+        yield outer(Keyed(inner(P), "k"))
+
+
+WORLDS: dict[str, tuple[list[Condition], list[Letter], int]] = {
+    "one operator": ([op(P) for op in UNARY], letters((0, 1, 2), p=BITS), 5),
+    "two operators": ([f(g(P)) for f in UNARY for g in UNARY], letters((0, 1, 2), p=BITS), 4),
+    "two operands": ([op(P, Q) for op in BINARY], letters((0, 1, 2), p=BITS, q=BITS), 4),
+    "operators on the left": (
+        [op(f(P), Q) for op in BINARY for f in UNARY],
+        letters((0, 1), p=BITS, q=BITS),
+        3,
+    ),
+    "operators on the right": (
+        [op(P, f(Q)) for op in BINARY for f in UNARY],
+        letters((0, 1), p=BITS, q=BITS),
+        3,
+    ),
+    "keys": ([Keyed(f(P), "k") for f in (*UNARY, *FEW)], letters((0, 1), p=BITS, k=(1, 2, None)), 3),
+    "keys and operators": (list(keyed_pairs()), letters((1,), p=BITS, k=(1, 2, None)), 4),
+    "keys in keys": (
+        [Keyed(f(Keyed(g(P), "j")), "k") for f in FEW for g in FEW],
+        letters((1,), p=BITS, k=(1, 2), j=(1, 2)),
+        3,
+    ),
+}
+
+
+def expected(condition: Condition, alphabet: list[Letter], length: int) -> dict[tuple[int, ...], bool]:
+    """Give the specified verdict after each trace of at most this length, by the numbers of its letters."""
+    verdicts = dict[tuple[int, ...], bool]()
+
+    def extend(trace: tuple[int, ...], history: list[Event]) -> None:
+        for number, (pause_ms, fields) in enumerate(alphabet):
+            time_us = pause_ms * 1_000 + (history[-1].time_us if history else 0)
+            longer = [*history, Event(time_us, fields, {})]
+            verdicts[*trace, number] = verdict(condition, longer)
+            if len(longer) < length:
+                extend((*trace, number), longer)
+
+    extend((), [])
+    return verdicts
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_trace_of_a_small_world_is_judged_as_specified(
+    world: str, record_property: Callable[[str, object], None]
+) -> None:
+    conditions, alphabet, length = WORLDS[world]
+    record_property("examples", len(conditions) * len(alphabet) ** length)
+    for condition in conditions:
+        verdicts = expected(condition, alphabet, length)
+        detector = Detector()
+        rule_id = detector.add_rule(name="rule", condition=condition)
+        time_ms = 0
+        for trace in itertools.product(range(len(alphabet)), repeat=length):
+            # Turned off and on, a rule knows nothing of what was.
+            detector.change_rule(rule_id, enabled=False)
+            detector.change_rule(rule_id, enabled=True)
+            for place, number in enumerate(trace, start=1):
+                pause_ms, fields = alphabet[number]
+                time_ms += pause_ms
+                fired = bool(detector.evaluate(fields, time_ms))
+                assert fired is verdicts[trace[:place]], (condition, [alphabet[n] for n in trace[:place]])

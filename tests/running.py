@@ -1,0 +1,124 @@
+"""The service as a process of its own, started as its users start it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+PROGRAM = str(Path(sys.executable).with_name("rule-detector"))
+START_WITHIN_S = 60
+END_WITHIN_S = 40
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment without settings that whoever runs the tests may have for another service."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RULE_DETECTOR_")}
+    return {**kept, "PYTHONUNBUFFERED": "1", "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
+
+
+def program(*arguments: str, given: bytes = b"", **more: str) -> "subprocess.CompletedProcess[str]":
+    """One command, run to its end."""
+    run = subprocess.run(
+        [PROGRAM, *arguments],
+        input=given,
+        capture_output=True,
+        check=False,
+        timeout=120,
+        env=environment(**more),
+    )
+    return subprocess.CompletedProcess(run.args, run.returncode, run.stdout.decode(), run.stderr.decode())
+
+
+@dataclass
+class Process:
+    """A command that runs on, and what it has said so far."""
+
+    process: "subprocess.Popen[bytes]"
+    output: Path
+
+    def said(self) -> str:
+        return self.output.read_text("utf-8")
+
+    def wait_for(self, pattern: str, within_s: float = START_WITHIN_S) -> "re.Match[str]":
+        """Give the first match of the pattern in the output."""
+        give_up_s = time.monotonic() + within_s
+        while time.monotonic() < give_up_s:
+            ended = self.process.poll() is not None
+            if found := re.search(pattern, self.said()):
+                return found
+            assert not ended, f"ended with {self.process.returncode}:\n{self.said()}"
+            time.sleep(0.05)
+        raise AssertionError(f"`{pattern}` did not come; what came is:\n{self.said()}")
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and give the exit status."""
+        self.signal(number)
+        return self.process.wait(END_WITHIN_S)
+
+
+@contextmanager
+def started(output: Path, *arguments: str, **more: str) -> Iterator[Process]:
+    """Give a running command; it is killed at the end if it still runs then."""
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            [PROGRAM, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            env=environment(**more),
+        )
+    try:
+        yield Process(process, output)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(END_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@dataclass
+class Served(Process):
+    """A service that answers."""
+
+    url: str = ""
+    token: str = ""
+
+    def request(
+        self, method: str, path: str, document: object = None, token: str | None = None
+    ) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token or self.token}"}
+        return httpx.request(
+            method, self.url + path, json=document, headers=headers, timeout=60, trust_env=False
+        )
+
+    def call(self, method: str, path: str, document: object = None) -> Any:
+        """Give the result of an operation that succeeds."""
+        response = self.request(method, path, document)
+        envelope = response.json()
+        assert envelope["success"], envelope
+        return envelope["result"]
+
+
+@contextmanager
+def served(folder: Path, *options: str, **more: str) -> Iterator[Served]:
+    """Give a service on a free port whose data lie in `folder`. Its token is known if this is its first start."""
+    output = folder.with_suffix(f".{time.monotonic_ns()}.log")
+    with started(output, "serve", "--port", "0", "--data", str(folder), *options, **more) as running:
+        url = running.wait_for(r"Listening on (http://\S+?);")[1]
+        token = re.search(r"rd_[A-Za-z0-9_-]{43}", running.said())
+        yield Served(running.process, output, url, token[0] if token else "")

@@ -1,0 +1,112 @@
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("engine", "snapshots", "api")
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+LINES_MAX = 400
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imports(path: Path) -> set[str]:
+    """The modules that a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def importing(module: str) -> set[str]:
+    return {
+        shown(path)
+        for path in SOURCES
+        if any(name == module or name.startswith(module + ".") for name in imports(path))
+    }
+
+
+def test_there_are_sources_to_look_at() -> None:
+    assert {path.relative_to(ROOT).parts[0] for path in SOURCES} == set(PACKAGES)
+
+
+def test_imports_point_down_only() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    run = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("module", ["engine", "snapshots"])
+def test_importing_it_starts_neither_ray_nor_the_front_end(module: str) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert module in loaded
+    assert {"ray", "quart", "hypercorn"}.isdisjoint(loaded)
+
+
+def test_checking_conditions_needs_no_ray() -> None:
+    code = "import sys, api.commands; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "api.commands.check" in loaded
+    assert {"ray", "quart", "hypercorn"}.isdisjoint(loaded)
+
+
+def test_lark_is_imported_by_the_parser_alone() -> None:
+    assert importing("lark") == {"engine/language/parser.py"}
+
+
+def test_the_parts_around_ray_are_imported_where_they_belong() -> None:
+    assert all(name.startswith("engine/runtime/") for name in importing("ray"))
+    assert all(name.startswith("api/") for name in importing("quart") | importing("hypercorn"))
+
+
+def test_patterns_from_outside_meet_re2_only() -> None:
+    assert importing("re2") == {"engine/language/patterns.py"}
+
+
+def test_ray_is_started_in_one_place() -> None:
+    starts = {shown(path) for path in SOURCES if re.search(r"\bray\.init\(", path.read_text("utf-8"))}
+    assert starts == {"engine/runtime/cluster.py"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=shown)
+def test_a_file_has_one_purpose_and_is_finished(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert text.count("\n") <= LINES_MAX
+    assert not re.search(r"\b(TODO|FIXME|XXX|NotImplementedError)\b", text)
+    assert path.stem not in ("utils", "helpers", "manager", "common", "misc")
+    if path.name != "__init__.py" or text:
+        assert ast.get_docstring(ast.parse(text)), "a module says what it is"
+
+
+def test_constraints_are_exact_versions_and_nothing_else() -> None:
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert pins
+    assert [line for line in pins if not re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.]+", line)] == []
+
+
+def test_every_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {
+        re.split(r"[^A-Za-z0-9-]", line)[0].lower()
+        for line in [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    }
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines}
+    assert {"ray", "quart", "pytest"} <= wanted
+    assert wanted - pinned == set()
