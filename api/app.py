@@ -5,17 +5,17 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from engine.runtime.fleet import Fleet
 from quart import Quart, Response, request
 from quart.routing import QuartRule
 
+from api import dispatch
 from api.auth import Gate
-from api.dispatch import BACKSTOP_S, Dispatcher
 from api.docs import Page, pages
 from api.envelope import DeadlinePassed, Reply, reply_to
 from api.operations import OPERATIONS, Operation
 from api.routes import Routes
 from api.settings import Settings
+from engine.runtime.fleet import Fleet
 
 _PARSERS: Final = 2
 """Threads that parse conditions; a long text keeps one busy for up to a second."""
@@ -38,7 +38,7 @@ class Application:
         self._routes = Routes(settings, fleet, self._executor)
         self.quart = _quart(settings, self._routes)
         self.quart.after_serving(self._end)
-        self._dispatcher = Dispatcher(
+        self._dispatcher = dispatch.Dispatcher(
             settings,
             Gate(fleet, settings.bootstrap_token),
             self._routes,
@@ -66,13 +66,12 @@ def create_app(settings: Settings, fleet: Fleet) -> Application:
 def _quart(settings: Settings, routes: Routes) -> Quart:
     app = Quart("rule_detector", static_folder=None)
     app.url_rule_class = PlainRule
-    app.url_map.merge_slashes = False
     # Bodies are read and bounded, and deadlines kept, before a request comes here.
     app.config.update(
         BODY_TIMEOUT=None, RESPONSE_TIMEOUT=None, MAX_CONTENT_LENGTH=None, PROVIDE_AUTOMATIC_OPTIONS=False
     )
     for operation in OPERATIONS:
-        view = _view(operation, getattr(routes, operation.name), settings.deadline_s + BACKSTOP_S)
+        view = _view(operation, getattr(routes, operation.name), settings.deadline_s + dispatch.BACKSTOP_S)
         path = operation.path.replace("{", "<").replace("}", ">")
         app.add_url_rule(path, operation.name, view, methods=[operation.method])
     for path, page in pages().items():

@@ -31,8 +31,11 @@ class Gate:
         self._tokens = tokens
         self._bootstrap = None if bootstrap_token is None else _digest(bootstrap_token.encode())
 
-    async def check(self, authorization: bytes | None) -> None:
-        """Return if the caller may go on. Raises RequestRefusal 1100 or 1101."""
+    def unknown(self, authorization: bytes | None) -> bytes | None:
+        """Give the digest of a token that is not known here; None where the caller may go on.
+
+        Raises RequestRefusal 1100.
+        """
         form = None if authorization is None else _BEARER.fullmatch(authorization)
         if form is None:
             raise RequestRefusal(1100, _what_is_wrong(authorization), headers=_CHALLENGE)
@@ -40,8 +43,13 @@ class Gate:
         # The digest of a token among 2^256 gives nothing away by the time that its look-up takes; that of a
         # secret which somebody has chosen might.
         if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
-            return
-        if self._tokens.token_known(digest) or await self._tokens.token_lookup(digest):
+            return None
+        return None if self._tokens.token_known(digest) else digest
+
+    async def check(self, authorization: bytes | None) -> None:
+        """Return if the caller may go on. Raises RequestRefusal 1100 or 1101."""
+        digest = self.unknown(authorization)
+        if digest is None or await self._tokens.token_lookup(digest):
             return
         raise RequestRefusal(1101, "the token is unknown or revoked", headers=_CHALLENGE)
 

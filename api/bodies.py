@@ -28,16 +28,18 @@ async def read_body(receive: Receive, bytes_max: int, declared: int | None) -> b
         raise _too_large(bytes_max)
     chunks: list[bytes] = []
     size = 0
-    while True:
-        message = await _next(receive)
-        chunk: bytes = message.get("body", b"")
-        if chunk:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise CallerGone
+        if chunk := message.get("body"):
             size += len(chunk)
             if size > bytes_max:
                 raise _too_large(bytes_max)
             chunks.append(chunk)
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        more = message.get("more_body", False)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 async def skip_body(receive: Receive, bytes_max: int) -> None:
@@ -45,18 +47,13 @@ async def skip_body(receive: Receive, bytes_max: int) -> None:
     size = 0
     more = True
     while more:
-        message = await _next(receive)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise CallerGone
         size += len(message.get("body", b""))
         if size > bytes_max:
             raise _too_large(bytes_max)
         more = message.get("more_body", False)
-
-
-async def _next(receive: Receive) -> Message:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise CallerGone
-    return message
 
 
 def _too_large(bytes_max: int) -> RequestRefusal:

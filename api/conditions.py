@@ -5,14 +5,14 @@ import re
 from typing import Final, NoReturn
 
 import msgspec
-from engine.language.parser import parse
-from engine.language.printer import format as canonical_text
 
 from api.messages import ConditionToParse
 from engine.evaluation.bodies import decode
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.document import condition_from_json, condition_to_document
 from engine.language.limits import Limits
+from engine.language.parser import parse
+from engine.language.printer import format as canonical_text
 
 _NOT_JSON: Final = 1000
 _WRONG_SHAPE: Final = 1001
@@ -25,12 +25,11 @@ def parse_condition(body: bytes, limits: Limits) -> bytes:
     source = _condition_in(body, limits)
     match source[:1]:
         case b'"':
-            condition = parse(decode(source, str), limits)
+            condition = parse(decode(source, str, digits_max=limits.digits_max), limits)
         case b"{":
             condition = condition_from_json(source, limits)
-        case _:
-            found = {b"[": "an array", b"n": "null", b"t": "a boolean", b"f": "a boolean"}
-            kind = found.get(source[:1], "a number")
+        case first:
+            kind = _OTHER_KINDS.get(first, "a number")
             raise Refusal(Entry(_WRONG_SHAPE, f"condition: expected a string or an object, got {kind}"))
     return msgspec.json.encode(
         {"condition": condition_to_document(condition), "text": canonical_text(condition)}
@@ -38,64 +37,50 @@ def parse_condition(body: bytes, limits: Limits) -> bytes:
 
 
 def _condition_in(body: bytes, limits: Limits) -> bytes:
-    """Give the JSON of the member `condition`; its depth and its numbers are for the condition's judge."""
-    try:
-        return _condition_of(body, bounded_by=len(body))
-    except Refusal as refusal:
-        if refusal.code != _NOT_JSON:
-            raise
-        start, end = _span(body) or _give_up(refusal)
-        _condition_of(body[:start] + b"{}" + body[end:], bounded_by=limits.body_depth_max)
-        if not _is_json(body[start:end]):
-            raise
-        return body[start:end]
+    """Give the JSON of the member `condition`.
 
-
-def _condition_of(body: bytes, bounded_by: int) -> bytes:
-    raw = decode(body, ConditionToParse, depth_max=bounded_by, digits_max=len(body)).condition
-    source = bytes(raw).strip(b" \t\r\n")
-    try:
-        source.decode()
-    except UnicodeDecodeError:
-        raise Refusal(Entry(_NOT_JSON, "the body is not JSON: the condition is not valid UTF-8")) from None
+    Its depth and its numbers are for the condition's judge, so the bounds of bodies are tried on a body from
+    which it is cut out. That body and what was cut are both JSON just when the whole is.
+    """
+    start, end = _span(body)
+    rest = body[:start] + b"null" + body[end:] if start < end else body
+    decode(rest, ConditionToParse, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+    source = body[start:end].strip(b" \t\r\n")
+    _check_grammar(source)
     return source
 
 
-def _give_up(refusal: Refusal) -> NoReturn:
-    raise refusal
-
-
-def _span(body: bytes) -> tuple[int, int] | None:
-    """Find the value of the outermost member `condition`, where it begins and where it ends."""
+def _span(body: bytes) -> tuple[int, int]:
+    """Find the value of the last outermost member `condition`; an empty span where there is none."""
     depth = 0
-    start = None
-    expects_value = False
+    start = end = 0
+    is_wanted = False
+    before = b""
     for token in _TOKEN.finditer(body):
         match token[0]:
             case b"{" | b"[":
                 depth += 1
+            case b"}" | b"]" | b"," if depth == 1 and is_wanted:
+                end = token.start()
+                is_wanted = False
+                depth -= token[0] != b","
             case b"}" | b"]":
                 depth -= 1
-                if start is not None and depth == 1:
-                    return start, token.end()
-            case b'"condition"' if depth == 1 and start is None:
-                expects_value = True
-                continue
-            case b":" if depth == 1 and expects_value:
-                start = token.end()
-        expects_value = False
-    return None
+            case b":" if depth == 1 and before == b'"condition"':
+                start = end = token.end()
+                is_wanted = True
+        before = token[0]
+    return start, end
 
 
-def _is_json(source: bytes) -> bool:
-    """Tell whether something is JSON by its grammar, though its numbers, surrogates or depth go too far."""
+def _check_grammar(source: bytes) -> None:
+    """Raise Refusal 1000 unless this is JSON by its grammar, whatever its numbers, surrogates and depth."""
     try:
-        json.loads(source, parse_int=_ignored, parse_constant=_refuse_constant)
+        json.loads(source.decode(), parse_int=_ignored, parse_constant=_refuse_constant)
     except RecursionError:
-        return True
+        return
     except ValueError:
-        return False
-    return True
+        raise Refusal(Entry(_NOT_JSON, "the body is not JSON: the condition is none")) from None
 
 
 def _ignored(_digits: str) -> None:
@@ -104,3 +89,6 @@ def _ignored(_digits: str) -> None:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
+
+
+_OTHER_KINDS: Final = {b"[": "an array", b"n": "null", b"t": "a boolean", b"f": "a boolean"}

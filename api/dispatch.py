@@ -14,7 +14,7 @@ from api.operations import OPERATIONS, Operation
 from api.requests import Head, authorization, canonical_path, check_headers, content_length, read_head
 from api.routes import Routes
 from api.settings import Settings
-from api.watch import Watch
+from api.watch import Watch, Watches
 
 Scope = Mapping[str, Any]
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -47,22 +47,20 @@ class Dispatcher:
         self._routes = routes
         self._quart = quart
         self._paths = paths
+        self._watches = Watches(settings.deadline_s + BACKSTOP_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or what the server asks at its start and end."""
-        match scope["type"]:
-            case "http":
-                await self._http(scope, receive, send)
-            case "websocket":
-                await self._websocket(scope, receive, send)
-            case _:
-                await self._quart(scope, receive, send)
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        watch = Watch(receive, self._settings.deadline_s + BACKSTOP_S)
+        if scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await self._quart(scope, receive, send)
+            return
+        watch = Watch(self._watches, receive)
         outcome: Reply | Handover
         try:
-            async with watch:
+            with watch:
                 outcome = await self._serve(scope, receive, watch)
         except CallerGone:
             return
@@ -74,7 +72,7 @@ class Dispatcher:
             await send_reply(outcome, send)
         else:
             # HTTP/2 streams do not survive a reply that overtakes the body.
-            early = scope["http_version"] < "2"
+            early = True
             await send_and_drain(
                 outcome, receive, send, bytes_max=self._settings.max_drain_bytes, early=early
             )
@@ -83,12 +81,7 @@ class Dispatcher:
         head = read_head(scope["headers"])
         hot = _EVALUATE.fullmatch(scope["raw_path"])
         if hot is not None and scope["method"] == "POST":
-            await self._gate.check(authorization(head))
-            is_batch = hot[2] is not None
-            body = await self._read(head, receive, takes_body=True, is_batch=is_batch)
-            watch.body_read()
-            handler = self._routes.evaluate_batch if is_batch else self._routes.evaluate
-            return await handler(hot[1].decode(), body)
+            return await self._evaluate(head, hot, receive, watch)
         path = canonical_path(scope["raw_path"])
         operation = await self._judge(head, path, scope["method"])
         takes_body = operation is not None and operation.body is not None
@@ -96,6 +89,16 @@ class Dispatcher:
         body = await self._read(head, receive, takes_body=takes_body, is_batch=is_batch)
         watch.body_read()
         return _handover(scope, path, body, receive)
+
+    async def _evaluate(self, head: Head, hot: re.Match[bytes], receive: Receive, watch: Watch) -> Reply:
+        """Answer an evaluation, judged as all else is, with nothing in between."""
+        if self._gate.unknown(authorization(head)) is not None:
+            await self._gate.check(authorization(head))
+        is_batch = hot[2] is not None
+        body = await self._read(head, receive, takes_body=True, is_batch=is_batch)
+        watch.body_read()
+        handler = self._routes.evaluate_batch if is_batch else self._routes.evaluate
+        return await handler(hot[1].decode(), body)
 
     async def _judge(self, head: Head, path: str, method: str) -> Operation | None:
         """Judge token, path and method. Gives None for a path that is no operation of the API."""
@@ -133,7 +136,6 @@ class Dispatcher:
             raise RequestRefusal(1006, "Upgrade: the path is not served over WebSocket")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001 -- as above
             reply = reply_to(error)
-        await receive()
         if "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close"})
             return

@@ -1,5 +1,6 @@
 """The pages that describe the API: the OpenAPI document, and Swagger UI, as installed, to read it with."""
 
+import functools
 import importlib.resources
 from typing import Final, NamedTuple
 
@@ -62,6 +63,7 @@ class Page(NamedTuple):
     headers: Headers
 
 
+@functools.cache
 def pages() -> dict[str, Page]:
     """Give every page by its path. None needs a token."""
     folder = importlib.resources.files("flask_swagger_ui") / "dist"

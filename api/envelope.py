@@ -4,7 +4,6 @@ import logging
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -63,8 +62,7 @@ JSON: Final = b"application/json"
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A reply as it goes out. `headers` come beside its type and length, which are told from `body`."""
 
     status: int

@@ -78,7 +78,7 @@ Fact = Annotated[str, Meta(min_length=1, description="A name of `event.fields`, 
 LeafValue = Annotated[
     Any,
     Meta(
-        description="What the operator takes: a string, number or boolean, or an array of strings or of numbers.",
+        description="What the operator takes: a string, number, boolean, or an array of strings or numbers.",
         extra_json_schema={
             "anyOf": [
                 {"type": ["string", "number", "boolean"]},

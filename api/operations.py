@@ -8,8 +8,10 @@ from engine.evaluation.events import BatchBody, EvaluateBody
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
-_EVERY: Final = (1006, 1100, 1101, 1500, 1501, 1502, 1503)
-_WITH_BODY: Final = (1000, 1001, 1002, 1003)
+_ANYWHERE: Final = (1003, 1006, 1500, 1502)
+"""A body that nobody asked for is read past too, up to a bound and a deadline."""
+_WITH_TOKEN: Final = (1100, 1101, 1501, 1503)
+_WITH_BODY: Final = (1000, 1001, 1002)
 _CONDITION: Final = (1300, 1301, 1302, 1303)
 
 
@@ -38,9 +40,9 @@ class Operation:
     @property
     def codes(self) -> tuple[int, ...]:
         """Every code that a reply of this operation can bear in `errors`."""
-        if self.is_open:
-            return tuple(sorted({1006, 1500, *self.own_codes}))
-        found = {*_EVERY, *self.own_codes}
+        found = {*_ANYWHERE, *self.own_codes}
+        if not self.is_open:
+            found.update(_WITH_TOKEN)
         if self.body is not None:
             found.update(_WITH_BODY)
         if "{detectorId}" in self.path:

@@ -6,7 +6,6 @@ from concurrent.futures import Executor
 from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
-from engine.runtime.fleet import Fleet
 
 from api import messages
 from api.conditions import parse_condition
@@ -17,6 +16,7 @@ from engine.evaluation.events import Done, Refused, decode_batch, decode_evaluat
 from engine.language.diagnostics import Entry
 from engine.runtime import operations
 from engine.runtime.errors import no_such_detector, no_such_token
+from engine.runtime.fleet import Fleet
 
 T = TypeVar("T")
 

@@ -1,12 +1,40 @@
-"""How Hypercorn is set up for this application."""
+"""Hypercorn, set up for this application."""
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
+import hypercorn.asyncio
+import hypercorn.asyncio.run
+from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.config import Config
+from hypercorn.events import Event, Updated
 
 from api.settings import Settings
 
 _KEEP_ALIVE_REQUESTS_MAX: Final = 100_000
+
+
+class PromptServer(TCPServer):
+    """One connection, let go of as soon as its caller has closed it.
+
+    Hypercorn 0.17 and 0.18 keep such a connection, with its socket and tasks, until it has been idle for the
+    whole of `keep_alive_timeout`: a caller who opens one for each request then uses up the descriptors.
+    """
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        await self.idle_task.stop()
+
+    async def protocol_send(self, event: Event) -> None:
+        """Send what the protocol has to send; a connection at its end is not idle but done with."""
+        if not (isinstance(event, Updated) and event.idle and self.reader.at_eof()):
+            await super().protocol_send(event)
+
+
+async def serve(app: Any, config: Config, until: Callable[[], Awaitable[None]]) -> None:
+    """Serve the application until `until` returns."""
+    hypercorn.asyncio.run.TCPServer = PromptServer  # type: ignore[attr-defined]
+    await hypercorn.asyncio.serve(app, config, shutdown_trigger=until)
 
 
 def server_config(settings: Settings) -> Config:
@@ -20,7 +48,8 @@ def server_config(settings: Settings) -> Config:
     config.keep_alive_timeout = 15
     # Finite, since over HTTP/2 this is what bounds the streams that a caller may open and drop.
     config.keep_alive_max_requests = _KEEP_ALIVE_REQUESTS_MAX
-    config.h11_max_incomplete_size = settings.max_header_bytes
+    # Past this the server itself cuts off, without an envelope; up to it the application judges the headers.
+    config.h11_max_incomplete_size = 4 * settings.max_header_bytes
     config.h2_max_header_list_size = settings.max_header_bytes
     # It would end handlers that run longer; their time is bounded by the application's own deadline.
     config.read_timeout = None

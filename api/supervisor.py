@@ -2,28 +2,36 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
 import uvloop
-from engine.runtime.fleet import Fleet
-from hypercorn.asyncio import serve
 
-from api.app import Application, create_app
-from api.server import server_config
+from api.app import create_app
+from api.server import serve, server_config
 from api.settings import Settings
 from engine.runtime import cluster
-from snapshots.errors import StorageError
+from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.fleet import Fleet
+from engine.runtime.on_ray import fleet_on_ray
+from snapshots.errors import FolderInUse, StorageError
+from snapshots.lock import FolderLock
 
 _BACKLOG: Final = 1024
 
 
 class StartError(Exception):
     """The service cannot start; the message says what is in the way."""
+
+
+class UnsavedError(Exception):
+    """The service ended, and something that it held in memory could not be saved; the message says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +50,18 @@ Work = Callable[[Running], Awaitable[bool]]
 
 
 def run(settings: Settings, work: Work) -> None:
-    """Serve until SIGTERM, SIGINT or the end of `work`, then bring everything to the disk. Raises StartError.
+    """Serve until SIGTERM, SIGINT or the end of `work`, then bring everything to the disk.
 
     The order matters. The socket comes first, since a port in use is the commonest obstacle and found at
-    once; the signal handlers come last, since Ray installs its own when it starts.
+    once; the signal handlers come last, since Ray installs its own when it starts. Raises StartError,
+    UnsavedError.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    with (
-        _terminated_as_interrupted(),
-        suppress(KeyboardInterrupt),
-        _listening(settings) as listener,
-        _ray(settings.ray_address),
-        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
-    ):
-        runner.run(_serve(settings, listener, work))
+    _interrupt_on_sigterm()
+    with suppress(KeyboardInterrupt), _listening(settings) as listener:
+        _refuse_folder_in_use(settings)
+        with _ray(settings.ray_address), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings, listener, work))
 
 
 async def _serve(settings: Settings, listener: socket.socket, work: Work) -> None:
@@ -63,17 +69,25 @@ async def _serve(settings: Settings, listener: socket.socket, work: Work) -> Non
     async with _fleet(settings) as fleet:
         if stopping.is_set():
             return
-        running = await _running(settings, listener, fleet)
+        try:
+            running = await _running(settings, listener, fleet)
+        except DetectorUnavailable as error:
+            raise StartError(error.message) from None
         app = create_app(settings, fleet)
         config = server_config(settings)
+        # Its own handler would say everything twice.
+        config.errorlog = logging.getLogger("hypercorn.error")
         # The server takes the descriptor over, and closes it.
         config.bind = [f"fd://{listener.detach()}"]
 
         async def until_stopped() -> None:
             await _until_stopped(work(running), stopping)
-            await _drain(app, fleet, settings)
+            # Load balancers are given time to notice, while requests are still served. Then the server
+            # takes no more, and lets those under way finish.
+            app.announce_shutdown()
+            await asyncio.sleep(settings.shutdown_wait_s)
 
-        await serve(app, config, shutdown_trigger=until_stopped)
+        await serve(app, config, until_stopped)
 
 
 async def _until_stopped(work: Awaitable[bool], stopping: asyncio.Event) -> None:
@@ -89,20 +103,13 @@ async def _until_stopped(work: Awaitable[bool], stopping: asyncio.Event) -> None
         signalled.cancel()
 
 
-async def _drain(app: Application, fleet: Fleet, settings: Settings) -> None:
-    """Let load balancers notice, while requests are still served; then take no more."""
-    app.announce_shutdown()
-    await asyncio.sleep(settings.shutdown_wait_s)
-    fleet.drain()
-
-
 async def _running(settings: Settings, listener: socket.socket, fleet: Fleet) -> Running:
     """Give the address and the first credential: the one that is set, or a new one where there is none."""
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     if settings.bootstrap_token is not None:
         return Running(url, settings.bootstrap_token, minted=False)
-    if fleet.tokens_exist():
+    if fleet.any_token:
         return Running(url, None, minted=False)
     return Running(url, (await fleet.mint_token()).token, minted=True)
 
@@ -118,8 +125,8 @@ def _stop_on_signals() -> asyncio.Event:
 
 @asynccontextmanager
 async def _fleet(settings: Settings) -> AsyncIterator[Fleet]:
-    """Give the started fleet; at the end every awake detector is saved."""
-    fleet = Fleet(settings.runtime_settings())
+    """Give the started fleet; at the end every awake detector is saved. Raises StartError, UnsavedError."""
+    fleet = fleet_on_ray(settings.runtime_settings())
     try:
         await fleet.start()
     except StorageError as error:
@@ -128,7 +135,9 @@ async def _fleet(settings: Settings) -> AsyncIterator[Fleet]:
     try:
         yield fleet
     finally:
-        await fleet.close()
+        unsaved = await fleet.close()
+    if unsaved:
+        raise UnsavedError("\n".join(unsaved))
 
 
 @contextmanager
@@ -142,7 +151,7 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
         family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
         raise StartError(f"cannot listen on {settings.host}, port {settings.port}: {reason}") from None
     try:
         yield listener
@@ -150,28 +159,48 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
         listener.close()
 
 
+def _refuse_folder_in_use(settings: Settings) -> None:
+    """Find a folder in use before Ray takes seconds to start. Raises StartError.
+
+    The directory takes the lock itself, in a process that may be on another machine; so only a service that
+    starts Ray inside can tell beforehand. It waits for one that is just ending.
+    """
+    if settings.ray_address != cluster.LOCAL:
+        return
+    give_up_s = time.monotonic() + settings.runtime_settings().lock_wait_s
+    while True:
+        try:
+            with FolderLock(settings.data):
+                return
+        except FolderInUse as error:
+            if time.monotonic() >= give_up_s:
+                raise StartError(str(error)) from None
+            time.sleep(0.05)
+        except StorageError as error:
+            raise StartError(str(error)) from None
+
+
 @contextmanager
 def _ray(address: str) -> Iterator[None]:
     """Keep Ray started, or the cluster at `address` joined. Raises StartError."""
     try:
-        cluster.start(address)
+        started = cluster.start(address)
     except cluster.ClusterError as error:
         raise StartError(str(error)) from None
+    except SystemExit:
+        # What Ray, while it starts, makes of SIGTERM.
+        raise KeyboardInterrupt from None
     try:
+        _interrupt_on_sigterm()
         yield
     finally:
-        cluster.stop()
+        cluster.stop(started)
 
 
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
+def _interrupt_on_sigterm() -> None:
     """Have SIGTERM end what happens before and after serving just as Ctrl-C does."""
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, interrupt)

@@ -1,6 +1,7 @@
 """What ends the work on a request before it is done: its deadline, and a caller who has gone."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Self
@@ -8,51 +9,86 @@ from typing import Any, Final, Self
 from api.bodies import CallerGone
 from api.envelope import DeadlinePassed
 
-_GLANCE_S: Final = 0.05
+_TICK_S: Final = 0.05
+
+
+class Watches:
+    """The requests under way.
+
+    Most requests are answered within a few milliseconds, so a timer for each, or a task that waits for the
+    end of each connection, would cost more than it is worth. A shared tick finds those that are still there
+    after one to two ticks, and only these get both.
+    """
+
+    def __init__(self, deadline_s: float) -> None:
+        self.deadline_s = deadline_s
+        self._young: set[Watch] = set()
+        self._older: set[Watch] = set()
+        self._ticking = False
+
+    def add(self, watch: "Watch") -> None:
+        """Take note of a request that begins."""
+        self._young.add(watch)
+        if not self._ticking:
+            self._ticking = True
+            asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def remove(self, watch: "Watch") -> None:
+        """Take note of a request that ends."""
+        self._young.discard(watch)
+        self._older.discard(watch)
+
+    def _tick(self) -> None:
+        for watch in self._older:
+            watch.begin()
+        self._older, self._young = self._young, set()
+        self._ticking = bool(self._older)
+        if self._ticking:
+            asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
 
 class Watch:
-    """Cancels what runs inside it at the deadline, or when the caller has gone; raises the reason instead.
-
-    Most requests are answered within a few milliseconds, so all that one costs at first is a timer. Only a
-    request that is still there when it goes off gets a task that waits for the end of its connection.
-    """
+    """Cancels what runs inside it at the deadline, or when the caller has gone; raises the reason instead."""
 
     __slots__ = (
-        "_deadline_s",
-        "_glanced",
+        "_begun",
         "_looker",
         "_reason",
         "_receive",
+        "_since_s",
         "_task",
         "_timer",
+        "_watches",
         "body_is_read",
     )
 
-    def __init__(self, receive: Callable[[], Awaitable[Any]], deadline_s: float) -> None:
+    def __init__(self, watches: Watches, receive: Callable[[], Awaitable[Any]]) -> None:
+        self._watches = watches
         self._receive = receive
-        self._deadline_s = deadline_s
+        self._since_s = time.monotonic()
         self.body_is_read = False
-        self._glanced = False
+        self._begun = False
+        self._timer: asyncio.TimerHandle | None = None
         self._looker: asyncio.Task[None] | None = None
         self._reason: type[Exception] | None = None
 
-    async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
+    def __enter__(self) -> Self:
         self._task = asyncio.current_task()
-        self._timer = loop.call_later(min(_GLANCE_S, self._deadline_s), self._glance)
+        self._watches.add(self)
         return self
 
     def body_read(self) -> None:
         """Say that the body has been read: from now on only the end of the connection can be received."""
         self.body_is_read = True
-        if self._glanced:
+        if self._begun:
             self._look()
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
+        self._watches.remove(self)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._looker is not None:
             self._looker.cancel()
         # A cancellation from elsewhere may have come at the same time, and then counts.
@@ -61,15 +97,17 @@ class Watch:
             if kind is asyncio.CancelledError and not others:
                 raise self._reason from None
 
-    def _glance(self) -> None:
-        self._glanced = True
-        remaining_s = max(0.0, self._deadline_s - _GLANCE_S)
-        self._timer = asyncio.get_running_loop().call_later(remaining_s, self._end, DeadlinePassed)
+    def begin(self) -> None:
+        """Begin to watch in earnest."""
+        self._begun = True
+        remaining_s = self._watches.deadline_s - (time.monotonic() - self._since_s)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(max(0.0, remaining_s), self._end, DeadlinePassed)
         if self.body_is_read:
             self._look()
 
     def _look(self) -> None:
-        self._looker = asyncio.ensure_future(self._until_gone())
+        self._looker = asyncio.get_running_loop().create_task(self._until_gone())
 
     async def _until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

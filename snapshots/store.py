@@ -39,8 +39,8 @@ class Loaded:
 class SnapshotStore:
     """The snapshots of one folder, as one owner with one epoch sees them.
 
-    `load` comes first: it finds where the sequence stands, and where no epoch was given takes the next one after
-    that of the newest snapshot. Not for several threads.
+    `load` comes first: it finds where the sequence stands, and where no epoch was given takes the next one
+    after that of the newest snapshot. Not for several threads.
     """
 
     folder: Path
@@ -145,7 +145,7 @@ class SnapshotStore:
         return len(data)
 
     def _check_not_fenced(self, path: Path, sequence: int) -> None:
-        """Look at a snapshot by someone else: a later owner's fences this one off, an earlier one's is late."""
+        """Look at a snapshot by someone else: a later owner's fences this one off, an earlier's is late."""
         assert self.epoch is not None
         try:
             epoch = self._read(path, sequence).epoch

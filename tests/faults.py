@@ -1,4 +1,4 @@
-"""The runtime without Ray, and faults to put into it: actors, directory and files that fail when they are told to.
+"""The runtime without Ray, and faults to put into it.
 
 `local_fleet` gives a real Fleet over the real actors, directory, lanes and pool, all in this process.
 """
@@ -243,7 +243,9 @@ class FaultyFiles(RealFiles):
     A write that fails has written half of what it was given, as a full disk lets it.
     """
 
-    def __init__(self, fails_at: int | None = None, error: int = errno.EIO, *, for_good: bool = False) -> None:
+    def __init__(
+        self, fails_at: int | None = None, error: int = errno.EIO, *, for_good: bool = False
+    ) -> None:
         self.fails_at = fails_at
         self.error = error
         self.for_good = for_good
@@ -310,6 +312,13 @@ class _FaultyFile:
         # The descriptor is gone either way, as with the real call.
         self._files._may_fail("close", self._file.close)
         self._file.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Come back when the condition holds; for what no event tells of. Fails where it takes 10 s."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 -- what is waited for has no event
+            await asyncio.sleep(0.001)
 
 
 async def _no_fault(_: str) -> None:

@@ -1,12 +1,12 @@
 """The executable specification of conditions, time and rules, by quantifying over the whole history.
 
-Nothing here is clever or fast: it keeps every event and asks every question anew. It shares nothing with the
-engine but the Condition types, so that where the two disagree one of them has a defect.
+It keeps every event, asks every question anew, and shares nothing with the engine but the Condition types.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from fractions import Fraction
+from functools import cache
 from typing import Any, assert_never
 
 import re2
@@ -28,6 +28,7 @@ class Event:
         return look_up(name, self.fields, self.vars)
 
 
+@cache
 def window_us(secs: float) -> int:
     """Give a window, read as its shortest decimal, to the nearest microsecond, half to even."""
     return round(Fraction(repr(secs)) * 1_000_000)
@@ -68,7 +69,7 @@ def verdict(condition: terms.Condition, history: Sequence[Event]) -> bool:
             return now[fact] is not None and compared(now[fact], op, value)
         case terms.Ref(fact, op, reference):
             fits = kind(now[reference]) == "array" if op in ("in", "nin") else now[reference] is not None
-            return now[fact] is not None and fits and compared(now[fact], op, now[reference])
+            return fits and now[fact] is not None and compared(now[fact], op, now[reference])
         case terms.InRelation(relation, args):
             values = [now[arg.fact] if isinstance(arg, terms.FactArg) else arg for arg in args]
             return among(values, tuples(now.vars.get(relation)))
@@ -142,8 +143,6 @@ class ReferenceDetector:
         if clock_us - stamp_us > 300_000_000 or (self.now_us and stamp_us - self.now_us() > 60_000_000):
             return None
         self.events.append(Event(clock_us, fields, sent or {}))
-        return [
-            ("notify" if rule.notify else "match", rule_id, rule.name, rule.priority, rule.notify)
-            for rule_id, rule in self.rules.items()
-            if rule.enabled and verdict(rule.condition, self.events[rule.birth :])
-        ]
+        enabled = [(i, rule) for i, rule in self.rules.items() if rule.enabled]
+        fired = [(i, r) for i, r in enabled if verdict(r.condition, self.events[r.birth :])]
+        return [("notify" if r.notify else "match", i, r.name, r.priority, r.notify) for i, r in fired]

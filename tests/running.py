@@ -59,17 +59,17 @@ class Process:
             time.sleep(0.05)
         raise AssertionError(f"`{pattern}` did not come; what came is:\n{self.said()}")
 
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and give the exit status."""
-        self.signal(number)
+        self.send(number)
         return self.process.wait(END_WITHIN_S)
 
 
 @contextmanager
-def started(output: Path, *arguments: str, **more: str) -> Iterator[Process]:
+def started(output: Path, *arguments: str, start_new_session: bool = False, **more: str) -> Iterator[Process]:
     """Give a running command; it is killed at the end if it still runs then."""
     with output.open("wb") as sink:
         process = subprocess.Popen(
@@ -78,6 +78,7 @@ def started(output: Path, *arguments: str, **more: str) -> Iterator[Process]:
             stdout=sink,
             stderr=subprocess.STDOUT,
             env=environment(**more),
+            start_new_session=start_new_session,
         )
     try:
         yield Process(process, output)
@@ -115,10 +116,11 @@ class Served(Process):
 
 
 @contextmanager
-def served(folder: Path, *options: str, **more: str) -> Iterator[Served]:
-    """Give a service on a free port whose data lie in `folder`. Its token is known if this is its first start."""
+def served(folder: Path, *options: str, start_new_session: bool = False, **more: str) -> Iterator[Served]:
+    """Give a service on a free port whose data lie in `folder`; its token is known at its first start."""
     output = folder.with_suffix(f".{time.monotonic_ns()}.log")
-    with started(output, "serve", "--port", "0", "--data", str(folder), *options, **more) as running:
+    arguments = ["serve", "--port", "0", "--data", str(folder), *options]
+    with started(output, *arguments, start_new_session=start_new_session, **more) as running:
         url = running.wait_for(r"Listening on (http://\S+?);")[1]
         token = re.search(r"rd_[A-Za-z0-9_-]{43}", running.said())
         yield Served(running.process, output, url, token[0] if token else "")

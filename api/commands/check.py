@@ -7,14 +7,14 @@ from typing import Final
 
 import click
 import msgspec
-from engine.language.parser import parse
-from engine.language.printer import format as canonical
 
 from api.commands.failures import fail
 from api.commands.rule_files import RuleFileError, entries_of
 from engine.language.diagnostics import Refusal
 from engine.language.document import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
+from engine.language.parser import parse
+from engine.language.printer import format as canonical
 
 MEMBERS: Final = frozenset(
     {

@@ -31,10 +31,7 @@ Examples:
 """
 )
 @click.option("--exit", "end", is_flag=True, help="End once the actions have been printed.")
-@click.option(
-    "--port", default=0, type=click.IntRange(0, 65535), help="The port to listen on.  [default: a free one]"
-)
-def demo(end: bool, port: int) -> None:
+def demo(end: bool) -> None:
     """Show the whole thing at work: service, rules, events, actions.
 
     Starts the service on a free port and a temporary folder, which goes when the demo ends. Creates a
@@ -43,7 +40,7 @@ def demo(end: bool, port: int) -> None:
     curl, and serves until Ctrl-C.
     """
     # Ray and Quart take a second to import, which --help need not wait for.
-    from api.supervisor import Running, StartError, run  # noqa: PLC0415
+    from api.supervisor import Running, StartError, UnsavedError, run  # noqa: PLC0415
 
     console = Console()
     failure: list[str] = []
@@ -59,8 +56,8 @@ def demo(end: bool, port: int) -> None:
     click.echo("Starting the service (Ray takes a few seconds) …")
     with tempfile.TemporaryDirectory(prefix="rule-detector-demo-") as folder:
         try:
-            run(Settings(data=Path(folder), port=port, shutdown_wait_s=0), show)
-        except StartError as error:
+            run(Settings(data=Path(folder), port=0, shutdown_wait_s=0), show)
+        except (StartError, UnsavedError) as error:
             fail(str(error))
     if failure:
         fail(failure[0])

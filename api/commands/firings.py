@@ -75,7 +75,8 @@ class Report:
     def rows(self, rules: Iterable[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
         """Give name, count, time and place of the first firing for each rule, given by id and name."""
         return [
-            (name, str(firing.count), iso(firing.first.time_us), firing.first.place)
+            # In a table the file's name is enough; its folders would be most of the line.
+            (name, str(firing.count), iso(firing.first.time_us), firing.first.place.rsplit("/", 1)[-1])
             if (firing := self.firings.get(rule_id))
             else (name, "0", "", "")
             for rule_id, name in rules

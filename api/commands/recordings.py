@@ -50,17 +50,17 @@ class Recording:
         self.size: int | None = None
         """Bytes as they lie in the file; None where nobody can know."""
         self._owned = path != "-"
+        self._source = _opened(path) if self._owned else cast("io.BufferedReader", standard_input)
+        self._bytes = self._source
         try:
-            self._source = _opened(path) if self._owned else cast("io.BufferedReader", standard_input)
             if self._owned and Path(path).is_file():
                 self.size = Path(path).stat().st_size
-            self._bytes = self._source
             if self._source.peek(2)[:2] == _GZIP:
                 self._bytes = io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=self._source)))
-            start = self._bytes.peek(3)
-            if start.startswith(_BYTE_ORDER_MARK):
+            if self._bytes.peek(3).startswith(_BYTE_ORDER_MARK):
                 self._bytes.read(len(_BYTE_ORDER_MARK))
         except (OSError, EOFError) as error:
+            self._source.close()
             raise RecordingError(f"{self.name}: {_reason(error)}") from None
 
     def __enter__(self) -> Self:
@@ -112,7 +112,8 @@ class Recording:
             yield number, event, text
 
     def _csv_rows(self) -> Iterator[tuple[int, dict[str, object], bytes]]:
-        reader = csv.reader(io.TextIOWrapper(self._bytes, encoding="utf-8", newline=""), strict=True)
+        text = io.TextIOWrapper(self._bytes, encoding="utf-8", newline="")
+        reader = csv.reader(text, strict=True)
         header: list[str] | None = None
         try:
             for cells in reader:
@@ -129,10 +130,16 @@ class Recording:
                 yield reader.line_num, event, json.dumps(event, ensure_ascii=False).encode()
         except (csv.Error, UnicodeDecodeError) as error:
             raise RecordingError(f"{self.name}, line {reader.line_num}: not CSV: {_reason(error)}") from None
+        finally:
+            # The bytes are closed by whoever opened them.
+            text.detach()
 
 
 def _opened(path: str) -> io.BufferedReader:
-    return Path(path).open("rb")
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise RecordingError(f"{path}: {_reason(error)}") from None
 
 
 def _header(cells: list[str], place: str) -> list[str]:

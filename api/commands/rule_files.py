@@ -6,11 +6,11 @@ from typing import NamedTuple, cast
 
 import msgspec
 import yaml
-from engine.language.parser import parse
 
 from engine.language.condition import Condition
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
+from engine.language.parser import parse
 
 
 class RuleFileError(Exception):

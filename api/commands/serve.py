@@ -54,7 +54,7 @@ def serve(**given: object) -> None:
         click.echo(f"rule-detector: warning: {name} is set, but is no setting", err=True)
 
     # Ray and Quart take a second to import, which --help and wrong usage need not wait for.
-    from api.supervisor import Running, StartError, run  # noqa: PLC0415
+    from api.supervisor import Running, StartError, UnsavedError, run  # noqa: PLC0415
 
     async def announce(running: Running) -> bool:
         click.echo(f"Listening on {running.url}; Ctrl-C or SIGTERM ends it.")
@@ -64,5 +64,6 @@ def serve(**given: object) -> None:
 
     try:
         run(chosen, announce)
-    except StartError as error:
+    except (StartError, UnsavedError) as error:
         fail(str(error))
+    click.echo("Stopped.")

@@ -49,7 +49,7 @@ def iso(time_us: int) -> str:
         moment = _EPOCH + timedelta(microseconds=time_us)
     except OverflowError:
         return f"{time_us / 1000:g} ms"
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _from_number(number: Decimal, field: str) -> int:

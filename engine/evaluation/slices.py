@@ -16,8 +16,11 @@ Key = Any
 SWEPT_PER_EVENT: Final = 2
 """How many keys of each table are swept with each event: more than one event can add."""
 
+_SCANNED_ALWAYS: Final = 4096
+"""Up to so many live keys, all are scanned before each eviction; so what has expired always goes first."""
+
 _RESCAN_SHARE: Final = 64
-"""At the limit, one scan of all keys finds the next 1/64 of them to evict, so that a scan stays rare."""
+"""Of more keys, one scan finds the next 1/64 of them to evict, so that a scan stays rare."""
 
 
 class NodeName(NamedTuple):
@@ -147,14 +150,16 @@ class State:
             if table.ring:
                 table.sweep(now_us, SWEPT_PER_EVENT)
         evicted = 0
+        if keys_max < self.live_keys <= _SCANNED_ALWAYS:
+            self.doomed.clear()
         while (excess := self.live_keys - keys_max) > 0:
             if not self.doomed:
                 self._scan(now_us, excess)
                 continue
             tick, table, key = self.doomed.popleft()
             if table.seen.get(key) == tick:
+                evicted += not table.fresh(key, now_us)
                 table.forget(key)
-                evicted += 1
         return evicted
 
     def _scan(self, now_us: int, excess: int) -> None:

@@ -14,7 +14,7 @@ _EXACT = Context(prec=10_000, rounding=ROUND_HALF_EVEN, Emax=999_999, Emin=-999_
 
 
 def microseconds(amount: float, per_unit: int) -> int:
-    """Give `amount`, read as its shortest decimal, times `per_unit`, rounded half to even to a whole number."""
+    """Give `amount`, read as its shortest decimal, times `per_unit`, rounded half to even to an integer."""
     if isinstance(amount, int):
         return amount * per_unit
     exact = _EXACT.multiply(Decimal(repr(amount)), Decimal(per_unit))

@@ -102,6 +102,13 @@ def quoted(text: str) -> str:
     return f"`{_printable(text)}`"
 
 
+def seen(text: str) -> str:
+    """Give what was met in a text: quoted, or by its number where it is a single character that hides."""
+    if len(text) == 1 and (text.isspace() or _unfit(text)):
+        return f"the character U+{ord(text):04X}"
+    return quoted(text)
+
+
 def listed(phrases: Sequence[str], last_joint: str = "or") -> str:
     """Give `a, b or c`."""
     *most, last = phrases

@@ -1,6 +1,5 @@
 """JSON documents to conditions, with every defect and its place; and conditions back to documents."""
 
-from collections.abc import Mapping
 from typing import assert_never
 
 from engine.language.condition import (
@@ -23,8 +22,8 @@ from engine.language.condition import (
     SinceWithin,
 )
 from engine.language.diagnostics import UNREADABLE, ConditionError, Entry, Source
-from engine.language.judgement import judge
 from engine.language.jsontext import JsonReader, NotJson
+from engine.language.judgement import judge
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.size import check_size, check_text_size, json_levels_max, too_deep
 
@@ -49,6 +48,7 @@ def condition_from_json(text: str | bytes, limits: Limits = DEFAULT_LIMITS) -> C
     check_text_size(text, limits)
     source = Source(text)
     reader = JsonReader(text, limits)
+    refusal: ConditionError | None = None
     try:
         document = reader.read()
     except NotJson as error:
@@ -56,7 +56,7 @@ def condition_from_json(text: str | bytes, limits: Limits = DEFAULT_LIMITS) -> C
         refusal = source.refusal(error.offset, error.sentence)
     else:
         check_size(document, limits)
-        refusal = None
+    # What holds no condition can be nested too: brackets within brackets, say.
     if reader.depth > json_levels_max(limits):
         raise too_deep(limits)
     if refusal:

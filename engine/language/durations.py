@@ -35,7 +35,7 @@ def duration_text(window_secs: float) -> str:
     seconds = Decimal(window_secs) if isinstance(window_secs, int) else Decimal(repr(window_secs))
     milliseconds = _EXACT.multiply(seconds, Decimal(1000))
     for unit, unit_ms in UNITS_MS.items():
-        fits = seconds < 1 if unit == "ms" else seconds != 0
+        fits = 0 < seconds < 1 if unit == "ms" else seconds != 0
         amount, rest = _EXACT.divmod(milliseconds, Decimal(unit_ms))
         text = str(int(amount))
         if fits and not rest and duration_seconds(text, unit) == window_secs:

@@ -1,10 +1,11 @@
 """What was expected, in the language's own words, and what the writer may have meant."""
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
-from engine.language.diagnostics import distance, listed, quoted, slips_max
+from engine.language.diagnostics import distance, listed, seen, slips_max
 from engine.language.names import KEYWORDS, in_backquotes, is_reserved
 
 END = "$END"
@@ -17,7 +18,7 @@ _OPERATOR = {
     "EQUAL", "UNEQUAL", "IN", "NOT", "CONTAINS", "MATCHES", "BETWEEN", "ABOVE", "AT_LEAST", "BELOW", "AT_MOST"
 }  # fmt: skip
 
-_GROUPS: tuple[tuple[Set[str], Set[str], str], ...] = (
+_GROUPS: tuple[tuple[AbstractSet[str], AbstractSet[str], str], ...] = (
     ({"ONCE", "PER", "LPAR"}, _CONDITION, "a condition"),
     ({"STRING", "NUMBER"}, _VALUE, "a value"),
     ({"PATH"}, _NAME, "a name"),
@@ -30,6 +31,11 @@ _GROUPS: tuple[tuple[Set[str], Set[str], str], ...] = (
     ({"NUMBER"}, {"NUMBER"}, "a number"),
 )
 """What is said for many terminals at once: where all of the first are accepted, instead of the second."""
+
+_COMPARISONS = {"ABOVE", "AT_LEAST", "BELOW", "AT_MOST"}
+
+_WORDS_BACK_MAX = 3
+"""How far before the word that cannot stand the misspelt one is looked for: in `al(a == 1)` it is three."""
 
 _MARKS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "CLOSE": "]", "OPEN": "["}
 
@@ -63,8 +69,11 @@ _MEANT_WORDS = {
     "includes": ("CONTAINS", "contains"),
     "like": ("MATCHES", "matches"),
 }
-_UNIT_WORD = re.compile(r"(?:ms|s|m|h|d|w|(?:milli)?sec(?:ond)?s?|min(?:ute)?s?|hours?|days?|weeks?)")
-_NUMBER_RUN = re.compile(r"[-+.\w]+")
+_UNIT_WORD = re.compile(
+    r"(?P<ms>ms|millis(?:ec(?:ond)?s?)?)|(?P<s>s|sec(?:ond)?s?)|(?P<m>m|min(?:ute)?s?)"
+    r"|(?P<h>h|hrs?|hours?)|(?P<d>d|days?)|(?P<w>w|weeks?)"
+)
+_NUMBER_RUN = re.compile(r"(?=[-+]*\.?[0-9])[-+.\w]+")
 _WORD_RUN = re.compile(r"[-\w@$.]+")
 
 
@@ -79,7 +88,7 @@ class Word(NamedTuple):
 class Trials(Protocol):
     """The parser, for trying what else a text may have been meant to say."""
 
-    def accepted(self, index: int) -> Set[str]:
+    def accepted(self, index: int) -> AbstractSet[str]:
         """Give the terminals that could stand where the token of that index stands."""
 
     def goes_on(self, index: int, terminal: str, past: int) -> bool:
@@ -94,46 +103,57 @@ class Finding(NamedTuple):
 
 
 def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Finding:
-    """Say why the word of index `failed` cannot stand where it does; the fault may lie a word or two before."""
+    """Say why the word of index `failed` cannot stand there; the fault may lie a few words before."""
+    word = words[failed]
+    accepted = trials.accepted(failed)
+    hint = _sure_hint(word, accepted)
+    if hint:
+        return _finding(word, accepted, hint)
     meant = _near_keyword(words, failed, trials)
     if meant:
         index, keyword = meant
         return _finding(words[index], trials.accepted(index), f'did you mean "{keyword}"?')
-    run = _run_at(text, words[failed].offset)
-    if run and run[1] in _MEANT_OPERATORS:
-        start, written = run
-        index = next(i for i in range(len(words)) if words[i].offset == start)
-        word = Word("", written, start)
-        return _finding(word, trials.accepted(index), f'did you mean "{_MEANT_OPERATORS[written]}"?')
-    accepted = trials.accepted(failed)
-    return _finding(words[failed], accepted, next(_hints(words, failed, accepted), ""))
+    operator = _misspelt_operator(text, word.offset)
+    if operator:
+        index = next(index for index in range(len(words)) if words[index].offset == operator.offset)
+        return _finding(operator, trials.accepted(index), _operator_hint(operator))
+    if failed and _is_stray_unit(words, failed - 1):
+        number, unit = words[failed - 2 : failed]
+        hint = f"the unit stands directly behind the number, as in `{number.text}{_unit(unit.text)}`"
+        return _finding(unit, trials.accepted(failed - 1), hint)
+    return _finding(word, accepted, next(_hints(words, failed, accepted), ""))
 
 
-def explain_character(text: str, offset: int, accepted: Set[str]) -> Finding:
-    """Say why no word of the language begins at `offset`. (A malformed string in `"` is told elsewhere.)"""
+def explain_character(text: str, words: Sequence[Word], offset: int, trials: Trials) -> Finding:
+    """Say why no word of the language begins at `offset`. A malformed string in `"` is told elsewhere."""
     char = text[offset]
     if char == "'":
         return Finding(offset, "expected a closing `'` on the same line")
     if char == "`":
         return Finding(offset, "expected a closing backquote after the name")
-    run = _run_at(text, offset)
-    if run and run[1] in _MEANT_OPERATORS:
-        return _finding(Word("", run[1], run[0]), accepted, f'did you mean "{_MEANT_OPERATORS[run[1]]}"?')
+    operator = _misspelt_operator(text, offset)
+    if operator:
+        index = sum(word.offset < operator.offset for word in words)
+        return _finding(operator, trials.accepted(index), _operator_hint(operator))
+    accepted = trials.accepted(len(words))
     number = _NUMBER_RUN.match(text, offset)
-    if number and (char.isdecimal() or char in "-+."):
-        hint = "a number is written as in JSON, a duration as a number and one of ms, s, m, h, d, w"
+    if number:
+        places = "durations as a number with one of ms, s, m, h, d, w behind it"
+        hint = f"numbers are written as in JSON{f', {places}' if 'DURATION' in accepted else ''}"
         return _finding(Word("", number[0], offset), accepted, hint)
-    if char.isalnum() or char in "_$.":
-        start = offset
-        while start and _WORD_RUN.fullmatch(text[start - 1]):
-            start -= 1
-        whole = _WORD_RUN.match(text, start)
-        hint = f"such a name is written {in_backquotes(whole[0])}" if whole else ""
-        return _finding(Word("", char, offset), accepted, hint)
-    return _finding(Word("", char, offset), accepted, "")
+    start = offset
+    while start and _WORD_RUN.fullmatch(text[start - 1]):
+        start -= 1
+    whole = _WORD_RUN.match(text, start)
+    hint = ""
+    if whole and whole.end() > offset:
+        hint = f"such a name is written {in_backquotes(whole[0])}, in backquotes"
+    if whole and whole[0] == "$":
+        hint = "a name stands directly behind its `$`"
+    return _finding(Word("", char, offset), accepted, hint)
 
 
-def expected(accepted: Set[str]) -> str:
+def expected(accepted: AbstractSet[str]) -> str:
     """Give what could stand at a place, in the language's own words."""
     rest = set(accepted)
     phrases = []
@@ -141,33 +161,50 @@ def expected(accepted: Set[str]) -> str:
         if needed <= rest:
             phrases.append(phrase)
             rest -= covered
-    phrases += [f'"{_MARKS.get(terminal, terminal.lower())}"' for terminal in sorted(rest - {END})]
+    words = [_MARKS.get(terminal, terminal.lower()) for terminal in rest - {END}]
+    phrases += [f'"{word}"' for word in sorted(words, key=lambda word: (not word.isalpha(), word))]
     if END in rest:
         phrases.append("the end of the text")
     return listed(phrases)
 
 
-def _finding(word: Word, accepted: Set[str], hint: str) -> Finding:
-    got = "the end of the text" if word.terminal == END else quoted(word.text)
+def _finding(word: Word, accepted: AbstractSet[str], hint: str) -> Finding:
+    got = "the end of the text" if word.terminal == END else seen(word.text)
     tail = f"; {hint}" if hint else ""
     return Finding(word.offset, f"expected {expected(accepted)}, got {got}{tail}")
 
 
-def _run_at(text: str, offset: int) -> tuple[int, str] | None:
-    """Give the characters of operators that stand together around an offset, and where they begin."""
+def _misspelt_operator(text: str, offset: int) -> Word | None:
+    """Give the characters of operators that stand together around one of them, if a known mistake."""
+    if not _OPERATOR_RUN.match(text, offset):
+        return None
     start = offset
     while start and _OPERATOR_RUN.fullmatch(text[start - 1]):
         start -= 1
     run = _OPERATOR_RUN.match(text, start)
-    return (start, run[0]) if run and run.end() > offset else None
+    return Word("", run[0], start) if run and run[0] in _MEANT_OPERATORS else None
+
+
+def _operator_hint(operator: Word) -> str:
+    return f'did you mean "{_MEANT_OPERATORS[operator.text]}"?'
+
+
+def _sure_hint(word: Word, accepted: AbstractSet[str]) -> str:
+    """Give what is to be said of a word that is known, but not in this spelling."""
+    keyword = word.text.lower()
+    if keyword in KEYWORDS and keyword != "null" and word.text not in KEYWORDS:
+        name = f", or the name {in_backquotes(word.text)}, in backquotes"
+        return f'did you mean "{keyword}"{"" if keyword.upper() in accepted else name}?'
+    terminal, meant = _MEANT_WORDS.get(keyword, ("", ""))
+    return f'did you mean "{meant}"?' if terminal in accepted else ""
 
 
 def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[int, str] | None:
     """Give the word that is nearly a keyword with which the text could be read on, and that keyword."""
     found = []
-    for index in range(failed, max(-1, failed - 3), -1):
+    for index in range(failed, max(-1, failed - _WORDS_BACK_MAX - 1), -1):
         word = words[index]
-        if word.terminal != "WORD" and word.text not in KEYWORDS:
+        if word.text.lower() == "null" or (word.terminal != "WORD" and word.text not in KEYWORDS):
             continue
         accepted = trials.accepted(index)
         for keyword in sorted(KEYWORDS):
@@ -185,29 +222,38 @@ def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[i
     return failed - back, keyword
 
 
-def _hints(words: Sequence[Word], failed: int, accepted: Set[str]) -> Iterator[str]:
+def _hints(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> Iterator[str]:
     """Give what is worth saying to a writer who put this word here, the most fitting first."""
     word = words[failed]
     before = words[failed - 1] if failed else Word("", "", 0)
     first = words[failed - 2] if failed > 1 else Word("", "", 0)
-    terminal, meant = _MEANT_WORDS.get(word.text.lower(), ("", ""))
-    if terminal in accepted:
-        yield f'did you mean "{meant}"?'
     if word.text.lower() == "null" and before.terminal in {"EQUAL", "UNEQUAL"} and first.terminal in _NAME:
         fact = first.text
         yield (
-            f"a fact that is null is missing; `{fact} == {fact}` says that it is there, "
+            f"a fact that is null is missing: `{fact} == {fact}` says that it is there, "
             f"`not {fact} == {fact}` that it is missing"
         )
     if word.terminal == "SINCE" and "AND" in accepted:
-        yield '"since" does not chain: put parentheses around the one that is meant first'
+        yield '"since" does not chain: parentheses say which of them is meant first'
     if is_reserved(word.text) and "PATH" in accepted:
-        yield f"as a name it is written {in_backquotes(word.text)}"
-    if before.terminal == "WORD" and first.terminal == "NUMBER" and _UNIT_WORD.fullmatch(before.text):
-        yield f"the unit of a duration stands directly behind its number, as in `{first.text}{before.text[0]}`"
-    if word.terminal in _NAME and "STRING" in accepted:
+        yield f"as a name it is written {in_backquotes(word.text)}, in backquotes"
+    if word.terminal in _NAME and "STRING" in accepted and before.terminal not in _COMPARISONS:
         yield f'a bare word is a name; the string is written "{word.text}"'
-    if before.terminal in {"ABOVE", "AT_LEAST", "BELOW", "AT_MOST"}:
+    if before.terminal in _COMPARISONS:
         yield f'"{before.text}" compares with a number only'
+    if word.terminal == "DURATION":
+        yield 'a duration stands only behind "within" or "for"'
     if word.terminal == "LPAR" and before.terminal == "PATH":
         yield "the name of a relation has no dots and no `$`, unless it is in backquotes"
+
+
+def _is_stray_unit(words: Sequence[Word], index: int) -> bool:
+    """Tell whether a word is the unit of the window before it: `within 5 minutes`."""
+    window = [word.terminal for word in words[max(0, index - 2) : index]]
+    return window in (["WITHIN", "NUMBER"], ["FOR", "NUMBER"]) and _unit(words[index].text) != ""
+
+
+def _unit(word: str) -> str:
+    """Give the unit that a word names, or nothing."""
+    match = _UNIT_WORD.fullmatch(word.lower())
+    return match.lastgroup or "" if match else ""

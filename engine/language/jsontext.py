@@ -16,7 +16,7 @@ _WORDS: dict[str, object] = {"true": True, "false": False, "null": None}
 _RUN = re.compile(r"[-+.\w$]+|.", re.DOTALL)
 
 
-class NotJson(Exception):  # noqa: N818  (not yet an answer: it carries what was read until there)
+class NotJson(Exception):
     """The text is not JSON from `offset` on, and why. `partial` is what stood before that."""
 
     def __init__(self, offset: int, sentence: str) -> None:
@@ -74,6 +74,8 @@ class JsonReader:
         _, literal, offset = self._token()
         if literal != ":":
             self._unexpected(offset, '":"')
+        # Something will stand here: where it cannot be read, it counts for the size of what was.
+        self._put(None, offset)
         self._value(*self._token(), "a value")
 
     def _next_element(self) -> None:

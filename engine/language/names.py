@@ -3,8 +3,11 @@
 import re
 
 KEYWORDS = frozenset(
-    "and or not in contains matches between once historically since within for per strong weak all any "
-    "true false null".split()
+    {
+        *("and", "or", "not", "in", "contains", "matches", "between"),
+        *("once", "historically", "since", "within", "for", "per", "strong", "weak"),
+        *("all", "any", "true", "false", "null"),
+    }
 )
 
 _WORD = "[A-Za-z_@][A-Za-z0-9_@-]*"

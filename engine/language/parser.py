@@ -1,6 +1,6 @@
 """Text to conditions: the text language or JSON, told apart by the first character. The only user of lark."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import copy
 from functools import cache
@@ -61,24 +61,31 @@ class _Reader:
 
     def read(self) -> LocatedObject:
         """Give the document of the text, or raise ConditionError."""
+        stopped = None
         try:
-            for token in self._state.lexer_thread.lex(self._state.parser_state):
+            for token in _lexed(self._state):
                 self._feed(token)
         except UnexpectedCharacters as error:
-            self._refuse_character(error.pos_in_stream)
+            stopped = error.pos_in_stream
+        if stopped is not None:
+            self._refuse_character(stopped)
         end = self._source.end()
         document = self._feed(Token("$END", "", start_pos=end, end_pos=end))
         assert isinstance(document, LocatedObject)
         return document
 
     def _feed(self, token: Token) -> object:
+        """Read one token on; gives what the whole text builds where that was its end."""
         self._tokens.append(token)
-        if token.type == "WORD" and is_reserved(token):
-            self._refuse(len(self._tokens) - 1)
-        try:
-            built = self._state.feed_token(token)
-        except UnexpectedToken:
-            self._refuse(len(self._tokens) - 1)
+        built: object = None
+        taken = token.type != "WORD" or not is_reserved(token)
+        if taken:
+            try:
+                built = self._state.feed_token(token)
+            except UnexpectedToken:
+                taken = False
+        if not taken:
+            self._refuse()
         self._check_literal(token)
         return built
 
@@ -93,15 +100,18 @@ class _Reader:
             case "STRING":
                 string_value(token, token.start_pos or 0, self._fail)
 
-    def _refuse(self, failed: int) -> NoReturn:
-        words = [Word(token.type, str(token), token.start_pos or 0) for token in self._tokens]
-        self._fail(*explain(self._source.text, words, failed, _Trials(self._tokens)))
+    def _refuse(self) -> NoReturn:
+        """Refuse the text at its last token, or at the word before it that is at fault."""
+        failed = len(self._tokens) - 1
+        self._fail(*explain(self._source.text, self._words(), failed, _Trials(self._tokens)))
 
     def _refuse_character(self, offset: int) -> NoReturn:
         if self._source.text[offset] == '"':
             explain_string(self._source.text, offset, self._fail)
-        accepted = _Trials(self._tokens).accepted(len(self._tokens))
-        self._fail(*explain_character(self._source.text, offset, accepted))
+        self._fail(*explain_character(self._source.text, self._words(), offset, _Trials(self._tokens)))
+
+    def _words(self) -> list[Word]:
+        return [Word(token.type, str(token), token.start_pos or 0) for token in self._tokens]
 
     def _fail(self, offset: int, sentence: str) -> NoReturn:
         """Refuse the text; but what stands before is too deep, whatever follows, comes first."""
@@ -117,10 +127,11 @@ class _Trials:
         self._states: dict[int, InteractiveParser] = {}
 
     def accepted(self, index: int) -> AbstractSet[str]:
-        return self._before(index).accepts()
+        accepts: Callable[[], set[str]] = self._before(index).accepts
+        return accepts()
 
     def goes_on(self, index: int, terminal: str, past: int) -> bool:
-        state = self._before(index).copy(deepcopy_values=False)
+        state = _copied(self._before(index))
         try:
             for token in (Token(terminal, ""), *self._tokens[index + 1 : past + 1]):
                 state.feed_token(token)
@@ -140,6 +151,17 @@ class _Trials:
         return self._states[index]
 
 
+def _lexed(state: InteractiveParser) -> Iterator[Token]:
+    lex: Callable[[object], Iterator[Token]] = state.lexer_thread.lex
+    return lex(state.parser_state)
+
+
+def _copied(state: InteractiveParser) -> InteractiveParser:
+    """Give a second state to feed, which leaves the first as it is. The values in it are shared."""
+    copied: Callable[..., InteractiveParser] = state.copy
+    return copied(deepcopy_values=False)
+
+
 def _check_depth(values: Sequence[object], limits: Limits) -> None:
     """Refuse, as too deep or too large, the beginning of a condition that no ending could make small enough.
 
@@ -155,6 +177,10 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
                 opened += 1
                 for document in (values[index - 1], *children):
                     check_size(document, limits, opened)
+            case Tree(children=children):
+                for document in children:
+                    if isinstance(document, LocatedObject):
+                        check_size(document, limits, opened)
             case Token(type=terminal) if terminal in _JOINTS and not isinstance(values[index - 1], Tree):
                 opened += 1
                 check_size(values[index - 1], limits, opened)
@@ -165,9 +191,9 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
 
 
 def _is_operator(values: Sequence[object], index: int) -> bool:
-    """Tell whether a `not` is that of `not in`: behind a name that is not the key of a `per`."""
+    """Tell whether a `not` is that of `not in`: behind a name that is neither a key nor a window."""
     match values[max(0, index - 2) : index]:
-        case [Token(type="PER"), Part()]:
+        case [Token(type="PER" | "WITHIN" | "FOR"), Part()]:
             return False
         case [*_, Part()]:
             return True

@@ -11,6 +11,16 @@ from engine.language.names import from_backquotes
 LARGEST = sys.float_info.max
 """The end of a `between` that has no end of its own: the largest double."""
 
+_OPS = {
+    "==": "eq",
+    "=": "eq",
+    "!=": "neq",
+    "in": "in",
+    "not in": "nin",
+    "contains": "contains",
+    "matches": "matches",
+}
+
 
 class Part(NamedTuple):
     """A name, a literal or a window, and the offset in the text at which it begins."""
@@ -23,16 +33,20 @@ class Sentences:
     """Builds documents, one method for each rule of the grammar; none changes what it is given."""
 
     def any_of(self, members: list[LocatedObject]) -> LocatedObject:
+        """`a or b`, `any(a, b)`."""
         return _condition("any", _array(members))
 
     def all_of(self, members: list[LocatedObject]) -> LocatedObject:
+        """`a and b`, `all(a, b)`."""
         return _condition("all", _array(members))
 
     def since(self, parts: list[LocatedObject]) -> LocatedObject:
+        """`a since b`."""
         left, right = parts
         return _condition("since", LocatedObject({"left": left, "right": right}))
 
     def since_within(self, parts: list[Any]) -> LocatedObject:
+        """`a since within 8h b`."""
         left, window, right = parts
         return _condition(
             "since_within",
@@ -42,32 +56,41 @@ class Sentences:
         )
 
     def negation(self, parts: list[LocatedObject]) -> LocatedObject:
+        """`not a`."""
         return _condition("not", *parts)
 
     def once(self, parts: list[LocatedObject]) -> LocatedObject:
+        """`once a`."""
         return _condition("once", *parts)
 
     def once_within(self, parts: list[Any]) -> LocatedObject:
+        """`once within 10m a`."""
         window, inner = parts
         return _condition("once_within", _windowed(inner, window))
 
     def historically(self, parts: list[LocatedObject]) -> LocatedObject:
+        """`historically a`."""
         return _condition("historically", *parts)
 
     def historically_for(self, parts: list[Any]) -> LocatedObject:
+        """`historically for 5m a`, `historically for 5m strong a`."""
         window, *boundary, inner = parts
         content = _windowed(inner, window)
-        content.update({"boundary": word for word in boundary})
+        if boundary:
+            (content["boundary"],) = boundary
         return _condition("historically_for", content)
 
     def keyed(self, parts: list[Any]) -> LocatedObject:
+        """`per NAME a`."""
         key, inner = parts
         return _condition("keyed", LocatedObject({"inner": inner, "key": key.value}, {"key": key.offset}))
 
     def leaf(self, parts: list[Any]) -> LocatedObject:
+        """`x == 1`, `x in [1]`, `x contains "a"`, `x matches "a"`."""
         return _leaf(*parts)
 
     def ref(self, parts: list[Any]) -> LocatedObject:
+        """`x == y`, `x in y`."""
         fact, op, reference = parts
         return _condition(
             "ref",
@@ -78,26 +101,32 @@ class Sentences:
         )
 
     def between(self, parts: list[Part]) -> LocatedObject:
+        """`x between 1 and 2`."""
         fact, low, high = parts
         return _between(fact, low, high, low.offset)
 
     def at_least(self, parts: list[Part]) -> LocatedObject:
+        """`x >= 1`."""
         fact, _, low = parts
         return _between(fact, low, Part(LARGEST, low.offset), low.offset)
 
     def at_most(self, parts: list[Part]) -> LocatedObject:
+        """`x <= 1`."""
         fact, _, high = parts
         return _between(fact, Part(-LARGEST, high.offset), high, high.offset)
 
     def above(self, parts: list[Part]) -> LocatedObject:
+        """`x > 1`."""
         fact, _, low = parts
         return self.all_of([self.at_least(parts), _leaf(fact, "neq", low)])
 
     def below(self, parts: list[Part]) -> LocatedObject:
+        """`x < 1`."""
         fact, _, high = parts
         return self.all_of([self.at_most(parts), _leaf(fact, "neq", high)])
 
     def in_relation(self, parts: list[Part]) -> LocatedObject:
+        """`rel(a, "b", 3)`."""
         relation, *arguments = parts
         return _condition(
             "in_relation",
@@ -107,62 +136,56 @@ class Sentences:
         )
 
     def fact(self, parts: list[Part]) -> Part:
+        """A name among the arguments of a relation."""
         (name,) = parts
         return Part(LocatedObject({"fact": name.value}, {"fact": name.offset}), name.offset)
 
-    def equal(self, _: list[Any]) -> str:
-        return "eq"
+    def operator(self, tokens: list[Any]) -> str:
+        """`==`, `not in` and the like."""
+        return _OPS[" ".join(tokens)]
 
-    def unequal(self, _: list[Any]) -> str:
-        return "neq"
-
-    def among(self, _: list[Any]) -> str:
-        return "in"
-
-    def not_among(self, _: list[Any]) -> str:
-        return "nin"
-
-    def contains(self, _: list[Any]) -> str:
-        return "contains"
-
-    def matches(self, _: list[Any]) -> str:
-        return "matches"
-
-    def strong(self, _: list[Any]) -> str:
-        return "strong"
-
-    def weak(self, _: list[Any]) -> str:
-        return "weak"
+    def word(self, tokens: list[Any]) -> str:
+        """`strong`, `weak`."""
+        (token,) = tokens
+        return str(token)
 
     def plain(self, tokens: list[Any]) -> Part:
+        """A name as it is."""
         (token,) = tokens
         return Part(str(token), token.start_pos)
 
     def backquoted(self, tokens: list[Any]) -> Part:
+        """A name between backquotes."""
         (token,) = tokens
         return Part(from_backquotes(token), token.start_pos)
 
     def string(self, tokens: list[Any]) -> Part:
+        """`"…"`."""
         (token,) = tokens
         return Part(json.loads(token), token.start_pos)
 
     def verbatim(self, tokens: list[Any]) -> Part:
+        """`'…'`."""
         (token,) = tokens
         return Part(token[1:-1], token.start_pos)
 
     def number(self, tokens: list[Any]) -> Part:
+        """`5`, `1e3`."""
         (token,) = tokens
         return Part(json.loads(token), token.start_pos)
 
     def duration(self, tokens: list[Any]) -> Part:
+        """`10m`."""
         (token,) = tokens
         return Part(duration_seconds(*split_duration(token)), token.start_pos)
 
     def truth(self, tokens: list[Any]) -> Part:
+        """`true`, `false`."""
         (token,) = tokens
-        return Part(token == "true", token.start_pos)
+        return Part(json.loads(token), token.start_pos)
 
     def array(self, parts: list[Any]) -> Part:
+        """`[1, 2]`."""
         bracket, *elements, _ = parts
         return Part(_literals(elements), bracket.start_pos)
 

@@ -1,4 +1,4 @@
-"""How large a condition is: its nodes and its depth, told from the document before anything else is judged."""
+"""How large a condition is: nodes and depth, told from the document before anything else is judged."""
 
 from collections.abc import Iterator, Mapping
 
@@ -27,7 +27,7 @@ def check_text_size(text: str, limits: Limits) -> None:
 def check_size(document: object, limits: Limits, levels_above: int = 0) -> None:
     """Refuse a document that is nested too deep or has too many nodes, whatever else is wrong with it.
 
-    Counts the values that stand where a condition is expected. Iterative, and done as soon as a bound is passed.
+    Counts the values that stand where a condition is expected. Iterative, and done when a bound is passed.
     `levels_above` is how many conditions are already open around the document.
     """
     nodes = depth_seen = 0

@@ -143,7 +143,10 @@ class DetectorActor:
         return Health(os.getpid(), hosted.detector_id if hosted else None, _resident_bytes())
 
     def watch(self) -> None:
-        """Never come back while the actor lives: a caller learns of its death at once. For a thread of its own."""
+        """Never come back while the actor lives, so that a caller learns of its death at once.
+
+        For a thread of its own.
+        """
         self._never.wait()
 
     def _answer(self, hosted: _Hosted, operation: Operation) -> Answer:
@@ -158,8 +161,8 @@ class DetectorActor:
     def _save_soon(self, hosted: _Hosted) -> None:
         """Save a change of rules before it is answered, as long as that takes no more than half of the time.
 
-        Changes at a person's pace outlive the process so. In a flood of them each save is as long away from the
-        last one as that one took; what comes after the last is saved as all changes are, by `save`.
+        Changes at a person's pace outlive the process so. In a flood of them each save is as long away from
+        the last one as that one took; what comes after the last is saved by the lane, soon.
         """
         if self._monotonic_s() - hosted.saved_at_s < hosted.saving_took_s:
             return

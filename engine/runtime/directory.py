@@ -1,4 +1,4 @@
-"""The one owner of tokens and of the catalogue of detectors; it grants leases. A plain class, as the actor is."""
+"""The one owner of tokens and of the catalogue of detectors, as a plain class. It grants leases."""
 
 import time
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class KeptToken(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """All that the directory keeps. Dicts are in order of creation; no value in it is ever changed in place."""
+    """All that the directory keeps. Dicts are in order of creation, and never changed in place."""
 
     tokens: dict[str, KeptToken] = {}
     detectors: dict[str, str] = {}
@@ -43,7 +43,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What a front end has not seen yet, each whole, with the version that it is of; None where nothing is new."""
+    """What a front end has not seen yet, whole, with its version; None where nothing is new."""
 
     tokens_version: int
     detectors_version: int
@@ -188,7 +188,7 @@ class Directory:
         self._save(msgspec.structs.replace(self._kept, struck=self._kept.struck - {detector_id}))
 
     def lease(self, detector_id: str, actor: str) -> int | None:
-        """Grant a detector to an actor: an epoch later than all before; None where there is no such detector.
+        """Grant a detector to an actor: an epoch later than all before, None where there is no such detector.
 
         A lease holds until the next one for the same detector.
         """

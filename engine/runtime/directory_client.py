@@ -1,4 +1,4 @@
-"""The directory as the fleet calls it: started again when it dies, and asked again where that does no harm."""
+"""The directory as the fleet calls it: started again when it dies, and then asked again."""
 
 import asyncio
 import logging
@@ -32,7 +32,10 @@ class DirectoryClient:
     async def start(self) -> Opened:
         """Start and open the directory. Raises StorageError, FolderInUse among them."""
         async with self._starting:
-            return await self._start()
+            try:
+                return await self._start()
+            except ActorDied as error:
+                raise StorageError(f"the owner of the data folder cannot be started: {error}") from error
 
     async def close(self) -> None:
         """Have the directory let go of the data folder, and end it."""
@@ -94,32 +97,28 @@ class DirectoryClient:
         try:
             async with asyncio.timeout(self._settings.deadline_s):
                 while True:
+                    handle = None
                     try:
                         handle = await self._running()
-                        return await self._timed(call(handle)), repeated
-                    except ActorDied as error:
-                        repeated = True
-                        reason = str(error)
-                        _log.warning("the directory was lost, and is started again: %s", error)
-                        await asyncio.sleep(self._settings.ask_s)
+                        async with asyncio.timeout(self._settings.deadline_s / 3):
+                            return await call(handle), repeated
+                    except (ActorDied, TimeoutError) as error:
+                        reason = str(error) or "it has not answered"
+                        _log.warning("the directory was lost, and is started again: %s", reason)
+                    repeated = repeated or handle is not None
+                    await self._lose(handle)
+                    await asyncio.sleep(self._settings.ask_s)
         except TimeoutError:
             raise self._unavailable(reason) from None
         except StorageError as error:
-            _log.error("the directory cannot do its work: %s", error)  # noqa: TRY400 -- says where by itself
+            _log.error("the directory cannot do its work: %s", error)
             raise self._unavailable(str(error)) from error
 
-    async def _timed(self, call: Awaitable[T]) -> T:
-        """Wait for one call. A directory that does not answer is taken for dead, and ended."""
-        handle = self._handle
-        try:
-            async with asyncio.timeout(self._settings.deadline_s / 3):
-                return await call
-        except (ActorDied, TimeoutError) as error:
-            # Perhaps another call has found that out before, and there is a new one by now.
-            if handle is not None and self._handle is handle:
-                self._handle = None
-                await handle.end()
-            raise ActorDied(str(error) or "it has not answered") from None
+    async def _lose(self, handle: DirectoryHandle | None) -> None:
+        """End a directory that is dead or taken for dead, unless another call did so before."""
+        if handle is not None and self._handle is handle:
+            self._handle = None
+            await handle.end()
 
     async def _running(self) -> DirectoryHandle:
         if self._handle is None:

@@ -1,7 +1,6 @@
 """The fleet of detectors, as the front end sees it: tokens, the catalogue, and a lane to each detector."""
 
 import asyncio
-import contextlib
 import logging
 import secrets
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from engine.runtime.view import DetectorEntry, View
 _log = logging.getLogger(__name__)
 
 _PURGE_WAIT_S = 1.0
+_DAMAGE_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,16 @@ class Fleet:
         self._view = View(self._directory, settings)
         self._pool = Pool(actors, settings)
         self._services = Services(
-            settings, self._pool, Residency(settings.max_resident), self._directory, self._report
+            settings,
+            self._pool,
+            Residency(settings.max_resident),
+            self._directory,
+            self._damaged,
+            self._in_trouble,
         )
         self._lanes: dict[str, Lane] = {}
-        self._reports: dict[str, str] = {}
-        self._keeping: asyncio.Task[None] | None = None
+        self._damage: list[str] = []
+        self._trouble: dict[str, str] = {}
         self._purges: set[asyncio.Task[None]] = set()
         self._closing = False
 
@@ -61,22 +66,27 @@ class Fleet:
         """Open the data folder and begin. Raises StorageError, FolderInUse among them."""
         opened = await self._directory.start()
         for damage in opened.damage:
-            self._report("", damage)
-        await self._view.ask()
+            self._note_damage("tokens and catalogue", damage)
+        await self._view.start()
         self._pool.start()
-        self._keeping = asyncio.create_task(self._view.keep_fresh())
 
-    async def close(self) -> None:
-        """Answer what waits, save every detector that is awake, and let go of everything."""
+    async def close(self) -> list[str]:
+        """Answer what waits, save every detector that is awake, and let go of everything.
+
+        Gives a sentence for each detector that could not be saved.
+        """
         self._closing = True
-        await asyncio.gather(*(lane.close() for lane in list(self._lanes.values())))
+        lanes = list(self._lanes.values())
+        reasons = await asyncio.gather(*(lane.close() for lane in lanes))
         await asyncio.gather(*self._purges, return_exceptions=True)
-        if self._keeping is not None:
-            self._keeping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._keeping
+        await self._view.close()
         await self._pool.close()
         await self._directory.close()
+        return [
+            f"the detector {lane.detector_id} was not saved: {reason}"
+            for lane, reason in zip(lanes, reasons, strict=True)
+            if reason is not None
+        ]
 
     def readiness(self) -> Readiness:
         """Say whether requests can be served."""
@@ -87,7 +97,7 @@ class Fleet:
             reasons.append("there is no recent word from the owner of tokens and detectors")
         if not self._pool.started:
             reasons.append("no process for detectors has started yet")
-        return Readiness(not reasons, reasons + list(self._reports.values()))
+        return Readiness(not reasons, [*reasons, *self._trouble.values(), *self._damage])
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
@@ -156,7 +166,7 @@ class Fleet:
         if lane is not None:
             await lane.delete()
             self._lanes.pop(detector_id, None)
-        self._reports.pop(detector_id, None)
+        self._trouble.pop(detector_id, None)
         try:
             await self._directory.purge_detector(detector_id)
         except DetectorUnavailable as error:
@@ -164,7 +174,7 @@ class Fleet:
             _log.warning("the files of the detector %s are still there: %s", detector_id, error.message)
 
     async def _confirm(self, detector_id: str) -> None:
-        """Raise Refusal 1200 unless the detector exists, by the directory's word if the view does not have it."""
+        """Raise Refusal 1200 unless the detector exists; the directory is asked before that is said."""
         if not self._view.has_detector(detector_id):
             await self._view.ask()
             if not self._view.has_detector(detector_id):
@@ -175,8 +185,8 @@ class Fleet:
     async def call(self, detector_id: str, operation: Operation) -> Answer:
         """Have a detector carry out an operation, in the order of asking.
 
-        Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. The other refusals are in the answer,
-        and so is 1500.
+        Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. The other refusals are in the
+        answer, and so is 1500.
         """
         if self._closing:
             raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
@@ -199,11 +209,22 @@ class Fleet:
 
     def _rested(self, lane: Lane) -> None:
         """Forget the lane of a detector that rests: there may be many more detectors than lanes."""
-        if self._lanes.get(lane.detector_id) is lane:
+        if lane.forgettable and self._lanes.get(lane.detector_id) is lane:
             del self._lanes[lane.detector_id]
 
-    def _report(self, detector_id: str, trouble: str) -> None:
-        """Keep and log what is wrong with someone's files. The newest trouble of each is kept."""
-        whose = f"detector {detector_id}" if detector_id else "tokens and catalogue"
-        _log.warning("%s: %s", whose, trouble)
-        self._reports[detector_id] = f"{whose}: {trouble}"
+    def _damaged(self, detector_id: str, damage: str) -> None:
+        self._note_damage(f"detector {detector_id}", damage)
+
+    def _note_damage(self, whose: str, damage: str) -> None:
+        """Log and keep that a file had to be set aside; a few of many will do for whoever looks."""
+        _log.error("%s: set aside: %s", whose, damage)
+        self._damage = [*self._damage, f"{whose}: set aside: {damage}"][-_DAMAGE_KEPT:]
+
+    def _in_trouble(self, detector_id: str, trouble: str | None) -> None:
+        """Log and keep what is in a detector's way, until it is no more."""
+        if trouble is None:
+            self._trouble.pop(detector_id, None)
+            return
+        said = f"detector {detector_id}: {trouble}"
+        _log.error("%s", said)
+        self._trouble[detector_id] = said

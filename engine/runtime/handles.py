@@ -78,7 +78,7 @@ class DirectoryHandle(Protocol):
         """Remove the files of a detector that was struck out and that no actor hosts."""
 
     async def lease(self, detector_id: str, actor: str) -> int | None:
-        """Grant a detector to an actor: an epoch later than all before; None where there is no such detector."""
+        """Grant a detector to an actor: an epoch later than all before, None for an unknown detector."""
 
     async def close(self) -> None:
         """Let go of the data folder."""

@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 class Lane:
     """A detector's queue, and the task that does all that is done with the detector.
 
-    Nothing else ever calls its actor: so one batch is in flight at most, saving comes between batches, and what
-    arrives while the detector wakes or rests simply waits. Whatever becomes of the task, every request is
-    answered.
+    Nothing else ever calls its actor: so one batch is in flight at most, saving comes between batches, and
+    what arrives while the detector wakes or rests simply waits. Whatever becomes of the task, every request
+    is answered.
     """
 
     def __init__(self, detector_id: str, services: Services, rested: Callable[["Lane"], None]) -> None:
@@ -46,6 +46,7 @@ class Lane:
         self._signal = asyncio.Event()
         self._deleted = False
         self._closing = False
+        self._lost_because = "it did not end in time"
         self._trouble = ""
         self._trouble_until_s = 0.0
 
@@ -60,6 +61,11 @@ class Lane:
         return self._life.awake
 
     @property
+    def forgettable(self) -> bool:
+        """Whether a new lane would do as well."""
+        return self._task is None and not self.busy and self._loop.time() >= self._trouble_until_s
+
+    @property
     def used_at_s(self) -> float:
         """When the last batch ended."""
         return self._life.used_at_s
@@ -69,8 +75,8 @@ class Lane:
     async def ask(self, operation: Operation) -> Answer:
         """Have an operation carried out, after all that were asked before.
 
-        Raises Refusal 1200 and DetectorUnavailable. A caller that is cancelled leaves nothing behind; what was
-        in flight for it may still be carried out.
+        Raises Refusal 1200 and DetectorUnavailable. A caller that is cancelled leaves nothing behind; what
+        was in flight for it may still be carried out.
         """
         now_s = self._loop.time()
         self._check_open(now_s)
@@ -91,19 +97,24 @@ class Lane:
         self._stir()
 
     async def delete(self) -> None:
-        """Answer what waits with 1200, and what is in flight as it ends; then forget the detector, unsaved."""
+        """Answer what waits with 1200 and what is in flight as it ends; then forget the detector, unsaved."""
         self._deleted = True
         self._refuse_waiting(lambda: no_such_detector(self.detector_id))
         await self._stop_within(self._settings.hung_s)
 
-    async def close(self) -> None:
-        """Answer what waits, within the time for that, save the detector, and let go of its actor."""
+    async def close(self) -> str | None:
+        """Answer what waits, within the time for that, save the detector, and let go of its actor.
+
+        Gives the reason where the detector could not be saved.
+        """
         self._closing = True
         self._stir()
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=self._settings.drain_s)
+        if self._task is None:
+            return None
+        await asyncio.wait({self._task}, timeout=self._settings.drain_s)
         self._refuse_waiting(_shutting_down)
         await self._stop_within(self._settings.hung_s)
+        return self._lost_because if self._life.unsaved else None
 
     # -- the task --------------------------------------------------------------------------------------------
 
@@ -115,7 +126,7 @@ class Lane:
             self._task = self._loop.create_task(self._run(), name=f"lane {self.detector_id}")
 
     async def _stop_within(self, seconds: float) -> None:
-        """Come back when the task has ended: at once where it only waits for an actor, by force past the time."""
+        """End the task: at once where it only waits for an actor, else when it is done or the time is up."""
         task = self._task
         if task is None:
             return
@@ -134,11 +145,14 @@ class Lane:
         except asyncio.CancelledError:
             # Whoever cancels has answered what waits; and nobody waits for this task's own result.
             pass
-        except Exception:
+        except Exception:  # noqa: BLE001 -- every request is answered, whatever it is
             self._refuse_for_now(self._reference("the lane failed"))
         finally:
             self._life.lose(self)
             self._task = None
+            if self._timer is not None and not len(self._waiting):
+                self._timer.cancel()
+                self._timer = None
             self._rested(self)
 
     async def _step(self) -> bool:
@@ -155,7 +169,9 @@ class Lane:
                     return False
                 await self._wake()
             elif life.should_rest(now_s, busy=busy) or (self._closing and not busy):
-                if not await life.rest(self) and self._closing:
+                trouble = await life.rest(self)
+                if trouble is not None and self._closing:
+                    self._lost_because = trouble
                     return False
             elif life.should_save(now_s):
                 await life.save()
@@ -165,6 +181,7 @@ class Lane:
                 await self._idle()
         except ActorDied as error:
             _log.warning("the detector %s lost its actor: %s", self.detector_id, error)
+            self._lost_because = f"its process was lost: {error}"
             life.lose(self)
         return True
 
@@ -191,11 +208,11 @@ class Lane:
         except ActorDied:
             self._refuse_for_now("the processes that were to wake it died")
         except StorageError as error:
-            self._services.report(self.detector_id, str(error))
+            self._services.trouble(self.detector_id, f"it cannot be woken: {error}")
             self._refuse_for_now(str(error))
         except DetectorUnavailable as error:
             self._refuse_for_now(error.message)
-        except Exception:
+        except Exception:  # noqa: BLE001 -- what the actor raised is logged, and is no reason to stop the lane
             self._refuse_for_now(self._reference("waking failed"))
 
     async def _serve(self) -> None:
@@ -209,7 +226,7 @@ class Lane:
             self._pass_on(batch, reply)
         except ActorDied:
             raise
-        except Exception:
+        except Exception:  # noqa: BLE001 -- what the actor raised is logged, and its callers are answered
             refused = Refused((Entry(INTERNAL, self._reference("the actor failed")),))
             for request in batch:
                 _settle(request, refused)
@@ -255,6 +272,7 @@ class Lane:
         """Answer all that waits, and what comes soon, with the reason why the detector does not wake."""
         self._trouble = reason
         self._trouble_until_s = self._loop.time() + self._settings.retry_s
+        self._loop.call_at(self._trouble_until_s, self._rested, self)
         self._refuse_waiting(self._in_trouble)
 
     def _in_trouble(self) -> DetectorUnavailable:

@@ -1,20 +1,17 @@
 """The life of one detector: woken in an actor, asked, saved, rested, or lost with its actor."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from engine.runtime.directory_client import DirectoryClient
 from engine.runtime.errors import ActorDied
-from engine.runtime.operations import READS, Operation, Reply
+from engine.runtime.operations import READS, RULE_CHANGES, Operation, Reply
 from engine.runtime.pool import Pool, PooledActor
 from engine.runtime.residency import Residency, Resident
 from engine.runtime.settings import RuntimeSettings
 from snapshots.errors import Fenced, StorageError
-
-_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -29,8 +26,10 @@ class Services:
     pool: Pool
     residency: Residency
     directory: DirectoryClient
-    report: Callable[[str, str], None]
-    """Takes a detector's id and what is wrong with its files."""
+    damaged: Callable[[str, str], None]
+    """Takes a detector's id and which of its files had to be set aside."""
+    trouble: Callable[[str, str | None], None]
+    """Takes a detector's id and what keeps it from waking or being saved; None when nothing does any more."""
 
 
 class Life:
@@ -51,14 +50,23 @@ class Life:
         self._found_dead = found_dead
         self._actor: PooledActor | None = None
         self._awake_since_s = 0.0
+        self._asked = False
+        """Whether it was asked anything since it woke."""
         self._save_at_s: float | None = None
         """None while nothing has changed."""
+        self._saving_took_s = 0.0
         self._rest_not_before_s = 0.0
+        self._in_trouble = False
 
     @property
     def awake(self) -> bool:
         """Whether an actor hosts the detector."""
         return self._actor is not None
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether something was changed, or may have been, that was not saved."""
+        return self._save_at_s is not None
 
     # -- when ------------------------------------------------------------------------------------------------
 
@@ -67,11 +75,13 @@ class Life:
         return self._save_at_s is not None and now_s >= self._save_at_s
 
     def should_rest(self, now_s: float, *, busy: bool) -> bool:
-        """Whether it is time to rest. A busy detector rests only where others wait and it has had its turn."""
+        """Whether it is time to rest. A busy detector rests only where others wait and its turn is over."""
         if now_s < self._rest_not_before_s:
             return False
         if busy:
-            return self.room_wanted and now_s >= self._awake_since_s + self._settings.turn_s
+            # To rest before the first batch would be to wake for nothing, perhaps for ever.
+            turn_over = self._asked and now_s >= self._awake_since_s + self._settings.turn_s
+            return self.room_wanted and turn_over
         return self.room_wanted or now_s >= self.used_at_s + self._settings.idle_rest_s
 
     def next_due_s(self) -> float:
@@ -85,8 +95,8 @@ class Life:
     async def wake(self, resident: Resident, wanted: Callable[[], bool]) -> bool:
         """Have an actor host the detector, unless it is no longer wanted by the time that there is one.
 
-        False where the detector does not exist any more. Raises StorageError, DetectorUnavailable, and ActorDied
-        where several actors in turn did not survive it.
+        False where the detector does not exist any more. Raises StorageError, DetectorUnavailable, and
+        ActorDied where several actors in turn did not survive it.
         """
         try:
             await self._services.residency.enter(resident)
@@ -105,25 +115,27 @@ class Life:
     async def ask(self, batch: Sequence[Operation]) -> Reply:
         """Have a batch carried out. Raises ActorDied."""
         assert self._actor is not None, "only what is awake can be asked"
-        if self._save_at_s is None and any(operation.kind not in READS for operation in batch):
-            self._save_at_s = self._loop.time() + self._settings.snapshot_interval_s
+        self._plan_saving({operation.kind for operation in batch})
         try:
             return await self._call(self._actor.handle.handle(batch))
         finally:
+            self._asked = True
             self.used_at_s = self._loop.time()
 
     async def save(self) -> None:
         """Save the detector. What is in the way is reported, and tried again later; raises ActorDied."""
         assert self._actor is not None, "only what is awake can be saved"
+        begun_s = self._loop.time()
         try:
             await self._call(self._actor.handle.save())
         except StorageError as error:
             self._not_saved(error)
         else:
-            self._save_at_s = None
+            self._saved()
+            self._saving_took_s = self._loop.time() - begun_s
 
-    async def rest(self, resident: Resident) -> bool:
-        """Save and forget the detector. False where that cannot be, for now; raises ActorDied."""
+    async def rest(self, resident: Resident) -> str | None:
+        """Save and forget the detector. Gives the reason where that cannot be, for now; raises ActorDied."""
         assert self._actor is not None, "only what is awake can be rested"
         actor = self._actor
         try:
@@ -131,11 +143,12 @@ class Life:
         except StorageError as error:
             self._not_saved(error)
             self._services.residency.stay(resident)
-            return False
+            return str(error)
+        self._saved()
         self._actor = None
         self._services.pool.give_back(actor, resident_bytes)
         self.leave(resident)
-        return True
+        return None
 
     async def discard(self, resident: Resident) -> None:
         """Forget the detector unsaved. Raises ActorDied."""
@@ -181,21 +194,41 @@ class Life:
         finally:
             if self._actor is None:
                 (pool.give_back if hosts_nothing else pool.lose)(actor)
+        self._services.trouble(self.detector_id, None)
         for damage in activated.damage:
-            self._services.report(self.detector_id, damage)
+            self._services.damaged(self.detector_id, damage)
         return True
 
     def _now_awake(self, actor: PooledActor) -> None:
         actor.on_death = self._found_dead
         self._actor = actor
         self._awake_since_s = self.used_at_s = self._loop.time()
+        self._asked = False
         self._save_at_s = None
         self._rest_not_before_s = 0.0
 
+    def _plan_saving(self, kinds: set[str]) -> None:
+        """Set the time to save what operations of these kinds change, unless an earlier one is set."""
+        if kinds <= READS:
+            return
+        within_s = self._settings.snapshot_interval_s
+        if kinds & RULE_CHANGES:
+            # Not more than half of the time, however long saving takes.
+            within_s = min(within_s, max(self._settings.rules_saved_within_s, self._saving_took_s))
+        save_at_s = self._loop.time() + within_s
+        if self._save_at_s is None or save_at_s < self._save_at_s:
+            self._save_at_s = save_at_s
+
+    def _saved(self) -> None:
+        self._save_at_s = None
+        if self._in_trouble:
+            self._in_trouble = False
+            self._services.trouble(self.detector_id, None)
+
     def _not_saved(self, error: StorageError) -> None:
         """Go on with what is in memory, and try again later; unless the detector has another owner by now."""
-        _log.error("the detector %s was not saved: %s", self.detector_id, error)
-        self._services.report(self.detector_id, str(error))
+        self._in_trouble = True
+        self._services.trouble(self.detector_id, f"it was not saved: {error}")
         if isinstance(error, Fenced):
             raise ActorDied(str(error))
         now_s = self._loop.time()

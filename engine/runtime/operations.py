@@ -22,7 +22,7 @@ RULE_CHANGES: Final = frozenset({ADD_RULE, CHANGE_RULE, REMOVE_RULE})
 
 
 class Operation(NamedTuple):
-    """One thing asked of a detector: a request's body as it came, or one of the small structs below as JSON."""
+    """One thing asked of a detector: a request's body as it came, or a small struct below as JSON."""
 
     kind: str
     payload: bytes
@@ -105,8 +105,8 @@ class Crash(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """What became of a batch: the answers of its first operations, in order.
 
-    There are fewer answers than operations only after a crash: it was the next operation's, and what comes after
-    that was not begun.
+    There are fewer answers than operations only after a crash: it was the next operation's, and what comes
+    after that was not begun.
     """
 
     answers: list[Answer]

@@ -41,6 +41,9 @@ class Pool:
         self._starts: set[asyncio.Task[None]] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._closed = False
+        # More than the spares that are started ahead: or each that rests would end a process, and each
+        # that wakes would start one.
+        self._unused_most = max(1, 2 * settings.spares)
 
     @property
     def started(self) -> int:
@@ -74,7 +77,7 @@ class Pool:
             actor.activations >= self._settings.activations_max
             or resident_bytes > self._settings.actor_bytes_max
         )
-        surplus = len(self._unused) >= self._settings.spares and not self._takers
+        surplus = len(self._unused) >= self._unused_most and not self._takers
         if worn or surplus or self._closed or actor.dead:
             self.lose(actor)
             return
@@ -92,7 +95,9 @@ class Pool:
             self._unused.remove(actor)
         if actor.watcher is not None:
             actor.watcher.cancel()
-        self._keep(self._endings, self._end(actor))
+        ending = asyncio.create_task(self._end(actor))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
         self._fill()
 
     async def close(self) -> None:
@@ -127,16 +132,20 @@ class Pool:
         room = max(0, self._settings.max_resident - used - waited_for)
         wanted = waited_for + min(self._settings.spares, room) - len(self._unused) - len(self._starts)
         for _ in range(wanted):
-            self._keep(self._starts, self._start())
+            start = asyncio.create_task(self._start())
+            self._starts.add(start)
+            start.add_done_callback(self._start_over)
+
+    def _start_over(self, start: asyncio.Task[None]) -> None:
+        self._starts.discard(start)
+        self._fill()
 
     async def _start(self) -> None:
         try:
             handle = await self._starter.start()
-        except ActorDied as error:
+        except Exception as error:  # noqa: BLE001 -- whatever it is, others wait for an actor: try again
             _log.warning("an actor did not start: %s", error)
             await asyncio.sleep(self._settings.retry_s)
-            # This start counts as under way until it is over.
-            asyncio.get_running_loop().call_soon(self._fill)
             return
         actor = PooledActor(handle)
         if self._closed:
@@ -160,8 +169,3 @@ class Pool:
     async def _end(self, actor: PooledActor) -> None:
         with contextlib.suppress(ActorDied):
             await actor.handle.end()
-
-    def _keep(self, tasks: set[asyncio.Task[None]], work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)

@@ -23,8 +23,8 @@ class Resident(Protocol):
 class Residency:
     """Places for those that are awake. While others wait, those within are asked for theirs.
 
-    First those that are not busy, least recently used first; then the busy ones, longest within first, so that
-    with more busy ones than places each has its turn.
+    First those that are not busy, least recently used first; then the busy ones, longest within first, so
+    that with more busy ones than places each has its turn.
     """
 
     def __init__(self, places: int) -> None:
@@ -46,7 +46,6 @@ class Residency:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((resident, place))
         self._hand_out()
-        self._ask()
         try:
             await place
         except asyncio.CancelledError:
@@ -72,6 +71,8 @@ class Residency:
             if not place.done():
                 self._within[resident] = None
                 place.set_result(None)
+        # Also those who have just entered: more may wait than there are places.
+        self._ask()
 
     def _ask(self, but: Resident | None = None) -> None:
         missing = len(self._waiting) - len(self._asked)

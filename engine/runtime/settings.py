@@ -22,6 +22,8 @@ class RuntimeSettings:
     """How long a busy detector stays awake, at least, while others wait for its place."""
 
     snapshot_interval_s: float = 60.0
+    rules_saved_within_s: float = 1.0
+    """Of a change of rules that was not saved before it was answered, because there were many."""
     snapshots_kept: int = 3
     retry_s: float = 1.0
     """Before what failed for the world's reasons is tried again."""

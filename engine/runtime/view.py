@@ -21,8 +21,8 @@ class DetectorEntry(NamedTuple):
 class View:
     """What the directory said last, with what was changed from here since.
 
-    A change made from here shows at once. What the directory says of an earlier version is ignored from then on:
-    a question that was under way while a token was revoked must not bring the token back.
+    A change made from here shows at once. What the directory says of an earlier version is ignored from then
+    on: a question that was under way while a token was revoked must not bring the token back.
     """
 
     def __init__(self, directory: DirectoryClient, settings: RuntimeSettings) -> None:
@@ -38,6 +38,9 @@ class View:
         self._heard_at_s = -float("inf")
         self._asked_at_s = -float("inf")
         self._asking: asyncio.Task[None] | None = None
+        """The question that has not been put yet, for others to join."""
+        self._questions: set[asyncio.Task[None]] = set()
+        self._keeping: asyncio.Task[None] | None = None
 
     # -- read ------------------------------------------------------------------------------------------------
 
@@ -49,11 +52,9 @@ class View:
     def has_token(self, digest: bytes) -> bool:
         """Whether a token is known. Raises DetectorUnavailable 1501 where the view is too old to say."""
         if not self.fresh:
-            raise DetectorUnavailable(
-                STARTING,
-                f"there was no word from the owner of the tokens for {self._settings.word_age_max_s:g} seconds",
-                self._settings.retry_s,
-            )
+            silent_s = self._settings.word_age_max_s
+            message = f"there was no word from the owner of the tokens for {silent_s:g} seconds"
+            raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
         return digest in self._tokens
 
     @property
@@ -98,23 +99,38 @@ class View:
 
     # -- asking ----------------------------------------------------------------------------------------------
 
-    async def keep_fresh(self) -> None:
-        """Ask for what is new, again and again, until cancelled."""
+    async def start(self) -> None:
+        """Ask for all there is, and then for what is new, again and again."""
+        await self.ask()
+        self._keeping = asyncio.create_task(self._keep_fresh())
+
+    async def close(self) -> None:
+        """Ask no more."""
+        tasks = [*self._questions, *([self._keeping] if self._keeping else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep_fresh(self) -> None:
         while True:
             try:
                 await self.ask()
             except DetectorUnavailable as error:
                 _log.warning("%s", error.message)
+            except Exception:  # noqa: BLE001
+                # The view must not go stale for good over what may be over by the next question.
+                _log.exception("the directory's word was not understood")
             await asyncio.sleep(self._settings.poll_s)
 
     async def ask(self) -> None:
         """Ask the directory once, beginning now or later, and take note of what it says.
 
-        Many who ask at the same time share one question, and questions keep a distance: a flood of unknown tokens
-        costs the directory no more than that.
+        Many who ask at the same time share one question, and questions keep a distance: a flood of unknown
+        tokens costs the directory no more than that.
         """
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask())
+            self._questions.add(self._asking)
             self._asking.add_done_callback(self._asked)
         # One caller that goes away takes the question from no other.
         await asyncio.shield(self._asking)
@@ -141,6 +157,7 @@ class View:
         self._heard_at_s = max(self._heard_at_s, begun_s)
 
     def _asked(self, question: asyncio.Task[None]) -> None:
+        self._questions.discard(question)
         if self._asking is question:
             self._asking = None
         if not question.cancelled():

@@ -1,4 +1,4 @@
-"""What waits for one detector: bounded in number and bytes, taken in batches, let go of when nobody waits for it."""
+"""What waits for one detector: bounded in number and bytes, taken in batches."""
 
 import asyncio
 from collections import deque
@@ -27,8 +27,8 @@ class Request:
 class Waiting:
     """A queue of requests. All have the same time to their deadline, so that the first is the most urgent.
 
-    A request whose future is done, because its caller has gone or was answered, counts no more from the moment of
-    `release`, and is never taken.
+    A request whose future is done, because its caller has gone or was answered, counts no more from the
+    moment of `release`, and is never taken.
     """
 
     def __init__(self, settings: RuntimeSettings) -> None:
@@ -60,7 +60,7 @@ class Waiting:
         self._queue.append(request)
 
     def release(self, request: Request) -> None:
-        """Let go of a request that nobody waits for any more. May be repeated, and come after it was taken."""
+        """Let go of a request that nobody waits for any more; that may be after it was taken, and again."""
         if not request.waits:
             return
         self._leave(request)

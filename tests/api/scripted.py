@@ -11,6 +11,8 @@ from engine.runtime.operations import Operation
 
 TOKEN = "a-token-that-is-known"
 DETECTOR = "a" * 32
+Answering = Callable[[str, Operation], Awaitable[Answer]]
+
 NO_ACTIONS = Done(b'{"actions":[]}')
 
 
@@ -18,7 +20,7 @@ class ScriptedFleet:
     """Knows one token and one detector. `answers` is called for each operation; what it raises is raised."""
 
     def __init__(self) -> None:
-        self.answers: Callable[[str, Operation], Awaitable[Answer]] = self._nothing
+        self.answers: Answering = self._nothing
         self.operations: list[Operation] = []
         self.under_way = 0
         self.cancelled = 0

@@ -4,13 +4,11 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from hypercorn.asyncio import serve
-
-from api.server import server_config
+from api.server import serve, server_config
 from api.settings import Settings
 
 
@@ -62,10 +60,8 @@ class Connection:
 
     async def close(self) -> None:
         self.writer.close()
-        try:
+        with suppress(OSError):
             await self.writer.wait_closed()
-        except OSError:
-            pass
 
 
 class Wire:
@@ -73,6 +69,7 @@ class Wire:
 
     def __init__(self, port: int) -> None:
         self.port = port
+        self.tasks_at_rest = 0
         self._opened: list[Connection] = []
 
     async def connect(self) -> Connection:
@@ -88,6 +85,15 @@ class Wire:
         for connection in self._opened:
             await connection.close()
 
+    async def comes_to_rest(self) -> bool:
+        """Tell whether, once its callers have gone, no task is left that was not there before them."""
+        await self.hang_up()
+        for _ in range(100):
+            if len(asyncio.all_tasks()) <= self.tasks_at_rest:
+                return True
+            await asyncio.sleep(0.02)
+        return False
+
 
 @asynccontextmanager
 async def served(app: Any, settings: Settings) -> AsyncIterator[Wire]:
@@ -99,8 +105,14 @@ async def served(app: Any, settings: Settings) -> AsyncIterator[Wire]:
     wire = Wire(listener.getsockname()[1])
     config.bind = [f"fd://{listener.detach()}"]
     stop = asyncio.Event()
-    serving = asyncio.ensure_future(serve(app, config, shutdown_trigger=stop.wait))
+    serving = asyncio.ensure_future(serve(app, config, stop.wait))
     try:
+        # All that the server needs for itself is running once it has answered.
+        assert (await wire.once(request("GET", "/healthz"))).status == 200
+        await wire.hang_up()
+        while any("_server_callback" in repr(task.get_coro()) for task in asyncio.all_tasks()):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        wire.tasks_at_rest = len(asyncio.all_tasks())
         yield wire
     finally:
         await wire.hang_up()

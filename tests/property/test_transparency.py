@@ -43,16 +43,6 @@ def test_saving_and_loading_before_every_step_changes_nothing(
         reloaded_at(script, set(range(len(script))))
 
 
-@settings(max_examples=EXAMPLES)
-@given(scripts())
-def test_what_was_loaded_is_saved_as_the_same_bytes(script: list[Step]) -> None:
-    pair = Pair()
-    for step in script:
-        pair.apply(step)
-    kept = pair.engine.dump()
-    assert Detector.load(kept, Detector.STATE_VERSION).dump() == kept
-
-
 Answer = list[dict[str, object]] | None
 """The actions, or None for an event that was refused."""
 

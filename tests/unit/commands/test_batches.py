@@ -43,7 +43,7 @@ def test_batches_hold_all_events_in_order_within_both_bounds(monkeypatch: pytest
     given = [*events(9), *events(3, b'{"a":"' + b"x" * 20 + b'"}'), *events(1, b'{"a":"' + b"x" * 90 + b'"}')]
     found = list(batches(given))
     assert [event for batch in found for event in batch] == given
-    assert [len(batch) for batch in found] == [4, 4, 1, 1, 1, 1, 1]
+    assert [len(batch) for batch in found] == [4, 4, 2, 1, 1, 1]
 
 
 def test_what_came_before_a_bad_line_is_given_first() -> None:

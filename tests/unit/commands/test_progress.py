@@ -19,7 +19,7 @@ def test_nobody_guesses_the_time_left_of_a_stream_without_a_size() -> None:
     said: list[str] = []
     times_s = iter([0.0, 0.0, 6.0, 6.0])
     with LineGauge(said.append, None, lambda: next(times_s)) as gauge:
-        gauge.advance(6, 0)
+        gauge.advance(6, 5)
     assert said[0] == "6 events so far, 1/s"
 
 

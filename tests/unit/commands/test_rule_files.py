@@ -23,6 +23,12 @@ def test_yaml_blocks_keep_their_lines_and_comments() -> None:
     assert rule.text == "a == 1  # one\nand b == 2\n"
 
 
+def test_json_that_is_none_is_called_so_and_not_bad_yaml() -> None:
+    with pytest.raises(RuleFileError, match=r"r\.json: not JSON"):
+        entries_of('{"a": "b == 1",}', "r.json")
+    assert entries_of("{a: b == 1}", "r.yaml") == {"a": "b == 1"}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -96,6 +96,16 @@ def test_what_is_no_address_is_refused_before_anything_is_sent(url: str) -> None
         Service(url, "t")
 
 
+def test_no_proxy_stands_between_two_processes_of_one_machine() -> None:
+    for url, proxied in (
+        ("http://127.0.0.1:1", False),
+        ("http://localhost", False),
+        ("http://[::1]:1", False),
+    ):
+        assert Service(url, "t")._client.trust_env is proxied
+    assert Service("https://rules.example", "t")._client.trust_env is True
+
+
 DETECTORS = [{"id": "a" * 32, "name": "x"}, {"id": "b" * 32, "name": "y"}, {"id": "c" * 32, "name": "y"}]
 
 

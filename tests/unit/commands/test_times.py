@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from api.commands.times import NotATimeError, iso, microseconds_of
@@ -20,6 +22,7 @@ SECONDS = 1_588_205_198
         (SECONDS * 1000 + 0.5, SECONDS * 1_000_000 + 500),
         (str(SECONDS * 1000), SECONDS * 1_000_000),
         (0, 0),
+        (0.0000015, 2),  # a half, as it is written; in binary it is a little less
         (-1.5, -1_500_000),
         ("1969-12-31T23:59:59Z", -1_000_000),
         (99_999_999_999, 99_999_999_999_000_000),
@@ -28,6 +31,18 @@ SECONDS = 1_588_205_198
 )
 def test_iso_seconds_and_milliseconds_are_told_apart(value: object, expected_us: int) -> None:
     assert microseconds_of(value, "when") == expected_us
+
+
+def test_a_time_without_a_zone_is_universal_time_wherever_the_machine_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert microseconds_of("2020-04-30T00:06:38", "when") == SECONDS * 1_000_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_name_in_milliseconds_is_believed_whatever_the_size() -> None:
@@ -47,6 +62,7 @@ def test_a_name_in_milliseconds_is_believed_whatever_the_size() -> None:
         "soon",
         "12:00",
         "2020-13-01",
+        8_640_000_000_000_001,
         float("nan"),
         float("inf"),
         "1e999",

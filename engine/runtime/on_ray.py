@@ -1,0 +1,223 @@
+"""Actors and directory as Ray actors: the plain classes, and handles that speak Ray and raise our errors."""
+
+import hashlib
+import itertools
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from engine.runtime.actor import Activated, DetectorActor, Health
+from engine.runtime.directory import Changes, Directory, DirectorySettings, Opened
+from engine.runtime.errors import ActorDied
+from engine.runtime.fleet import Fleet
+from engine.runtime.operations import Operation, Reply, decode_batch, decode_reply, encode_batch, encode_reply
+from engine.runtime.settings import RuntimeSettings
+
+_HEALTH: Final = "health"
+_HEALTH_THREADS: Final = 2
+"""One for `watch`, which never comes back, and one for questions."""
+
+_OPTIONS: Final[dict[str, Any]] = {
+    # The pool replaces the dead, and only what is harmless to repeat is ever repeated.
+    "max_restarts": 0,
+    "max_task_retries": 0,
+    # An actor that waits for events takes no processor away.
+    "num_cpus": 0,
+    "concurrency_groups": {_HEALTH: _HEALTH_THREADS},
+}
+
+
+class HostActor(DetectorActor):
+    """A DetectorActor whose batches travel as one string of bytes each, which Ray passes on as it is."""
+
+    def handle_bytes(self, batch: bytes) -> bytes:
+        """Carry out a batch."""
+        return encode_reply(self.handle(decode_batch(batch)))
+
+
+class DirectoryActor(Directory):
+    """A Directory whose death can be waited for."""
+
+    def ready(self) -> None:
+        """Come back: the process runs."""
+
+
+class _Handle:
+    """A Ray actor, with Ray's exceptions translated to ours."""
+
+    def __init__(self, actor: Any, name: str) -> None:
+        self._actor = actor
+        self.name = name
+
+    async def end(self) -> None:
+        """End the actor's process. Nothing is saved."""
+        try:
+            ray.kill(self._actor)
+        except RayError:
+            # It is gone already, and so perhaps is Ray.
+            return
+
+    async def _ask(self, method: str, *arguments: object, group: str | None = None) -> Any:
+        call = getattr(self._actor, method)
+        if group is not None:
+            call = call.options(concurrency_group=group)
+        try:
+            return await call.remote(*arguments)
+        except RayTaskError as error:
+            # What the method raised. Its traceback over there is the cause of the one here.
+            if isinstance(error.cause, Exception):
+                raise error.cause from error
+            raise
+        except RayActorError as error:
+            raise ActorDied(_first_line(error)) from None
+        except RayError as error:
+            # Out of reach, or out of memory: whether it was carried out is not known, which is what matters.
+            raise ActorDied(f"{type(error).__name__}: {_first_line(error)}") from error
+
+
+class RayHandle(_Handle):
+    """A HostActor in a process of its own."""
+
+    async def activate(self, detector_id: str, epoch: int) -> Activated:
+        """Wake a detector. Raises StorageError."""
+        return await self._ask("activate", detector_id, epoch)  # type: ignore[no-any-return]
+
+    async def handle(self, batch: Sequence[Operation]) -> Reply:
+        """Carry out a batch."""
+        return decode_reply(await self._ask("handle_bytes", encode_batch(batch)))
+
+    async def save(self) -> None:
+        """Save the detector. Raises StorageError."""
+        await self._ask("save")
+
+    async def passivate(self) -> int:
+        """Save and forget the detector; the bytes that the process holds. Raises StorageError."""
+        return await self._ask("passivate")  # type: ignore[no-any-return]
+
+    async def discard(self) -> None:
+        """Forget the detector without saving it."""
+        await self._ask("discard")
+
+    async def health(self) -> Health:
+        """Say how the actor is, also while it is busy."""
+        return await self._ask("health", group=_HEALTH)  # type: ignore[no-any-return]
+
+    async def watch(self) -> None:
+        """Come back when the actor is dead."""
+        try:
+            await self._ask("watch", group=_HEALTH)
+        except ActorDied:
+            return
+
+
+class RayDirectoryHandle(_Handle):
+    """A DirectoryActor in a process of its own."""
+
+    async def open(self) -> Opened:
+        """Take hold of the data folder and read it. Raises StorageError, FolderInUse among them."""
+        return await self._ask("open")  # type: ignore[no-any-return]
+
+    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+        """Give what is new since then."""
+        return await self._ask("changes", tokens_seen, detectors_seen)  # type: ignore[no-any-return]
+
+    async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+        """Keep a token; the version of the tokens that has it."""
+        return await self._ask("add_token", token_id, digest, hint)  # type: ignore[no-any-return]
+
+    async def revoke_token(self, token_id: str) -> int | None:
+        """Forget a token; the version that has it no more, None where there was none."""
+        return await self._ask("revoke_token", token_id)  # type: ignore[no-any-return]
+
+    async def create_detector(self, detector_id: str, name: str) -> int:
+        """Enter a detector; the version of the catalogue that has it."""
+        return await self._ask("create_detector", detector_id, name)  # type: ignore[no-any-return]
+
+    async def delete_detector(self, detector_id: str) -> int | None:
+        """Strike a detector out; the version that has it no more, None where there was none."""
+        return await self._ask("delete_detector", detector_id)  # type: ignore[no-any-return]
+
+    async def purge_detector(self, detector_id: str) -> None:
+        """Remove the files of a detector that was struck out and that no actor hosts."""
+        await self._ask("purge_detector", detector_id)
+
+    async def lease(self, detector_id: str, actor: str) -> int | None:
+        """Grant a detector to an actor: an epoch; None where there is no such detector."""
+        return await self._ask("lease", detector_id, actor)  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Let go of the data folder."""
+        await self._ask("close")
+
+
+class RayActors:
+    """Starts HostActors in the cluster that this process is part of."""
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._settings = settings
+        self._remote = ray.remote(**_OPTIONS)(HostActor)
+        self._numbers = itertools.count(1)
+        self._prefix = f"host-{secrets.token_hex(4)}"
+
+    async def start(self) -> RayHandle:
+        """Start an actor, and give it once it can be asked."""
+        settings = self._settings
+        name = f"{self._prefix}-{next(self._numbers)}"
+        try:
+            actor = self._remote.options(name=name).remote(
+                settings.data.absolute(), settings.limits, settings.snapshots_kept
+            )
+        except (RayError, ValueError) as error:
+            raise ActorDied(_first_line(error)) from error
+        handle = RayHandle(actor, name)
+        try:
+            await handle.health()
+        except BaseException:
+            await handle.end()
+            raise
+        return handle
+
+
+class RayDirectories:
+    """Starts the directory of a data folder: one in the cluster, by its name."""
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._settings = settings
+        self._remote = ray.remote(**_OPTIONS)(DirectoryActor)
+
+    async def start(self) -> RayDirectoryHandle:
+        """Start a directory, not yet opened. Raises ActorDied where that fails for now."""
+        settings = self._settings
+        data = settings.data.absolute()
+        name = directory_name(data)
+        known = DirectorySettings(data, settings.snapshots_kept, settings.lock_wait_s)
+        try:
+            actor = self._remote.options(name=name).remote(known)
+        except (RayError, ValueError) as error:
+            # A ValueError where one of that name is alive, or has just died and is not yet forgotten.
+            raise ActorDied(_first_line(error)) from error
+        handle = RayDirectoryHandle(actor, name)
+        try:
+            await handle._ask("ready")  # noqa: SLF001 -- a method of the module's own
+        except BaseException:
+            await handle.end()
+            raise
+        return handle
+
+
+def fleet_on_ray(settings: RuntimeSettings) -> Fleet:
+    """Give a fleet, not yet started, on the cluster that this process is part of."""
+    return Fleet(settings, RayActors(settings), RayDirectories(settings))
+
+
+def directory_name(data: Path) -> str:
+    """Give the name of the directory actor of a data folder: two folders in one cluster are two services."""
+    return f"directory-{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]

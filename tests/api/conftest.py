@@ -1,0 +1,49 @@
+"""The application over a real fleet without Ray, and somebody who calls it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from api.app import create_app
+from api.settings import Settings
+from tests.api.caller import Caller
+from tests.api.scripted import TOKEN, ScriptedFleet
+from tests.faults import LocalService, local_service
+
+BOOTSTRAP = "the-first-token"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        data=tmp_path / "data",
+        bootstrap_token=BOOTSTRAP,
+        max_rules=3,
+        max_batch_events=10,
+        max_body_bytes=20_000,
+        max_batch_body_bytes=40_000,
+    )
+
+
+@pytest.fixture
+async def service(settings: Settings) -> AsyncIterator[LocalService]:
+    chosen = settings.runtime_settings()
+    rest = {name: getattr(chosen, name) for name in chosen.__slots__ if name != "data"}
+    async with local_service(settings.data, **rest) as service:
+        yield service
+
+
+@pytest.fixture
+async def caller(settings: Settings, service: LocalService) -> Caller:
+    return Caller(create_app(settings, service.fleet), BOOTSTRAP)
+
+
+@pytest.fixture
+def scripted() -> ScriptedFleet:
+    return ScriptedFleet()
+
+
+@pytest.fixture
+def scripted_caller(scripted: ScriptedFleet) -> Caller:
+    return Caller(create_app(Settings(deadline_s=0.2), scripted), TOKEN)

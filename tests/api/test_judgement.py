@@ -1,0 +1,341 @@
+"""The order in which a request is judged: of two defects, the one that comes first in SPEC sets the reply."""
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from tests.api.caller import Caller
+
+UNKNOWN = "0" * 32
+STATUS = {
+    1000: 400, 1001: 400, 1002: 415, 1003: 413, 1004: 404, 1005: 405, 1006: 400,
+    1100: 401, 1101: 401, 1200: 404, 1201: 404, 1202: 404, 1300: 400, 1400: 409, 1402: 422,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request in the making; each defect changes one side of it, so that all of them go together."""
+
+    method: str
+    path: str
+    document: Any
+    detector: str
+    rule: str
+    token: str | None
+    headers: dict[str, str] = field(default_factory=dict)
+    before_path: str = ""
+    after_path: str = ""
+    padding: int = 0
+    after_body: bytes = b""
+
+    def content(self) -> bytes | None:
+        if self.document is None:
+            return None
+        return b" " * self.padding + json.dumps(self.document).encode() + self.after_body
+
+
+Defect = Callable[[Sent], Sent]
+
+
+def header(name: str, value: str) -> Defect:
+    return lambda sent: replace(sent, headers={**sent.headers, name: value})
+
+
+def member(name: str, value: object) -> Defect:
+    return lambda sent: replace(sent, document={**sent.document, name: value})
+
+
+def changed(**members: object) -> Defect:
+    return lambda sent: replace(sent, **members)
+
+
+def late(sent: Sent) -> Sent:
+    event = {**sent.document["event"], "timestamp_ms": -1e12}
+    return replace(sent, document={**sent.document, "event": event})
+
+
+EVERY: list[tuple[int, Defect]] = [
+    (1100, changed(token=None)),
+    (1101, changed(token="unknown")),
+    (1004, changed(after_path="/")),
+    (1005, changed(method="PUT")),
+    (1006, header("X-Long", "x" * 17_000)),
+]
+BODY: list[tuple[int, Defect]] = [
+    (1002, header("Content-Type", "text/plain")),
+    (1003, changed(padding=50_000)),
+    (1000, changed(after_body=b"}")),
+    (1001, member("x", 1)),
+]
+NO_DETECTOR: tuple[int, Defect] = (1200, changed(detector=UNKNOWN))
+BAD_CONDITION: tuple[int, Defect] = (1300, member("condition", "a =="))
+
+LADDERS: dict[str, list[tuple[int, Defect]]] = {
+    "GET /api/detectors": EVERY,
+    "POST /api/detectors": EVERY + BODY,
+    "GET /api/detectors/{detector}": [*EVERY, NO_DETECTOR],
+    "DELETE /api/detectors/{detector}": [*EVERY, NO_DETECTOR],
+    "POST /api/detectors/{detector}/evaluate": [*EVERY, *BODY, NO_DETECTOR, (1402, late)],
+    "POST /api/detectors/{detector}/evaluate/batch": [*EVERY, *BODY, NO_DETECTOR],
+    "GET /api/detectors/{detector}/rules": [*EVERY, NO_DETECTOR],
+    # The detector is full, so that what has no other defect is 1400.
+    "POST /api/detectors/{detector}/rules": [
+        *EVERY, *BODY, NO_DETECTOR, BAD_CONDITION, (1400, lambda sent: sent),
+    ],
+    "GET /api/detectors/{detector}/rules/{rule}": [*EVERY, NO_DETECTOR, (1201, changed(rule=UNKNOWN))],
+    "DELETE /api/detectors/{detector}/rules/{rule}": [*EVERY, NO_DETECTOR, (1201, changed(rule="x"))],
+    "PATCH /api/detectors/{detector}/rules/{rule}": [
+        *EVERY, *BODY, NO_DETECTOR, (1201, changed(rule=UNKNOWN)), BAD_CONDITION,
+    ],
+    "POST /api/conditions/parse": [*EVERY, *BODY, BAD_CONDITION],
+    "POST /api/token": EVERY,
+    "DELETE /api/token/{token}": [*EVERY, (1202, lambda sent: sent)],
+}  # fmt: skip
+EVENT = {"fields": {}, "timestamp_ms": 0}
+DOCUMENTS: dict[str, Any] = {
+    "POST /api/detectors": {"name": "n"},
+    "POST /api/detectors/{detector}/evaluate": {"event": EVENT},
+    "POST /api/detectors/{detector}/evaluate/batch": {"events": [EVENT]},
+    "POST /api/detectors/{detector}/rules": {"name": "n", "condition": "a == 1"},
+    "PATCH /api/detectors/{detector}/rules/{rule}": {},
+    "POST /api/conditions/parse": {"condition": "a == 1"},
+}
+
+
+@pytest.mark.parametrize("operation", LADDERS)
+async def test_the_first_kind_of_defect_sets_the_reply(caller: Caller, operation: str) -> None:
+    method, path = operation.split()
+    detector = await caller.detector()
+    await caller.evaluate(detector, {})
+    rules = [await caller.rule(detector, "a == 1") for _ in range(3)]
+    base = Sent(method, path, DOCUMENTS.get(operation), detector, rules[0], caller.token)
+    ladder = LADDERS[operation]
+    for (code, defect), (_, later) in itertools.combinations_with_replacement(ladder, 2):
+        found = await tried(caller, defect(later(base)))
+        assert found == (STATUS[code], {code}), (operation, code, later)
+    # And all defects from each one on together.
+    for start, (code, _) in enumerate(ladder):
+        sent = base
+        for _, defect in reversed(ladder[start:]):
+            sent = defect(sent)
+        assert await tried(caller, sent) == (STATUS[code], {code}), (operation, start)
+
+
+async def tried(caller: Caller, sent: Sent) -> tuple[int, set[int]]:
+    caller.token = sent.token
+    path = sent.path.format(detector=sent.detector, rule=sent.rule, token=UNKNOWN)
+    reply = await caller(sent.method, path + sent.after_path, content=sent.content(), headers=sent.headers)
+    return reply.status, set(reply.codes)
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/api", 1004),
+        ("/api/", 1004),
+        ("/api//detectors", 1004),
+        ("/api/detectors/", 1004),
+        ("/api/detectors//rules", 1004),
+        (f"/api/detectors/{UNKNOWN}/rules/", 1004),
+        (f"/api/detectors/{UNKNOWN}/nothing", 1004),
+        ("/api/Detectors", 1004),
+        ("/api/%2E%2E/api/detectors", 1004),
+        ("/api/detectors/%2E", 1200),
+        ("/api/detectors/%2F", 1200),
+        ("/api/detectors/a%2Frules", 1200),
+        (f"/api/detectors/{UNKNOWN}%2Frules", 1200),
+        ("/api/detectors/%00", 1200),
+        ("/api/detectors/%FF", 1200),
+        ("/api/detectors/%C3%A4", 1200),
+        ("/api/detectors/" + "A" * 32, 1200),
+        ("/api/detectors/" + "0" * 31, 1200),
+        ("/api/detectors/" + "0" * 32 + "%0A", 1200),
+        (f"/api/detectors/{UNKNOWN}/rules", 1200),
+        (f"/api/detectors/{UNKNOWN}/rules/x", 1200),
+    ],
+)
+async def test_paths_are_taken_as_they_are_written(caller: Caller, path: str, code: int) -> None:
+    reply = await caller.plain("GET", path, headers={"Authorization": f"Bearer {caller.token}"})
+    assert [entry["code"] for entry in reply.json()["errors"]] == [code]
+    assert reply.status_code == 404
+    without = await caller.plain("GET", path)
+    assert [entry["code"] for entry in without.json()["errors"]] == [1100]
+
+
+@pytest.mark.parametrize("path", ["/", "/apis", "//api/detectors", "/api%2Fdetectors", "/healthz/", "/docs/"])
+async def test_paths_elsewhere_need_no_token_to_be_unknown(caller: Caller, path: str) -> None:
+    caller.token = None
+    reply = await caller("GET", path)
+    assert (reply.status, reply.codes) == (404, [1004])
+
+
+async def test_an_escaped_path_is_the_path(caller: Caller) -> None:
+    assert (await caller("GET", "/%61pi/%64etectors")).result == []
+    caller.token = None
+    assert (await caller("GET", "/%61pi/%64etectors")).codes == [1100]
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/api/token", "POST"),
+        (f"/api/token/{UNKNOWN}", "DELETE"),
+        ("/api/detectors", "GET, POST"),
+        (f"/api/detectors/{UNKNOWN}", "DELETE, GET"),
+        (f"/api/detectors/{UNKNOWN}/evaluate", "POST"),
+        (f"/api/detectors/{UNKNOWN}/evaluate/batch", "POST"),
+        (f"/api/detectors/{UNKNOWN}/rules", "GET, POST"),
+        (f"/api/detectors/{UNKNOWN}/rules/{UNKNOWN}", "DELETE, GET, PATCH"),
+        ("/api/conditions/parse", "POST"),
+        ("/healthz", "GET"),
+        ("/openapi.json", "GET"),
+    ],
+)
+async def test_other_methods_are_told_which_are_taken(caller: Caller, path: str, allowed: str) -> None:
+    for method in ("HEAD", "OPTIONS", "PUT", "TRACE", "WHATEVER"):
+        response = await caller.plain(method, path, headers={"Authorization": f"Bearer {caller.token}"})
+        assert (response.status_code, response.headers["allow"]) == (405, allowed), method
+        if method != "HEAD":
+            assert [entry["code"] for entry in response.json()["errors"]] == [1005]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "taken"),
+    [
+        ("application/json", True),
+        ("application/json; charset=utf-8", True),
+        ("application/json;charset=UTF-8", True),
+        ("Application/JSON", True),
+        ("application/json ; x=y", True),
+        ("text/plain", False),
+        ("application/x-www-form-urlencoded", False),
+        ("application/jsonx", False),
+        ("application/x-ndjson", False),
+        ("json", False),
+        ("", False),
+    ],
+)
+async def test_only_json_is_taken_and_its_parameters_do_not_matter(
+    caller: Caller, content_type: str, *, taken: bool
+) -> None:
+    detector = await caller.detector()
+    headers = {"Content-Type": content_type}
+    for path in ("/api/detectors", f"/api/detectors/{detector}/evaluate"):
+        reply = await caller("POST", path, content=b"{}", headers=headers)
+        assert reply.codes[0] == (1001 if taken else 1002), path
+    token = await caller("POST", "/api/token", content=b"what", headers=headers)
+    assert token.status == 200
+
+
+async def test_a_body_needs_no_content_type(caller: Caller) -> None:
+    headers = {"Authorization": f"Bearer {caller.token}"}
+    response = await caller.plain("POST", "/api/detectors", content=b'{"name": "n"}', headers=headers)
+    assert response.status_code == 200
+
+
+async def test_bodies_are_taken_in_no_encoding(caller: Caller) -> None:
+    for encoding, codes in (("gzip", [1006]), ("identity", [])):
+        reply = await caller("POST", "/api/detectors", {"name": "n"}, headers={"Content-Encoding": encoding})
+        assert reply.codes == codes
+
+
+async def test_a_content_type_that_is_sent_twice_is_refused(caller: Caller) -> None:
+    headers = [
+        ("Authorization", f"Bearer {caller.token}"),
+        ("Content-Type", "application/json"),
+        ("Content-Type", "text/plain"),
+    ]
+    response = await caller.plain("POST", "/api/detectors", content=b"{}", headers=headers)
+    assert [entry["code"] for entry in response.json()["errors"]] == [1006]
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "texts"),
+    [
+        ("/api/detectors", {}, ["name: missing"]),
+        ("/api/detectors", [], ["body: expected an object, got an array"]),
+        ("/api/detectors", {"name": None}, ["name: expected a string, got null"]),
+        (
+            "/rules",
+            {"nmae": "x", "condition": 5, "notify": None, "priority": 1},
+            [
+                "nmae: unknown member, did you mean `name`?",
+                "condition: expected a string, got a number",
+                "notify: expected a boolean, got null",
+                "priority: unknown member",
+                "name: missing",
+            ],
+        ),
+        (
+            "/evaluate",
+            {"event": {"fields": [], "timestamp_ms": "0", "x": 1}, "context": None},
+            [
+                "event.fields: expected an object, got an array",
+                "event.timestamp_ms: expected a number, got a string",
+                "event.x: unknown member",
+                "context: expected an object, got null",
+            ],
+        ),
+        (
+            "/evaluate",
+            {"event": {"fields": {}, "timestamp_ms": True}, "context": {"vars": [], "y": 0}},
+            [
+                "event.timestamp_ms: expected a number, got a boolean",
+                "context.vars: expected an object, got an array",
+                "context.y: unknown member",
+            ],
+        ),
+        (
+            "/evaluate/batch",
+            {"events": [{"fields": {}}, 7]},
+            ["events[0].timestamp_ms: missing", "events[1]: expected an object, got a number"],
+        ),
+    ],
+)
+async def test_every_defect_of_shape_is_listed_with_its_place(
+    caller: Caller, path: str, document: object, texts: list[str]
+) -> None:
+    if not path.startswith("/api"):
+        path = f"/api/detectors/{await caller.detector()}{path}"
+    reply = await caller("POST", path, document)
+    assert (reply.status, set(reply.codes)) == (400, {1001})
+    assert reply.texts == texts
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("n", True),
+        ("tab\tand\nnewline", True),
+        ("\u00e4\U0001f600", True),
+        ("\U0001f600" * 255, True),
+        (" ", True),
+        ("\u200b", True),
+        ("", False),
+        ("n" * 256, False),
+        ("\r", False),
+        ("a\x00b", False),
+        ("\x7f", False),
+        ("\x85", False),
+        ("\x1b[31m", False),
+    ],
+)
+async def test_names_are_bounded_and_have_no_control_characters(
+    caller: Caller, name: str, *, good: bool
+) -> None:
+    detector = await caller.detector()
+    rules = f"/api/detectors/{detector}/rules"
+    rule = await caller.rule(detector, "a == 1")
+    for method, path, document in (
+        ("POST", "/api/detectors", {"name": name}),
+        ("POST", rules, {"name": name, "condition": "a == 1"}),
+        ("PATCH", f"{rules}/{rule}", {"name": name}),
+    ):
+        reply = await caller(method, path, document)
+        assert reply.codes == ([] if good else [1001]), path
+        assert good or reply.texts[0].startswith("name: expected 1 to 255 characters")

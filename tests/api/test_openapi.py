@@ -1,0 +1,197 @@
+"""The document that describes the API says what the application does, no more and no less."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from api.app import create_app
+from api.envelope import CODES
+from api.openapi import document
+from api.operations import OPERATIONS, Operation
+from api.settings import Settings
+from tests.api.caller import Caller
+from tests.api.scripted import ScriptedFleet
+
+DOCUMENT = json.loads(json.dumps(document()))
+WITH_BODY = [operation for operation in OPERATIONS if operation.body is not None]
+
+
+def described(operation: Operation) -> dict[str, Any]:
+    found: dict[str, Any] = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    return found
+
+
+def validator(schema: dict[str, Any]) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator({**schema, "components": DOCUMENT["components"]})
+
+
+def test_it_is_valid_openapi_3_1() -> None:
+    OpenAPIV31SpecValidator(DOCUMENT).validate()
+    for name, schema in DOCUMENT["components"]["schemas"].items():
+        jsonschema.Draft202012Validator.check_schema(schema), name
+
+
+def test_every_operation_of_the_application_is_in_it_and_the_other_way_round() -> None:
+    app = create_app(Settings(), ScriptedFleet()).quart
+    served = {
+        (method, rule.rule.replace("<", "{").replace(">", "}"))
+        for rule in app.url_map.iter_rules()
+        for method in rule.methods or ()
+        if not rule.rule.startswith(("/docs", "/openapi"))
+    }
+    told = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
+    assert served == told
+    names = [operation.name for operation in OPERATIONS]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_code_of_an_operation_is_told_under_its_status_with_an_example(operation: Operation) -> None:
+    responses = described(operation)["responses"]
+    told = {
+        (int(status), int(code))
+        for status, response in responses.items()
+        if status != "200"
+        for code in response["content"]["application/json"]["examples"]
+    }
+    assert told == {(CODES[code].status, code) for code in operation.codes}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_its_examples_fit_its_schemas(operation: Operation) -> None:
+    for response in described(operation)["responses"].values():
+        content = response["content"]["application/json"]
+        examples = [example["value"] for example in content.get("examples", {}).values()]
+        examples += [content["example"]] if "example" in content else []
+        assert examples
+        for example in examples:
+            validator(content["schema"]).validate(example)
+    if operation.body is not None:
+        content = described(operation)["requestBody"]["content"]["application/json"]
+        validator(content["schema"]).validate(content["example"])
+
+
+def test_additions_are_marked_and_only_they_are() -> None:
+    interface = {
+        ("POST", "/api/token"),
+        ("DELETE", "/api/token/{id}"),
+        ("GET", "/api/detectors"),
+        ("POST", "/api/detectors"),
+        ("DELETE", "/api/detectors/{detectorId}"),
+        ("POST", "/api/detectors/{detectorId}/evaluate"),
+        ("GET", "/api/detectors/{detectorId}/rules"),
+        ("POST", "/api/detectors/{detectorId}/rules"),
+        ("PATCH", "/api/detectors/{detectorId}/rules/{id}"),
+        ("DELETE", "/api/detectors/{detectorId}/rules/{id}"),
+    }
+    assert {(one.method, one.path) for one in OPERATIONS if not one.is_addition} == interface
+    for operation in OPERATIONS:
+        assert ("addition" in described(operation)["description"]) is operation.is_addition
+
+
+@pytest.mark.parametrize("operation", WITH_BODY, ids=lambda operation: operation.name)
+async def test_the_application_takes_the_examples_and_answers_as_described(
+    caller: Caller, operation: Operation
+) -> None:
+    detector = await caller.detector()
+    rule = await caller.rule(detector, "per user once within 10m ok == false")
+    path = operation.path.format(detectorId=detector, id=rule)
+    reply = await caller(operation.method, path, operation.body_example)
+    assert reply.status == 200
+    schema = described(operation)["responses"]["200"]["content"]["application/json"]["schema"]
+    validator(schema).validate(reply.envelope)
+
+
+@pytest.mark.parametrize(
+    "operation", [one for one in OPERATIONS if one.body is None], ids=lambda operation: operation.name
+)
+async def test_the_application_answers_as_described(caller: Caller, operation: Operation) -> None:
+    detector = await caller.detector()
+    rule = await caller.rule(detector, "per user once within 10m ok == false")
+    token = (await caller("POST", "/api/token")).result["id"]
+    path = operation.path.format(detectorId=detector, id=rule if "rules" in operation.path else token)
+    reply = await caller(operation.method, path)
+    assert reply.status == 200
+    schema = described(operation)["responses"]["200"]["content"]["application/json"]["schema"]
+    validator(schema).validate(reply.envelope)
+    # The schema of failures fits a failure, and no success.
+    failure = validator({"$ref": "#/components/schemas/Failure"})
+    assert not failure.is_valid(reply.envelope)
+    failure.validate((await caller("PUT", path)).envelope)
+
+
+LEAF = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
+MEMBERS: dict[str, Any] = {
+    "leaf": LEAF["leaf"],
+    "ref": {"fact": "a", "op": "in", "reference": "$b"},
+    "in_relation": {"args": [{"fact": "a"}, 1, "x", True], "relation": "r"},
+    "all": [LEAF],
+    "any": [LEAF, LEAF],
+    "not": LEAF,
+    "once": LEAF,
+    "historically": LEAF,
+    "since": {"left": LEAF, "right": LEAF},
+    "once_within": {"inner": LEAF, "window_secs": 0.3},
+    "historically_for": {"inner": LEAF, "window_secs": 5, "boundary": "strong"},
+    "since_within": {"left": LEAF, "right": LEAF, "window_secs": 0},
+    "keyed": {"inner": LEAF, "key": "user"},
+}
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+async def test_the_schema_of_conditions_takes_what_the_application_takes(caller: Caller, member: str) -> None:
+    schema = validator({"$ref": "#/components/schemas/Condition"})
+    given = {member: MEMBERS[member]}
+    schema.validate(given)
+    assert (await caller("POST", "/api/conditions/parse", {"condition": given})).result["condition"] == given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {**LEAF, "not": LEAF},
+        {"none": LEAF},
+        {"all": []},
+        {"leaf": {"fact": "a", "op": "is", "value": 1}},
+        {"leaf": {"fact": "a", "op": "eq"}},
+        {"leaf": {"fact": "a", "op": "eq", "value": {}}},
+        {"leaf": {"fact": "a", "op": "in", "value": [1, "x"]}},
+        {"leaf": {"fact": "a", "op": "eq", "value": 1, "x": 1}},
+        {"ref": {"fact": "a", "op": "matches", "reference": "b"}},
+        {"once_within": {"inner": LEAF, "window_secs": -1}},
+        {"historically_for": {"inner": LEAF, "window_secs": 1, "boundary": "soft"}},
+        {"in_relation": {"args": [None], "relation": "r"}},
+    ],
+)
+async def test_the_schema_of_conditions_refuses_what_the_application_refuses(
+    caller: Caller, given: dict[str, Any]
+) -> None:
+    assert not validator({"$ref": "#/components/schemas/Condition"}).is_valid(given)
+    reply = await caller("POST", "/api/conditions/parse", {"condition": given})
+    assert set(reply.codes) == {1301}
+
+
+async def test_the_document_is_served_without_a_token_and_without_an_envelope(caller: Caller) -> None:
+    response = await caller.plain("GET", "/openapi.json")
+    assert response.headers["content-type"] == "application/json"
+    assert response.json() == DOCUMENT
+
+
+async def test_the_page_needs_nothing_from_elsewhere(caller: Caller) -> None:
+    page = await caller.plain("GET", "/docs")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "//" not in page.text.replace("<!DOCTYPE html>", "")
+    references = [part.split('"')[0] for part in page.text.replace('href="', 'src="').split('src="')[1:]]
+    assert len(references) == 4
+    for reference in references:
+        found = await caller.plain("GET", "/" + reference)
+        assert found.status_code == 200, reference
+        assert len(found.content) > 100
+        assert found.headers["content-type"].split(";")[0] != "application/json"

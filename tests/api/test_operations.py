@@ -1,0 +1,205 @@
+"""The ten operations to the letter, and the additions beside them."""
+
+import json
+
+import pytest
+
+from tests.api.caller import Caller
+
+UNKNOWN = "0" * 32
+LEAF = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
+
+
+def is_id(value: object) -> bool:
+    return isinstance(value, str) and len(value) == 32 and set(value) <= set("0123456789abcdef")
+
+
+async def test_detectors_are_created_listed_in_order_and_deleted(caller: Caller) -> None:
+    assert (await caller("GET", "/api/detectors")).result == []
+    created = [await caller("POST", "/api/detectors", {"name": name}) for name in ("b", "a", "b")]
+    ids = [reply.result["id"] for reply in created]
+    assert all(reply.result == {"id": id_} and is_id(id_) for reply, id_ in zip(created, ids, strict=True))
+    listed = (await caller("GET", "/api/detectors")).result
+    assert listed == [{"id": id_, "name": name} for id_, name in zip(ids, ("b", "a", "b"), strict=True)]
+    assert (await caller("DELETE", f"/api/detectors/{ids[1]}")).result == {"id": ids[1]}
+    assert [entry["id"] for entry in (await caller("GET", "/api/detectors")).result] == [ids[0], ids[2]]
+    assert (await caller("DELETE", f"/api/detectors/{ids[1]}")).codes == [1200]
+
+
+async def test_one_detector_can_be_shown(caller: Caller) -> None:
+    detector = await caller.detector("logins")
+    assert (await caller("GET", f"/api/detectors/{detector}")).result == {"id": detector, "name": "logins"}
+    assert (await caller("GET", f"/api/detectors/{UNKNOWN}")).codes == [1200]
+
+
+async def test_rules_are_created_from_text_and_shown_with_an_object(
+    caller: Caller,
+) -> None:
+    detector = await caller.detector()
+    path = f"/api/detectors/{detector}/rules"
+    created = await caller("POST", path, {"condition": "a == 1", "name": "first"})
+    rule = created.result["id"]
+    assert created.result == {"id": rule}
+    assert is_id(rule)
+    document = {"condition": json.dumps({"not": LEAF}), "name": "second", "notify": True}
+    second = (await caller("POST", path, document)).result["id"]
+    shown = [
+        {
+            "id": rule,
+            "condition": LEAF,
+            "detectorId": detector,
+            "enabled": True,
+            "name": "first",
+            "notify": False,
+            "priority": 1,
+        },
+        {
+            "id": second,
+            "condition": {"not": LEAF},
+            "detectorId": detector,
+            "enabled": True,
+            "name": "second",
+            "notify": True,
+            "priority": 2,
+        },
+    ]
+    assert (await caller("GET", path)).result == {"rules": shown}
+    assert (await caller("GET", f"{path}/{second}")).result == shown[1]
+
+
+async def test_a_condition_comes_back_as_it_was_given(caller: Caller) -> None:
+    detector = await caller.detector()
+    given = {
+        "historically_for": {
+            "inner": {"leaf": {"fact": "a", "op": "in", "value": [1.0, 2**70, -1e-7]}},
+            "window_secs": 5.0,
+        }
+    }
+    rule = await caller.rule(detector, json.dumps(given))
+    found = (await caller("GET", f"/api/detectors/{detector}/rules/{rule}")).result["condition"]
+    assert json.dumps(found) == json.dumps(given)
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({}, {}),
+        ({"name": "new"}, {"name": "new"}),
+        ({"enabled": False}, {"enabled": False}),
+        ({"notify": True}, {"notify": True}),
+        ({"condition": "b == 2"}, {"condition": {"leaf": {"fact": "b", "op": "eq", "value": 2}}}),
+        (
+            {"condition": json.dumps({"once": LEAF}), "enabled": False, "name": "n", "notify": True},
+            {"condition": {"once": LEAF}, "enabled": False, "name": "n", "notify": True},
+        ),
+    ],
+)
+async def test_a_change_gives_the_whole_rule(
+    caller: Caller, change: dict[str, object], shown: dict[str, object]
+) -> None:
+    detector = await caller.detector()
+    rule = await caller.rule(detector, "a == 1")
+    path = f"/api/detectors/{detector}/rules/{rule}"
+    before = (await caller("GET", path)).result
+    changed = (await caller("PATCH", path, change)).result
+    assert changed == {**before, **shown}
+    assert list(changed) == ["id", "condition", "detectorId", "enabled", "name", "notify", "priority"]
+    assert (await caller("GET", path)).result == changed
+
+
+async def test_a_deleted_rule_is_gone_and_its_priority_is_not_given_again(caller: Caller) -> None:
+    detector = await caller.detector()
+    path = f"/api/detectors/{detector}/rules"
+    first, second = await caller.rule(detector, "a == 1"), await caller.rule(detector, "a == 1")
+    assert (await caller("DELETE", f"{path}/{second}")).result == {"id": second}
+    third = await caller.rule(detector, "a == 1")
+    rules = (await caller("GET", path)).result["rules"]
+    assert [(rule["id"], rule["priority"]) for rule in rules] == [(first, 1), (third, 3)]
+    for method in ("GET", "PATCH", "DELETE"):
+        reply = await caller(method, f"{path}/{second}", {} if method == "PATCH" else None)
+        assert (reply.status, reply.codes) == (404, [1201])
+
+
+async def test_an_evaluation_gives_the_actions_by_priority(caller: Caller) -> None:
+    detector = await caller.detector()
+    first = await caller.rule(detector, "a == 1", name="first")
+    await caller.rule(detector, "a == 2", name="silent")
+    third = await caller.rule(detector, "once a == 1", name="third", notify=True)
+    reply = await caller.evaluate(detector, {"a": 1})
+    assert reply.result == {
+        "actions": [
+            {"type": "match", "ruleId": first, "name": "first", "priority": 1, "notify": False},
+            {"type": "notify", "ruleId": third, "name": "third", "priority": 3, "notify": True},
+        ]
+    }
+    assert reply.envelope["messages"] == []
+
+
+async def test_the_context_is_optional_and_so_are_its_vars(caller: Caller) -> None:
+    detector = await caller.detector()
+    await caller.rule(detector, "ip in $blocklist")
+    event = {"fields": {"ip": "x"}, "timestamp_ms": 0}
+    path = f"/api/detectors/{detector}/evaluate"
+    for more, fires in [
+        ({}, 0),
+        ({"context": {}}, 0),
+        ({"context": {"vars": {}}}, 0),
+        ({"context": {"vars": {"blocklist": ["x"]}}}, 1),
+    ]:
+        assert len((await caller("POST", path, {"event": event, **more})).result["actions"]) == fires
+
+
+async def test_a_late_event_says_so_in_messages(caller: Caller) -> None:
+    detector = await caller.detector()
+    await caller.evaluate(detector, {}, 1_000)
+    reply = await caller.evaluate(detector, {}, 400)
+    assert reply.result == {"actions": []}
+    assert [entry["code"] for entry in reply.envelope["messages"]] == [2001]
+
+
+async def test_a_batch_answers_each_event_in_its_place(caller: Caller) -> None:
+    detector = await caller.detector()
+    rule = await caller.rule(detector, "a == 1")
+    action = {"type": "match", "ruleId": rule, "name": "r", "priority": 1, "notify": False}
+    events = [
+        {"fields": {"a": 1}, "timestamp_ms": 400_000},
+        {"fields": {"a": 1}, "timestamp_ms": 0},
+        {"fields": {"a": 2}, "timestamp_ms": 399_999},
+        {"fields": {"a": 1}, "timestamp_ms": 400_001},
+    ]
+    reply = await caller("POST", f"/api/detectors/{detector}/evaluate/batch", {"events": events})
+    results = reply.result["results"]
+    assert results[0] == {"actions": [action]}
+    assert results[1]["actions"] == []
+    assert [entry["code"] for entry in results[1]["errors"]] == [1402]
+    assert results[2]["actions"] == []
+    assert [entry["code"] for entry in results[2]["messages"]] == [2001]
+    assert results[3] == {"actions": [action]}
+    assert reply.envelope["messages"] == []
+
+
+async def test_an_empty_batch_has_no_results(caller: Caller) -> None:
+    detector = await caller.detector()
+    reply = await caller("POST", f"/api/detectors/{detector}/evaluate/batch", {"events": [], "context": {}})
+    assert reply.result == {"results": []}
+
+
+@pytest.mark.parametrize("given", ["a == 1", json.dumps(LEAF), LEAF])
+async def test_a_parse_gives_object_and_text_and_stores_nothing(caller: Caller, given: object) -> None:
+    reply = await caller("POST", "/api/conditions/parse", {"condition": given})
+    assert reply.result == {"condition": LEAF, "text": "a == 1"}
+    assert (await caller("GET", "/api/detectors")).result == []
+
+
+async def test_an_id_may_be_percent_encoded(caller: Caller) -> None:
+    detector = await caller.detector()
+    encoded = "".join(f"%{ord(character):02x}" for character in detector)
+    assert (await caller("GET", f"/api/detectors/{encoded}/rules")).result == {"rules": []}
+    body = {"event": {"fields": {}, "timestamp_ms": 0}}
+    assert (await caller("POST", f"/api/detectors/{encoded}/evaluate", body)).result == {"actions": []}
+
+
+async def test_the_service_says_that_it_is_alive_and_ready_without_a_token(caller: Caller) -> None:
+    caller.token = None
+    assert (await caller("GET", "/healthz")).result == {"alive": True}
+    assert (await caller("GET", "/readyz")).result == {"ready": True}

@@ -1,0 +1,64 @@
+"""The reference for callers is true: its examples are run, its tables are those of the application."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import api
+from api.envelope import CODES, MESSAGE_CODES
+from api.operations import OPERATIONS
+from tests.api.caller import Caller
+
+README = (Path(api.__file__).parent / "README.md").read_text("utf-8")
+EXAMPLE = re.compile(
+    r"^```http\n(?P<request>.*?)\n\n(?P<status>\d{3})\n(?P<reply>.*?)\n```$", re.MULTILINE | re.DOTALL
+)
+SETTLED = re.compile(r"\$[A-Z_]+")
+
+
+def bind(expected: Any, found: Any, names: dict[str, str]) -> None:
+    """Compare, and take note of what a name stands for where it stands for the first time."""
+    match expected:
+        case str() if SETTLED.fullmatch(expected):
+            assert isinstance(found, str)
+            assert names.setdefault(expected, found) == found
+        case dict():
+            assert list(expected) == list(found)
+            for name, value in expected.items():
+                bind(value, found[name], names)
+        case list():
+            assert len(expected) == len(found)
+            for one, other in zip(expected, found, strict=True):
+                bind(one, other, names)
+        case _:
+            assert expected == found
+
+
+async def test_its_examples_can_be_run_from_top_to_bottom(caller: Caller) -> None:
+    examples = list(EXAMPLE.finditer(README))
+    assert len(examples) == README.count("```http") > 10
+    names: dict[str, str] = {}
+    for example in examples:
+        start, _, body = example["request"].partition("\n")
+        method, path = start.split()
+        path = SETTLED.sub(lambda name: names[name[0]], path)
+        reply = await caller(method, path, content=body.encode() if body else None)
+        bind(json.loads(example["reply"]), reply.envelope, names)
+        assert reply.status == int(example["status"]), start
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_operation_is_in_its_table(operation: Any) -> None:
+    own, additions = README.split("## Additions")
+    part = additions if operation.is_addition else own
+    assert f"| {operation.method} {operation.path} |" in part
+
+
+def test_its_tables_have_every_code_and_no_other() -> None:
+    rows = set(re.findall(r"^\| (\d{4}) \| (.*) \|$", README, re.MULTILINE))
+    assert rows == {(str(code), f"{told.status} | {told.meaning}") for code, told in CODES.items()} | {
+        (str(code), meaning) for code, meaning in MESSAGE_CODES.items()
+    }

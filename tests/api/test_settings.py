@@ -1,0 +1,120 @@
+"""Settings: where they come from, what is refused, what they become."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from api.settings import Settings, SettingsError, settings, settings_from, unknown_variables
+from engine.language.limits import DEFAULT_LIMITS
+from engine.runtime.settings import RuntimeSettings
+
+
+def test_the_defaults_are_those_of_the_parts() -> None:
+    chosen = Settings()
+    assert chosen.limits() == DEFAULT_LIMITS
+    assert chosen.runtime_settings() == RuntimeSettings(data=chosen.data)
+    assert settings_from({}, {}) == chosen
+
+
+def test_what_is_given_comes_before_the_environment_and_that_before_the_default() -> None:
+    environment = {"RULE_DETECTOR_PORT": "81", "RULE_DETECTOR_HOST": "::1"}
+    chosen = settings_from({"port": "82", "data": "x", "deadline_s": None}, environment)
+    assert (chosen.port, chosen.host, chosen.data, chosen.deadline_s) == (82, "::1", Path("x"), 30.0)
+
+
+def test_every_setting_can_be_set_by_its_variable_and_by_its_name() -> None:
+    examples = {int: "500", float: "2.5", bool: "yes", str: "x", Path: "/x"}
+    for setting in settings():
+        value = "250" if setting.name in {"max_ahead_ms", "max_body_depth", "max_condition_depth"} else None
+        text = value or examples[setting.kind]
+        more = {"max_body_bytes": "500"} if setting.name == "max_batch_body_bytes" else {}
+        if setting.most is not None:
+            text = "100"
+        if setting.name in {"max_header_bytes", "max_late_ms"}:
+            text = "100000"
+        by_name = settings_from({setting.name: text, **more}, {})
+        by_variable = settings_from(dict(more), {setting.variable: text})
+        assert by_name == by_variable
+        assert getattr(by_name, setting.name) != setting.default, setting.name
+        assert type(getattr(by_name, setting.name)) is type(setting.kind(text) if text != "yes" else True)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1", True), ("TRUE", True), ("on", True), ("0", False), ("No", False), ("false", False)],
+)
+def test_what_is_on_or_off_can_be_said_in_many_words(text: str, *, value: bool) -> None:
+    assert settings_from({"access_log": text}, {}).access_log is value
+
+
+def test_an_empty_variable_is_not_set() -> None:
+    assert settings_from({}, {"RULE_DETECTOR_BOOTSTRAP_TOKEN": "", "RULE_DETECTOR_PORT": ""}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("given", "defect"),
+    [
+        ({"port": "x"}, "port: expected a whole number, got `x`"),
+        ({"port": "65536"}, "port: expected at most 65535, got 65536"),
+        ({"port": "-1"}, "port: expected at least 0, got -1"),
+        ({"deadline_s": "nan"}, "deadline_s: expected at least 0.1, got nan"),
+        ({"deadline_s": "inf"}, "deadline_s: expected a finite number, got inf"),
+        ({"access_log": "maybe"}, "access_log: expected true or false, got `maybe`"),
+        ({"max_rules": "0"}, "max_rules: expected at least 1, got 0"),
+        ({"host": ""}, "host: expected an address, got an empty string"),
+        ({"no_such": "1"}, "no_such: no such setting"),
+        (
+            {"bootstrap_token": "two words"},
+            "bootstrap_token: expected visible ASCII characters without blanks, at least one",
+        ),
+        ({"max_late_ms": "1"}, "max_ahead_ms: 60000 is above max_late_ms (1)"),
+        ({"max_ahead_ms": "300001"}, "max_ahead_ms: 300001 is above max_late_ms (300000)"),
+        ({"max_batch_body_bytes": "9"}, "max_body_bytes: 1048576 is above max_batch_body_bytes (9)"),
+    ],
+)
+def test_a_defect_is_told_by_the_name_of_its_setting(given: dict[str, object], defect: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings_from(given, {})
+    assert len(caught.value.defects) == 1
+    assert caught.value.defects[0].startswith(defect)
+
+
+def test_all_defects_are_told_together() -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings_from({"port": "x", "max_rules": "0", "nope": 1}, {"RULE_DETECTOR_DEADLINE_S": "-1"})
+    assert [defect.split(":")[0] for defect in caught.value.defects] == [
+        "nope", "port", "deadline_s", "max_rules",
+    ]  # fmt: skip
+
+
+def test_a_secret_is_not_repeated_in_its_defect() -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings_from({"bootstrap_token": "se cret"}, {})
+    assert "cret" not in str(caught.value)
+
+
+def test_settings_cannot_be_changed_afterwards() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Settings().port = 1  # type: ignore[misc]
+
+
+def test_variables_that_are_no_settings_are_found() -> None:
+    environment = {
+        "RULE_DETECTOR_PROT": "80",
+        "RULE_DETECTOR_PORT": "80",
+        "RULE_DETECTOR_TEST_DATA": "x",
+        "OTHER": "y",
+    }
+    assert unknown_variables(environment) == ["RULE_DETECTOR_PROT"]
+
+
+def test_people_are_shown_options_variables_and_defaults() -> None:
+    shown = {setting.name: setting for setting in settings()}
+    assert shown["max_resident"].option == "--max-resident"
+    assert shown["max_resident"].variable == "RULE_DETECTOR_MAX_RESIDENT"
+    assert shown["max_resident"].shown_default == "50"
+    assert shown["access_log"].shown_default == "false"
+    assert shown["bootstrap_token"].shown_default == ""
+    assert shown["idle_rest_s"].shown_default == "600"
+    assert all(setting.text.endswith(".") for setting in settings())

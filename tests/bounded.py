@@ -1,0 +1,146 @@
+"""The executable specification of the bound on live keys: what is evicted, and what a slice is after that.
+
+A key is live while what its slice has seen can still make a difference. Past the bound, the one that was
+unseen longest begins its slice anew, and the reply says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from engine import Detector, Limits
+from engine.language.condition import (
+    Condition,
+    Historically,
+    HistoricallyFor,
+    Keyed,
+    Leaf,
+    Not,
+    Once,
+    OnceWithin,
+    Since,
+    SinceWithin,
+)
+from tests.reference import Event, verdict
+
+P, Q = Leaf("p", "eq", 1), Leaf("q", "eq", 1)
+WINDOW_SECS, WINDOW_US = 1, 1_000_000
+INNER: tuple[Condition, ...] = (
+    Once(P),
+    Historically(Not(P)),
+    Since(Not(Q), P),
+    OnceWithin(P, WINDOW_SECS),
+    HistoricallyFor(Not(P), WINDOW_SECS),
+    HistoricallyFor(P, WINDOW_SECS, "strong"),
+    SinceWithin(Not(Q), P, WINDOW_SECS),
+)
+"""One temporal member each, so that one more event tells whether the past makes a difference."""
+
+LASTING = INNER[:2]
+"""Those that never expire: once it is live, a key is live for ever."""
+
+Path = tuple[str, ...]
+Key = tuple[Path, tuple[Any, ...]]
+
+
+class BoundedReference:
+    """Rules of one temporal member under a path of keys, of which at most `keys_max` are live."""
+
+    def __init__(self, rules: Sequence[tuple[Path, Condition]], keys_max: int) -> None:
+        self.rules = rules
+        self.keys_max = keys_max
+        self.events: list[Event] = []
+        self.anew: dict[Key, int] = {}
+
+    def slice_of(self, key: Key) -> list[Event]:
+        return [event for event in self.events[self.anew.get(key, 0) :] if key in self.keys_of(event)]
+
+    def keys_of(self, event: Event) -> Iterator[Key]:
+        for path in dict.fromkeys(path for path, _ in self.rules):
+            values = tuple(event[name] for name in path)
+            if None not in values:
+                yield path, values
+
+    def live(self, key: Key) -> bool:
+        """Tell whether some next event, now or a window later, is judged otherwise than without the slice."""
+        past, now_us = self.slice_of(key), self.events[-1].time_us
+        nexts = [Event(now_us + wait, {"p": p}, {}) for wait in (0, WINDOW_US) for p in (0, 1)]
+        inners = [inner for path, inner in self.rules if path == key[0]]
+        return any(
+            verdict(inner, [*past, event]) is not verdict(inner, [event])
+            for inner in inners
+            for event in nexts
+        )
+
+    def observe(self, event: Event) -> tuple[list[bool], bool]:
+        """Give the verdict of each rule, and whether keys were evicted."""
+        self.events.append(event)
+        mine = dict(self.keys_of(event))
+        verdicts = [
+            path in mine and verdict(inner, self.slice_of((path, mine[path]))) for path, inner in self.rules
+        ]
+        last_seen = {key: i for i, seen in enumerate(self.events) for key in self.keys_of(seen)}
+        live = sorted(filter(self.live, last_seen), key=lambda key: last_seen[key])
+        evicted = live[: max(0, len(live) - self.keys_max)]
+        self.anew |= dict.fromkeys(evicted, len(self.events))
+        return verdicts, bool(evicted)
+
+
+Submission = tuple[dict[str, Any], float]
+Answer = tuple[list[bool], bool]
+"""The verdict of each rule, and whether keys were evicted."""
+
+
+@dataclass(frozen=True)
+class BoundedWorld:
+    """Rules and events of a detector that keeps few keys. No event shows two keys: none are equally old."""
+
+    rules: list[tuple[Path, Condition]]
+    keys_max: int
+    events: list[Submission]
+
+    @classmethod
+    def drawn(cls, choose: Any, inner: Sequence[Condition] = INNER) -> Self:
+        """Give a world in which each decision is taken by `choose`."""
+        paths = choose(([("u",)], [("u", "v")], [("u",), ("v",)]))
+        rules = [(path, choose(inner)) for path in paths for _ in choose(((0,), (0, 0)))]
+        events: list[Submission] = []
+        time_ms = 0
+        for _ in range(choose(range(8, 30))):
+            time_ms += choose((0, 1, 1, 400, 999, 1000, 1001, 2500))
+            keys = {name: choose((1, 2, 3, 4)) for name in choose(paths)}
+            events.append(({"p": choose((0, 1, 1)), "q": choose((0, 0, 1)), **keys}, time_ms))
+        return cls(rules, choose((1, 2, 3)), events)
+
+    def conditions(self) -> Iterator[Condition]:
+        for path, inner in self.rules:
+            condition = inner
+            for name in reversed(path):
+                condition = Keyed(condition, name)
+            yield condition
+
+    def expected(self) -> list[Answer]:
+        reference = BoundedReference(self.rules, self.keys_max)
+        return [reference.observe(Event(time_ms * 1_000, fields, {})) for fields, time_ms in self.events]
+
+    def given(self, *, reloaded: bool = False) -> Iterator[Answer]:
+        limits = replace(Limits(), keys_max=self.keys_max)
+        detector = Detector(limits=limits)
+        ids = [detector.add_rule(name="rule", condition=condition) for condition in self.conditions()]
+        for fields, time_ms in self.events:
+            outcome = detector.submit(fields, time_ms)
+            fired = {action["ruleId"] for action in outcome.actions}
+            evicted = any(message.code == 2002 for message in outcome.messages)
+            yield [rule_id in fired for rule_id in ids], evicted
+            if reloaded:
+                detector = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
+
+    def disagreement(self, expected: list[Answer] | None = None, *, reloaded: bool = False) -> str | None:
+        """Tell where the engine and the reference differ, or None."""
+        pairs = zip(expected or self.expected(), self.given(reloaded=reloaded), strict=True)
+        for place, (wanted, given) in enumerate(pairs):
+            if wanted != given:
+                rules = "\n".join(map(repr, self.conditions()))
+                events = "\n".join(map(repr, self.events[: place + 1]))
+                return f"at most {self.keys_max} keys\n{rules}\n{events}\nexpected {wanted}, given {given}"
+        return None

@@ -1,0 +1,43 @@
+"""One Ray for all tests that need it: started in a folder of its own, ended with the session."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.runtime.fleet import Fleet
+
+RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[str]:
+    """The address of a Ray that this process is part of."""
+    # Importing ray takes half a second, which tests without it need not pay.
+    from engine.runtime import cluster  # noqa: PLC0415
+
+    started = cluster.start()
+    yield started.address
+    cluster.stop(started)
+    assert started.folder is not None
+    assert not started.folder.path.exists()
+
+
+@pytest.fixture
+def ray_fleet(ray_cluster: str) -> RayFleet:
+    """Gives a started Fleet on Ray over a folder, as an async context; settings are RuntimeSettings' own."""
+    from engine.runtime.on_ray import fleet_on_ray  # noqa: PLC0415
+    from engine.runtime.settings import RuntimeSettings  # noqa: PLC0415
+
+    @asynccontextmanager
+    async def ray_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:
+        fleet = fleet_on_ray(RuntimeSettings(data=folder, **settings))
+        await fleet.start()
+        try:
+            yield fleet
+        finally:
+            await fleet.close()
+
+    return ray_fleet

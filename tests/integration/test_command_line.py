@@ -1,0 +1,281 @@
+"""The commands as their users run them: processes, signals, exit statuses."""
+
+import json
+import os
+import re
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.commands.sample import RECORDING, RULES
+from tests.running import Served, program, served, started
+
+pytestmark = pytest.mark.ray
+
+FAILURE_TWICE = "ok == false and per user (once within 1m (ok == false and first == true))"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("commands") / "data") as running:
+        yield running
+
+
+def with_rule(service: Served, condition: str = "a == 1", name: str = "r") -> str:
+    """Give a new detector with one rule."""
+    detector: str = service.call("POST", "/api/detectors", {"name": name})["id"]
+    rule = {"name": "the rule", "condition": condition}
+    service.call("POST", f"/api/detectors/{detector}/rules", rule)
+    return detector
+
+
+def evaluate(service: Served, detector: str, timestamp_ms: float, **fields: Any) -> list[str]:
+    body = {"event": {"fields": fields, "timestamp_ms": timestamp_ms}}
+    actions = service.call("POST", f"/api/detectors/{detector}/evaluate", body)["actions"]
+    return [action["name"] for action in actions]
+
+
+def replay(service: Served, *arguments: str, given: bytes = b"") -> Any:
+    return program("replay", *arguments, "--url", service.url, "--token", service.token, given=given)
+
+
+# serve
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_that_was_ended_is_found_again_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
+    with served(tmp_path / "data") as first:
+        detector = with_rule(first, FAILURE_TWICE)
+        assert evaluate(first, detector, 1000, user="u", ok=False, first=True) == ["the rule"]
+        rules = first.call("GET", f"/api/detectors/{detector}/rules")
+        token = first.token
+        assert first.end(number) == 0
+    with served(tmp_path / "data") as second:
+        assert second.token == "", "only where there is none is a token minted"
+        second.token = token
+        assert second.call("GET", "/api/detectors") == [{"id": detector, "name": "r"}]
+        assert second.call("GET", f"/api/detectors/{detector}/rules") == rules
+        assert evaluate(second, detector, 61_000, user="u", ok=False) == ["the rule"]
+        assert evaluate(second, detector, 61_001, user="u", ok=False) == []
+
+
+def test_ctrl_c_reaches_the_whole_group_of_processes_and_still_everything_is_saved(tmp_path: Path) -> None:
+    with served(tmp_path / "data", start_new_session=True) as first:
+        detector = with_rule(first, FAILURE_TWICE)
+        evaluate(first, detector, 1000, user="u", ok=False, first=True)
+        os.killpg(first.process.pid, signal.SIGINT)
+        assert first.process.wait(40) == 0
+        assert "Traceback" not in first.said()
+    with served(tmp_path / "data") as second:
+        second.token = first.token
+        assert evaluate(second, detector, 2_000, user="u", ok=False) == ["the rule"]
+
+
+def test_a_signal_during_start_up_ends_it_without_a_fuss(tmp_path: Path) -> None:
+    with started(tmp_path / "log", "serve", "--port", "0", "--data", str(tmp_path / "data")) as running:
+        wait_until_listening(running.process.pid)
+        assert running.end(signal.SIGTERM) == 0
+        assert "Traceback" not in running.said()
+
+
+def wait_until_listening(pid: int) -> None:
+    """Wait until the process has its socket, which is just before Ray starts."""
+    for _ in range(400):
+        links = [entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()]
+        if any(link.name.startswith("socket:") for link in links):
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("it never listened")
+
+
+def test_a_second_service_on_the_same_folder_says_so_and_ends(service: Served) -> None:
+    run = program("serve", "--port", "0", "--data", str(service.output.parent / "data"))
+    assert run.returncode == 1
+    assert f"the data folder {service.output.parent / 'data'} is in use" in run.stderr
+    assert service.request("GET", "/readyz").status_code == 200
+
+
+def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = program("serve", "--port", str(port), "--data", str(tmp_path / "data"))
+    assert run.returncode == 1
+    assert f"cannot listen on 127.0.0.1, port {port}: address already in use" in run.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_address_that_is_none_is_said(tmp_path: Path) -> None:
+    run = program("serve", "--host", "203.0.113.1", "--port", "0", "--data", str(tmp_path / "data"))
+    assert run.returncode == 1
+    assert "cannot listen on 203.0.113.1, port 0: cannot assign requested address" in run.stderr
+
+
+def test_a_bootstrap_token_is_used_and_nothing_is_minted(tmp_path: Path) -> None:
+    with served(tmp_path / "data", RULE_DETECTOR_BOOTSTRAP_TOKEN="fixed-secret") as running:
+        assert "rd_" not in running.said()
+        assert "fixed-secret" not in running.said()
+        assert running.request("GET", "/api/detectors", token="fixed-secret").status_code == 200
+        assert running.request("GET", "/api/detectors", token="other").status_code == 401
+        minted = running.request("POST", "/api/token", token="fixed-secret").json()["result"]
+        assert running.request("GET", "/api/detectors", token=minted["token"]).status_code == 200
+    with served(tmp_path / "data") as again:
+        assert again.request("GET", "/api/detectors", token="fixed-secret").status_code == 401
+        assert again.request("GET", "/api/detectors", token=minted["token"]).status_code == 200
+
+
+def test_a_token_minted_offline_opens_the_service_which_mints_no_other(tmp_path: Path) -> None:
+    minted = program("token", "new", "--data", str(tmp_path / "data"))
+    assert minted.returncode == 0
+    with served(tmp_path / "data") as running:
+        assert running.token == ""
+        assert running.request("GET", "/api/detectors", token=minted.stdout.strip()).status_code == 200
+        refused = program("token", "new", "--data", str(tmp_path / "data"))
+    assert refused.returncode == 1
+    assert "in use" in refused.stderr
+
+
+def test_shutting_down_is_announced_while_requests_are_still_served_and_those_under_way_finish(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path / "data", "--shutdown-wait-s", "2") as running:
+        detector = with_rule(running)
+        events = [{"fields": {"a": 1, "text": "x" * 500}, "timestamp_ms": n} for n in range(10_000)]
+        answers: list[httpx.Response] = []
+
+        def send() -> None:
+            path = f"/api/detectors/{detector}/evaluate/batch"
+            answers.extend(running.request("POST", path, {"events": events}) for _ in range(3))
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        running.send(signal.SIGTERM)
+        ready = [running.request("GET", "/readyz") for _ in range(20)]
+        assert ready[-1].status_code == 503
+        assert ready[-1].json()["errors"][0]["code"] == 1503
+        assert evaluate(running, detector, 20_000, a=1) == ["the rule"]
+        sending.join()
+        assert [answer.status_code for answer in answers] == [200, 200, 200]
+        assert running.process.wait(40) == 0
+
+
+# demo
+
+
+def test_the_demo_shows_the_actions_of_its_sample_and_ends() -> None:
+    run = program("demo", "--exit")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert re.search(
+        r"^login after a row of failures from that address +3 +2024-03-04T09:20:53", run.stdout, re.MULTILINE
+    )
+    assert re.search(r"^payment without a login +0$", run.stdout, re.MULTILINE)
+    assert "2772 events in " in run.stdout
+    assert "curl" not in run.stdout
+
+
+def test_the_demo_serves_on_and_its_curl_lines_work_until_ctrl_c(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    with started(tmp_path / "log", "demo", TMPDIR=str(tmp_path / "t")) as running:
+        running.wait_for(r"(?s)evaluate\n")
+        rules, event = [line for line in running.said().splitlines() if line.startswith("curl ")]
+        assert [rule["priority"] for rule in curl(rules)["rules"]] == list(range(1, 10))
+        names = [action["name"] for action in curl(event)["actions"]]
+        assert "payment from an account that a script has logged in to" in names
+        assert running.end(signal.SIGINT) == 0
+        assert list((tmp_path / "t").iterdir()) == []
+        assert "Traceback" not in running.said()
+
+
+def curl(line: str) -> Any:
+    """Do what a curl line of the demo says, curl or not."""
+    found = re.fullmatch(r"curl -s((?: -H '[^']*')+)(?: -d '([^']*)')? (\S+)", line)
+    assert found, line
+    headers = dict(header.split(": ", 1) for header in re.findall(r"-H '([^']*)'", found[1]))
+    method = "POST" if found[2] else "GET"
+    response = httpx.request(method, found[3], headers=headers, content=found[2], trust_env=False)
+    return response.json()["result"]
+
+
+# replay
+
+
+def test_replay_by_id_and_from_standard_input_gives_what_the_demo_gives(service: Served) -> None:
+    detector = service.call("POST", "/api/detectors", {"name": "shop"})["id"]
+    arguments = ["-", "--detector", detector, "--time-field", "time", "--rules", str(RULES)]
+    run = replay(service, *arguments, given=RECORDING.read_bytes())
+    assert (run.returncode, run.stderr) == (0, "")
+    assert re.search(r"^large payment +3 +\S+Z +standard input, line 1781$", run.stdout, re.MULTILINE)
+
+
+def test_refused_events_are_counted_and_the_others_go_on(service: Served) -> None:
+    detector = with_rule(service)
+    lines = [{"a": 1, "timestamp_ms": 10**12 + n} for n in range(3)]
+    lines.insert(1, {"a": 1, "timestamp_ms": 1})
+    given = "\n".join(map(json.dumps, lines)).encode()
+    run = replay(service, "-", "--detector", detector, given=given)
+    assert run.returncode == 1
+    assert re.search(r"^the rule +3 ", run.stdout, re.MULTILINE)
+    assert "1 of 4 events refused with 1402; first standard input, line 2: " in run.stderr
+
+
+def test_late_events_are_told_as_messages(service: Served) -> None:
+    detector = with_rule(service)
+    given = b'{"a":1,"ts":1000}\n{"a":1,"ts":999}\n'
+    run = replay(service, "-", "--detector", detector, given=given)
+    assert run.returncode == 0
+    assert "message 2001, 1 times; first standard input, line 2: " in run.stdout
+
+
+def test_a_bad_line_stops_the_replay_after_what_came_before(service: Served, tmp_path: Path) -> None:
+    detector = with_rule(service)
+    path = tmp_path / "events.ndjson"
+    path.write_text('{"a":1,"ts":1}\n{"a":1,"ts":2}\n{"a":1,"ts":\n{"a":1,"ts":4}\n')
+    run = replay(service, str(path), "--detector", detector)
+    assert run.returncode == 1
+    assert re.search(r"^the rule +2 ", run.stdout, re.MULTILINE)
+    assert f"{path}, line 3: not JSON" in run.stderr
+
+
+def test_one_event_that_the_service_cannot_take_does_not_keep_the_others_out(service: Served) -> None:
+    detector = with_rule(service)
+    deep = b'{"a":1,"ts":2,"b":' + b"[" * 70 + b"]" * 70 + b"}"
+    run = replay(
+        service, "-", "--detector", detector, given=b'{"a":1,"ts":1}\n' + deep + b'\n{"a":1,"ts":3}\n'
+    )
+    assert run.returncode == 1
+    assert re.search(r"^the rule +2 ", run.stdout, re.MULTILINE)
+    assert "1 of 3 events refused with 1000" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--token", "rd_wrong", "--detector", "x"], "1101 "),
+        (["--detector", "nowhere"], "no detector has the id or name `nowhere`"),
+        (["--url", "http://127.0.0.1:9", "--detector", "x"], "no service answers at http://127.0.0.1:9"),
+        (["--detector", "twice"], " detectors are named `twice`; say which by its id: "),
+    ],
+)
+def test_what_keeps_a_replay_from_starting_is_said(service: Served, arguments: list[str], said: str) -> None:
+    for _ in range(2):
+        service.call("POST", "/api/detectors", {"name": "twice"})
+    given = {"--url": service.url, "--token": service.token}
+    given.update(dict(zip(arguments[::2], arguments[1::2], strict=True)))
+    run = program("replay", "-", *(word for pair in given.items() for word in pair), given=b'{"ts":1}')
+    assert run.returncode == 1
+    assert said in run.stderr
+
+
+def test_rules_that_are_refused_add_nothing(service: Served, tmp_path: Path) -> None:
+    detector = service.call("POST", "/api/detectors", {"name": "none"})["id"]
+    path = tmp_path / "r.yaml"
+    path.write_text("good: a == 1\nbad: a ==\n")
+    run = replay(service, "-", "--detector", detector, "--rules", str(path), given=b'{"ts":1}')
+    assert run.returncode == 1
+    assert f"{path}: `bad`: 1300 line 1, column 5" in run.stderr
+    assert service.call("GET", f"/api/detectors/{detector}/rules") == {"rules": []}

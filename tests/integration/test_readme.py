@@ -1,0 +1,147 @@
+"""README.md does what it says: its examples are run, its tables compared, its links followed."""
+
+import doctest
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.commands.check import MEMBERS, named_conditions
+from api.settings import settings
+from engine import parse
+from engine.language.document import condition_to_document
+from tests.running import Served, environment, program, served
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+DOCUMENTS = [ROOT / folder / "README.md" for folder in (".", "engine", "api", "snapshots")]
+
+
+def block(marker: str) -> str:
+    """The fenced block behind a marker."""
+    found = re.search(rf"<!-- {re.escape(marker)} -->\n```\w*\n(.*?)```\n", README, re.DOTALL)
+    assert found, marker
+    return found[1]
+
+
+def examples() -> list[tuple[str, str]]:
+    """Command and expected output of each example in the console blocks, in order."""
+    found: list[tuple[str, str]] = []
+    for console in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+        for example in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+            lines = example.splitlines()
+            length = 1 + next(
+                (n for n, line in enumerate(lines[1:]) if not line.startswith("> ")), len(lines) - 1
+            )
+            command = "\n".join([lines[0], *(line.removeprefix("> ") for line in lines[1:length])])
+            found.append((command, "\n".join(lines[length:])))
+    return found
+
+
+def comparable(output: str) -> str:
+    """What differs from run to run, blanked out."""
+    output = re.sub(r"\b[0-9a-f]{32}\b", "ID", output)
+    output = re.sub(r"in \d+\.\d s, \d+/s", "in T s, N/s", output)
+    return re.sub(r"\n\s+", "\n", output).strip()
+
+
+def run_examples(service: Served, commands: list[str]) -> list[str]:
+    """Run commands in one shell, as a reader would; the output of each."""
+    end = "=== the end of one example ==="
+    script = "".join(f"{command}\necho '{end}'\n" for command in commands)
+    shell = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=environment(URL=service.url, TOKEN=service.token),
+    )
+    assert shell.returncode == 0, shell.stdout + shell.stderr
+    assert shell.stderr == ""
+    return shell.stdout.split(end)[:-1]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("readme") / "data") as running:
+        yield running
+
+
+@pytest.mark.ray
+def test_the_examples_of_the_api_print_what_is_shown(service: Served) -> None:
+    if subprocess.run(["bash", "-c", "command -v curl"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("curl is not installed")
+    shown = examples()
+    assert len(shown) >= 10
+    outputs = run_examples(service, [command for command, _ in shown])
+    for (command, expected), output in zip(shown, outputs, strict=True):
+        assert comparable(output) == comparable(expected), command
+
+
+@pytest.mark.ray
+def test_the_demo_prints_what_is_shown() -> None:
+    shown = comparable(block("the demo's output"))
+    assert shown
+    assert shown in comparable(program("demo", "--exit").stdout)
+
+
+def test_the_example_in_python_does_what_is_shown() -> None:
+    [example] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    test = doctest.DocTestParser().get_doctest(example, {}, "README.md", "README.md", 0)
+    assert len(test.examples) >= 8
+    said: list[str] = []
+    assert doctest.DocTestRunner(verbose=False).run(test, out=said.append).failed == 0, "".join(said)
+
+
+def test_the_conditions_shown_are_valid_and_show_every_member_and_operator() -> None:
+    conditions = named_conditions(block("conditions"), "README.md")
+    documents = str([condition_to_document(parse(text)) for text in conditions.values()])
+    operators = {"eq", "neq", "in", "nin", "contains", "matches", "between"}
+    assert {name for name in MEMBERS | operators if f"'{name}'" not in documents} == set()
+
+
+def test_the_condition_at_the_top_is_valid() -> None:
+    found = re.search(r"```\n(.*?)```", README, re.DOTALL)
+    assert found
+    parse(found[1])
+
+
+def settings_table() -> str:
+    rows = [
+        f"| `{setting.option}` | `{setting.variable}` | {setting.shown_default} | {setting.text} |"
+        for setting in settings()
+    ]
+    return "\n".join(["| option | variable | default | what it is |", "|---|---|---|---|", *rows])
+
+
+def test_the_table_of_settings_is_that_of_the_program() -> None:
+    found = re.search(r"<!-- settings -->\n(.*?)\n\n## ", README, re.DOTALL)
+    assert found
+    assert found[1].strip() == settings_table()
+
+
+def test_options_and_variables_that_are_mentioned_exist() -> None:
+    options = {setting.option for setting in settings()}
+    for document in DOCUMENTS:
+        mentioned = set(re.findall(r"`(--[a-z-]+)(?: [A-Z]+)?`", document.read_text("utf-8")))
+        assert mentioned - options == set(), document
+    variables = {setting.variable for setting in settings()}
+    assert set(re.findall(r"`(RULE_DETECTOR_\w+)`", README)) - variables == set()
+
+
+def test_the_two_commands_name_files_and_extras_that_are_there() -> None:
+    for marker in ("the demo", "the tests"):
+        [command] = block(marker).splitlines()
+        assert "-c constraints.txt" in command
+        assert command.startswith("python3 -m venv .venv && ")
+    assert (ROOT / "constraints.txt").is_file()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text("utf-8")):
+        if not target.startswith("http"):
+            assert (document.parent / target).exists(), target

@@ -1,0 +1,104 @@
+"""Recordings of real attacks through the running service, against a plain search for what must be found."""
+
+import gzip
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from api.commands.recordings import Recording
+from api.commands.rule_files import conditions_of
+from tests.running import Served, program, served
+
+DATA = Path(__file__).parents[1] / "data"
+FILES = {"dcsync": "windows-dcsync.ndjson.gz", "apt29": "apt29-zeek.ndjson.gz"}
+TIME_FIELDS = {"dcsync": "@timestamp", "apt29": "ts"}
+
+
+def recording(name: str) -> Path:
+    folder = Path(os.environ.get("RULE_DETECTOR_TEST_DATA", "/nonexistent"))
+    if not (folder / FILES[name]).is_file():
+        pytest.skip("RULE_DETECTOR_TEST_DATA names no folder with the recordings")
+    return folder / FILES[name]
+
+
+@pytest.fixture(scope="module")
+def find_expected() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("find_expected", DATA / "find_expected.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("recordings") / "data") as running:
+        yield running
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("name", FILES)
+def test_replay_prints_which_rules_fire_how_often_and_at_which_event_first(
+    name: str, service: Served, find_expected: ModuleType
+) -> None:
+    path, rules = recording(name), DATA / f"{name}.rules.yaml"
+    expected = find_expected.expected(name, path)
+    service.call("POST", "/api/detectors", {"name": f"replayed {name}"})
+    arguments = ["--url", service.url, "--token", service.token, "--detector", f"replayed {name}"]
+    run = program("replay", str(path), *arguments, "--time-field", TIME_FIELDS[name], "--rules", str(rules))
+    assert (run.returncode, run.stderr) == (0, "")
+    found = {}
+    for line in run.stdout.splitlines():
+        if row := re.fullmatch(r"(.+?)  +(\d+)(?:  +\S+Z  +.*, line (\d+))?", line):
+            found[row[1]] = (int(row[2]), int(row[3]) - 1 if row[3] else None)
+    assert found == {rule: (len(at), at[0] if at else None) for rule, at in expected.items()}
+    with gzip.open(path) as lines:
+        assert f"{sum(1 for _ in lines)} events in " in run.stdout
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("name", FILES)
+def test_each_rule_fires_at_exactly_the_events_that_a_plain_search_finds(
+    name: str, service: Served, find_expected: ModuleType
+) -> None:
+    path = recording(name)
+    detector = service.call("POST", "/api/detectors", {"name": name})["id"]
+    rules = conditions_of((DATA / f"{name}.rules.yaml").read_text("utf-8"), name)
+    for rule in rules:
+        service.call("POST", f"/api/detectors/{detector}/rules", {"name": rule.name, "condition": rule.text})
+    found: dict[str, list[int]] = {rule.name: [] for rule in rules}
+    for at, result in enumerate(evaluated(service, detector, path, TIME_FIELDS[name])):
+        assert "errors" not in result
+        for action in result["actions"]:
+            found[action["name"]].append(at)
+    assert found == find_expected.expected(name, path)
+
+
+def evaluated(service: Served, detector: str, path: Path, time_field: str) -> Iterator[Any]:
+    with Recording(str(path), None) as opened:  # type: ignore[arg-type]
+        events = [
+            {"fields": json.loads(event.fields), "timestamp_ms": event.time_us / 1000}
+            for event in opened.events(time_field)
+        ]
+    for start in range(0, len(events), 500):
+        body = {"events": events[start : start + 500]}
+        yield from service.call("POST", f"/api/detectors/{detector}/evaluate/batch", body)["results"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_rule_has_a_search_and_some_must_fire_and_some_must_not(
+    name: str, find_expected: ModuleType
+) -> None:
+    expected = find_expected.expected(name, recording(name))
+    rules = conditions_of((DATA / f"{name}.rules.yaml").read_text("utf-8"), name)
+    assert [rule.name for rule in rules] == list(expected)
+    assert sum(1 for at in expected.values() if at) >= 3
+    assert sum(1 for at in expected.values() if not at) >= 1

@@ -1,0 +1,208 @@
+"""The fleet on real Ray actors: what the unit tests say of it holds with processes that can be killed."""
+
+import asyncio
+import json
+import os
+import signal
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from engine.evaluation.events import Done
+from engine.language.diagnostics import Refusal
+from engine.runtime import operations as ops
+from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.fleet import Fleet
+from engine.runtime.operations import Operation
+from engine.runtime.tokens import digest_of
+from snapshots.errors import FolderInUse, StorageError
+from tests.faults import until
+
+pytestmark = pytest.mark.ray
+
+
+def event(timestamp_ms: float, **fields: Any) -> Operation:
+    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
+
+
+async def fired(fleet: Fleet, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
+    answer = await fleet.call(detector_id, event(timestamp_ms, **fields))
+    assert isinstance(answer, Done), answer
+    return [action["name"] for action in json.loads(answer.result)["actions"]]
+
+
+async def pid_of(fleet: Fleet, detector_id: str) -> int:
+    """The process that hosts a detector."""
+    actor = fleet._lanes[detector_id]._life._actor
+    assert actor is not None
+    return (await actor.handle.health()).pid
+
+
+async def test_a_restart_finds_tokens_detectors_rules_and_what_they_remember(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path) as fleet:
+        minted, revoked = await fleet.mint_token(), await fleet.mint_token()
+        await fleet.revoke_token(revoked.id)
+        one, two = await fleet.create_detector("one"), await fleet.create_detector("two")
+        added = await fleet.call(one, ops.add_rule("recent", "per user once within 10s a == 1", notify=True))
+        assert set(json.loads(added.result)) == {"id"}
+        assert await fired(fleet, one, 1000, a=1, user="ada") == ["recent"]
+        assert await fired(fleet, one, 2000, a=2, user="bob") == []
+        refused = await fleet.call(one, ops.add_rule("bad", "a ==="))
+        assert refused.entries[0].code == 1300
+        with pytest.raises(Refusal):
+            await fleet.revoke_token("0" * 32)
+    async with ray_fleet(tmp_path) as fleet:
+        assert fleet.token_known(digest_of(minted.token))
+        assert not fleet.token_known(digest_of(revoked.token))
+        assert await fleet.detectors() == [(one, "one"), (two, "two")]
+        assert await fired(fleet, one, 11_000, a=2, user="ada") == ["recent"]
+        assert await fired(fleet, one, 11_001, a=2, user="ada") == []
+        await fleet.delete_detector(one)
+        assert not (tmp_path / "detectors" / one).exists()
+        with pytest.raises(Refusal):
+            await fleet.call(one, ops.rules())
+
+
+async def test_more_detectors_than_places_take_turns_and_forget_nothing(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path, max_resident=2, turn_s=0.01) as fleet:
+        ids = [await fleet.create_detector(f"{number}") for number in range(6)]
+        for detector_id in ids:
+            await fleet.call(detector_id, ops.add_rule("never yet", "not once a == 1"))
+        await asyncio.gather(
+            *(fired(fleet, one, 1000 + step) for one in ids for step in range(10) for _ in range(5))
+        )
+        assert fleet.awake <= 2
+        for detector_id in ids:
+            assert await fired(fleet, detector_id, 2000, a=0) == ["never yet"]
+            assert await fired(fleet, detector_id, 2001, a=1) == []
+        for detector_id in ids:
+            assert await fired(fleet, detector_id, 2002, a=0) == []
+
+
+async def test_a_killed_actor_costs_only_what_was_in_flight(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path) as fleet:
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
+        outcomes: Counter[Any] = Counter()
+        stop = asyncio.Event()
+
+        async def caller() -> None:
+            while not stop.is_set():
+                try:
+                    outcomes[*await fired(fleet, detector_id, 1000)] += 1
+                except DetectorUnavailable as error:
+                    outcomes[error.code] += 1
+
+        callers = [asyncio.create_task(caller()) for _ in range(64)]
+        for kill in range(2):
+            answered = outcomes["always",]
+            await until(lambda answered=answered: outcomes["always",] > answered + 500)
+            os.kill(await pid_of(fleet, detector_id), signal.SIGKILL)
+            await until(lambda kill=kill: outcomes[1502] > kill * 64)
+        answered = outcomes["always",]
+        await until(lambda: outcomes["always",] > answered + 500)
+        stop.set()
+        await asyncio.wait_for(asyncio.gather(*callers), 10)
+        # Each caller had one request under way at each of two kills; the rule was never missing afterwards.
+        assert set(outcomes) == {("always",), 1502}
+        assert 2 <= outcomes[1502] <= 2 * 64
+
+
+async def test_an_actor_killed_while_idle_costs_nothing(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path) as fleet:
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
+        os.kill(await pid_of(fleet, detector_id), signal.SIGKILL)
+        await until(lambda: not fleet.awake)
+        assert await fired(fleet, detector_id, 1000) == ["always"]
+
+
+async def test_a_killed_directory_is_started_again_while_warm_detectors_go_on(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path) as fleet:
+        minted = await fleet.mint_token()
+        warm, cold = await fleet.create_detector("warm"), await fleet.create_detector("cold")
+        await fired(fleet, warm, 1)
+        os.kill(int((tmp_path / "lock").read_text()), signal.SIGKILL)
+        assert await fired(fleet, warm, 2) == []
+        assert fleet.token_known(digest_of(minted.token))
+        assert await fired(fleet, cold, 1) == []
+        three = await fleet.create_detector("three")
+        assert await fleet.detectors() == [(warm, "warm"), (cold, "cold"), (three, "three")]
+
+
+async def test_a_second_service_on_the_same_folder_is_refused(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path) as fleet:
+        with pytest.raises(StorageError):
+            async with ray_fleet(tmp_path):
+                pass
+        assert await fleet.detectors() == []
+
+
+async def test_a_folder_that_another_process_holds_is_refused_with_its_pid(ray_fleet, tmp_path):
+    from snapshots.lock import FolderLock  # noqa: PLC0415 -- held here, so that the actor is the other process
+
+    with FolderLock(tmp_path), pytest.raises(FolderInUse, match=f"pid {os.getpid()}"):
+        async with ray_fleet(tmp_path, lock_wait_s=0.1):
+            pass
+
+
+async def test_bodies_of_many_megabytes_pass(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path) as fleet:
+        detector_id = await fleet.create_detector("one")
+        padding = "x" * 1_500
+        events = [{"fields": {"padding": padding}, "timestamp_ms": 1} for _ in range(10_000)]
+        answer = await fleet.call(detector_id, ops.evaluate_batch(json.dumps({"events": events}).encode()))
+        assert isinstance(answer, Done)
+        assert len(json.loads(answer.result)["results"]) == 10_000
+
+
+async def test_callers_that_wait_together_share_a_call(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path) as fleet:
+        detector_id = await fleet.create_detector("one")
+        await fired(fleet, detector_id, 1)
+        actor = fleet._lanes[detector_id]._life._actor
+        assert actor is not None
+        sizes = []
+        handle = actor.handle.handle
+
+        async def counted(batch: Any) -> Any:
+            sizes.append(len(batch))
+            return await handle(batch)
+
+        actor.handle.handle = counted
+        await asyncio.gather(*(fired(fleet, detector_id, 2) for _ in range(2_500)))
+        assert sum(sizes) == 2_500
+        assert len(sizes) <= 4
+
+
+def test_what_a_killed_process_left_behind_is_removed_by_the_next_start_and_nothing_else(
+    tmp_path, monkeypatch
+):
+    from engine.runtime import cluster  # noqa: PLC0415
+
+    monkeypatch.setattr(cluster.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(cluster, "_FOLDER_CHARS_MAX", 1_000)
+    held, left = cluster._Folder(), cluster._Folder()
+    for folder in (held, left):
+        (folder.path / "ray" / "session").mkdir(parents=True)
+    # As the operating system does when a process ends.
+    left._lock.release()
+    foreign = tmp_path / "rd-ray-of-someone"
+    (foreign / "ray").mkdir(parents=True)
+    busy = tmp_path / "rd-ray-with-more"
+    busy.mkdir()
+    (busy / "lock").touch()
+    (busy / "thesis.txt").touch()
+    new = cluster._Folder()
+    assert set(tmp_path.iterdir()) == {held.path, new.path, foreign, busy}
+    new.remove()
+    held.remove()
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once():
+    from engine.runtime import cluster  # noqa: PLC0415
+
+    for address, reason in (("127.0.0.1:1", "nothing answers"), ("ray://127.0.0.1:10001", "HOST:PORT")):
+        with pytest.raises(cluster.ClusterError, match=reason):
+            cluster.start(address)

@@ -1,0 +1,167 @@
+"""Every valid condition can be written and read back, as text and as JSON, and nothing of it is lost."""
+
+import json
+import re
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from engine.language import printer
+from engine.language.condition import All, Any, Condition, Leaf, Not
+from engine.language.diagnostics import ConditionError
+from engine.language.document import condition_from_document, condition_from_json, condition_to_document
+from engine.language.limits import Limits
+from engine.language.parser import parse
+from tests.property.language_strategies import conditions, small_conditions
+
+ROOMY = Limits(text_bytes_max=10**9)
+"""What is valid may have a text longer than may be sent; here only reading back matters."""
+
+TOKEN = re.compile(
+    r"""`(?:[^`]|``)*` | "(?:[^"\\]|\\.)*" | '[^']*' | [<>=!]+ | [\[\](),] | [^\s<>=!\[\](),]+ | \s+""",
+    re.VERBOSE,
+)
+BLANKS = ("", " ", "\t", "\n", "\r\n", " # a comment, with `marks` \"and\" 'such'\n", "  ")
+
+
+def depth_of(condition: Condition) -> int:
+    match condition_to_document(condition):
+        case {"all": list() as members} | {"any": list() as members}:
+            inner = members
+        case {"not": inner_one} | {"once": inner_one} | {"historically": inner_one}:
+            inner = [inner_one]
+        case document:
+            (content,) = document.values()
+            inner = [content[name] for name in ("left", "right", "inner") if name in content]
+    return 1 + max((depth_of(condition_from_document(document)) for document in inner), default=0)
+
+
+def code_of(text: str, limits: Limits) -> int:
+    try:
+        parse(text, limits)
+    except ConditionError as error:
+        return error.code
+    return 0
+
+
+@given(conditions)
+def test_the_canonical_text_reads_back_as_the_same_condition(condition: Condition) -> None:
+    text = printer.format(condition)
+    assert parse(text, ROOMY) == condition
+
+
+@given(conditions)
+def test_the_canonical_text_of_what_was_read_is_the_text_itself(condition: Condition) -> None:
+    text = printer.format(parse(printer.format(condition), ROOMY))
+    assert printer.format(parse(text, ROOMY)) == text
+
+
+@given(conditions)
+def test_a_canonical_text_has_one_line_but_for_what_names_hold(condition: Condition) -> None:
+    text = re.sub(r"`(?:[^`]|``)*`", "", printer.format(condition))
+    assert "\n" not in text
+    assert "\r" not in text
+
+
+@given(conditions)
+def test_a_document_comes_back_exactly_as_it_was_given(condition: Condition) -> None:
+    given_as = json.dumps(condition_to_document(condition))
+    for read in (
+        condition_from_document(json.loads(given_as)),
+        condition_from_json(given_as, ROOMY),
+        condition_from_json(given_as.encode(), ROOMY),
+        parse(f" \n{given_as}\t", ROOMY),
+        parse(json.loads(given_as)),
+    ):
+        assert read == condition
+        assert json.dumps(condition_to_document(read)) == given_as
+
+
+@given(conditions, st.data())
+def test_blanks_comments_and_line_ends_change_nothing(condition: Condition, data: st.DataObject) -> None:
+    tokens = [token for token in TOKEN.findall(printer.format(condition)) if not token.isspace()]
+    written = ""
+    for token in tokens:
+        blanks = data.draw(st.sampled_from(BLANKS))
+        words_meet = re.search(r"[\w@.$`'\"-]\Z", written) and re.match(r"[\w@.$`'\"-]", token)
+        written += ((blanks or " ") if words_meet else blanks) + token
+    assert parse(written, ROOMY) == condition
+
+
+@given(conditions)
+def test_needless_parentheses_change_nothing(condition: Condition) -> None:
+    assert parse(f"(({printer.format(condition)}))", ROOMY) == condition
+
+
+@given(small_conditions, small_conditions)
+@example(Leaf("a", "eq", 1), Leaf("a", "eq", True))
+@example(Leaf("a", "eq", "5"), Leaf("a", "eq", 5))
+def test_different_conditions_have_different_texts(one: Condition, other: Condition) -> None:
+    assert (one == other) or (printer.format(one) != printer.format(other))
+
+
+@given(small_conditions)
+def test_grouping_is_kept(condition: Condition) -> None:
+    for nested in (All((All((condition,)), condition)), Any((Any((condition, condition)), Not(condition)))):
+        assert parse(printer.format(nested), ROOMY) == nested
+
+
+@given(small_conditions)
+def test_depth_and_nodes_are_allowed_up_to_their_bounds_and_no_further(condition: Condition) -> None:
+    depth = depth_of(condition)
+    document = condition_to_document(condition)
+    nodes = len(
+        re.findall(
+            r'"(?:leaf|ref|in_relation|all|any|not|once\w*|historically\w*|since\w*|keyed)": ',
+            json.dumps(document),
+        )
+    )
+    for source in (printer.format(condition), json.dumps(document), document):
+        assert code_of(source, Limits(depth_max=depth, nodes_max=nodes)) == 0
+        assert code_of(source, Limits(depth_max=depth - 1)) == 1303
+        assert code_of(source, Limits(nodes_max=nodes - 1)) == 1303
+
+
+@given(
+    small_conditions,
+    st.sampled_from((" )", " %", " and", ' "', " 5", " #\n(", " AND", " since within 1e999s")),
+)
+def test_a_text_that_is_too_deep_is_told_so_whatever_is_wrong_behind_it(
+    condition: Condition, rest: str
+) -> None:
+    depth = depth_of(condition)
+    # What stands behind may ask for a condition around the one that is there.
+    assert code_of(printer.format(condition) + rest, Limits(depth_max=depth + 1)) == 1300
+    assert code_of(printer.format(condition) + rest, Limits(depth_max=depth - 1)) == 1303
+
+
+@given(small_conditions, st.data())
+def test_no_beginning_of_a_text_is_deeper_than_the_whole(condition: Condition, data: st.DataObject) -> None:
+    tokens = TOKEN.findall(printer.format(condition))
+    cut = data.draw(st.integers(0, len(tokens)))
+    limits = Limits(depth_max=depth_of(condition))
+    assert code_of("".join(tokens[:cut]) + " %", limits) == 1300
+
+
+OPENERS = (
+    *("not (", "once (", "once within 5m (", "historically (", "historically for 1s strong (", "per k ("),
+    *(
+        "all(",
+        "any(a in b, (",
+        "(a == 1 and (",
+        "((a in b or b == c or (",
+        "not in(x, y) and (",
+        "a > 1 since (",
+    ),
+    *("a == 1 since within 5m (", "not not once within 5m not historically for 1m weak per not_ all("),
+)
+
+
+@given(
+    st.lists(st.sampled_from(OPENERS), min_size=64, max_size=64), st.sampled_from(("", "%", ")", "a ==", "a"))
+)
+def test_sixty_four_open_conditions_are_too_deep_before_the_innermost_is_read(
+    openers: list[str], rest: str
+) -> None:
+    assert code_of("".join(openers).replace("in(", "r(") + rest, Limits()) == 1303
+    assert code_of("".join(openers[:12]).replace("in(", "r(") + rest, Limits()) == 1300

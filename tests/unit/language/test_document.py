@@ -1,0 +1,397 @@
+"""What a valid document is: every operator with every type of value, every member, every defect."""
+
+import json
+import math
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any as Json
+
+import pytest
+
+from engine.language.condition import FactArg, HistoricallyFor, InRelation, Leaf
+from engine.language.diagnostics import ConditionError
+from engine.language.document import condition_from_document, condition_from_json, condition_to_document
+from engine.language.limits import Limits
+from engine.language.parser import parse
+
+OK: Json = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
+
+VALUES: dict[str, Json] = {
+    "string": "x",
+    "empty string": "",
+    "integer": 1,
+    "huge integer": 10**30,
+    "number": 1.5,
+    "boolean": True,
+    "strings": ["a", "b"],
+    "numbers": [1, 2.5],
+    "no elements": [],
+    "one number": [1],
+    "reversed numbers": [2, 1],
+    "reversed strings": ["b", "a"],
+    "equal numbers": [1, 1.0],
+    "three numbers": [1, 2, 3],
+    "mixed": [1, "a"],
+    "mixed the other way": ["a", 1],
+    "booleans": [True, False],
+    "number and boolean": [0, True],
+    "arrays": [[1]],
+    "nulls": [None],
+    "null": None,
+    "object": {"fact": "b"},
+}
+_SCALARS = {"string", "empty string", "integer", "huge integer", "number", "boolean"}
+_ARRAYS = {"strings", "numbers", "no elements", "one number", "reversed numbers", "reversed strings"}
+_ARRAYS |= {"equal numbers", "three numbers"}
+TAKEN = {
+    "eq": _SCALARS | _ARRAYS,
+    "neq": _SCALARS | _ARRAYS,
+    "in": _ARRAYS,
+    "nin": _ARRAYS,
+    "contains": _SCALARS,
+    "matches": {"string", "empty string"},
+    "between": {"strings", "numbers", "equal numbers"},
+}
+
+
+def defects_of(document: Json, limits: Limits = Limits()) -> list[tuple[int, str]]:  # noqa: B008
+    """Give the code and place of each defect of a document, or nothing where there is none."""
+    try:
+        condition_from_document(document, limits)
+    except ConditionError as error:
+        return [(entry.code, entry.message.split(": ")[0]) for entry in error.entries]
+    return []
+
+
+@pytest.mark.parametrize("op", TAKEN)
+@pytest.mark.parametrize("value", VALUES)
+def test_an_operator_takes_the_values_of_its_row_and_no_others(op: str, value: str) -> None:
+    document = {"leaf": {"fact": "a", "op": op, "value": VALUES[value]}}
+    if value in TAKEN[op]:
+        assert condition_to_document(condition_from_document(document)) == document
+    else:
+        ((code, place),) = defects_of(document)
+        assert code == 1301
+        assert place.startswith("leaf.value")
+
+
+@pytest.mark.parametrize("op", ["eq", "neq", "in", "nin"])
+def test_a_ref_takes_four_operators(op: str) -> None:
+    assert defects_of({"ref": {"fact": "a", "op": op, "reference": "b"}}) == []
+
+
+@pytest.mark.parametrize("op", ["contains", "matches", "between", "EQ", "", "==", 1, None, ["eq"], {"eq": 1}])
+def test_a_ref_takes_no_other_operator(op: Json) -> None:
+    assert defects_of({"ref": {"fact": "a", "op": op, "reference": "b"}}) == [(1301, "ref.op")]
+
+
+@pytest.mark.parametrize("op", ["Eq", "", "startswith", 1, None, ["eq"]])
+def test_a_leaf_of_no_known_operator_is_told_so_and_its_value_too_where_no_operator_would_take_it(
+    op: Json,
+) -> None:
+    assert defects_of({"leaf": {"fact": "a", "op": op, "value": 1}}) == [(1301, "leaf.op")]
+    assert defects_of({"leaf": {"fact": "a", "op": op, "value": None}}) == [
+        (1301, "leaf.op"),
+        (1301, "leaf.value"),
+    ]
+
+
+def windowed(window: Json) -> list[Json]:
+    return [
+        {"once_within": {"inner": OK, "window_secs": window}},
+        {"historically_for": {"inner": OK, "window_secs": window}},
+        {"since_within": {"left": OK, "right": OK, "window_secs": window}},
+    ]
+
+
+@pytest.mark.parametrize("window", [0, 0.0, 1, 0.3, 1e300, 10**400])
+def test_a_window_is_any_number_of_seconds_that_is_not_negative(window: Json) -> None:
+    for document in windowed(window):
+        assert defects_of(document) == []
+
+
+@pytest.mark.parametrize(
+    "window", [-1, -0.001, "5", True, None, [5], math.nan, math.inf, -math.inf, 10**4000]
+)
+def test_nothing_else_is_a_window(window: Json) -> None:
+    for document in windowed(window):
+        ((member, _),) = document.items()
+        assert defects_of(document) == [(1301, f"{member}.window_secs")]
+
+
+@pytest.mark.parametrize("boundary", ["Weak", "", "both", None, 1, True, ["weak"]])
+def test_a_boundary_is_weak_strong_or_absent(boundary: Json) -> None:
+    def document(**boundary: Json) -> Json:
+        return {"historically_for": {"inner": OK, "window_secs": 1, **boundary}}
+
+    for given in ({}, {"boundary": "weak"}, {"boundary": "strong"}):
+        assert condition_to_document(condition_from_document(document(**given))) == document(**given)
+    assert defects_of(document(boundary=boundary)) == [(1301, "historically_for.boundary")]
+
+
+@pytest.mark.parametrize("name", ["", "$", 1, None, True, ["a"], {"fact": "a"}, "\ud800"])
+def test_a_name_is_a_string_that_is_neither_empty_nor_a_bare_dollar(name: Json) -> None:
+    for place, document in {
+        "leaf.fact": {"leaf": {"fact": name, "op": "eq", "value": 1}},
+        "ref.fact": {"ref": {"fact": name, "op": "eq", "reference": "b"}},
+        "ref.reference": {"ref": {"fact": "b", "op": "eq", "reference": name}},
+        "keyed.key": {"keyed": {"inner": OK, "key": name}},
+        "in_relation.args[0].fact": {"in_relation": {"args": [{"fact": name}], "relation": "r"}},
+    }.items():
+        assert defects_of(document) == [(1301, place)]
+
+
+@pytest.mark.parametrize("name", ["$a", "$$", " ", ".", "a..b", "null", "\n"])
+def test_any_other_string_is_a_name(name: str) -> None:
+    assert defects_of({"leaf": {"fact": name, "op": "eq", "value": 1}}) == []
+    assert defects_of({"keyed": {"inner": OK, "key": name}}) == []
+
+
+@pytest.mark.parametrize("relation", ["", 1, None, ["r"], "\udfff"])
+def test_the_name_of_a_relation_is_a_string_that_is_not_empty(relation: Json) -> None:
+    assert defects_of({"in_relation": {"args": [], "relation": "$"}}) == []
+    assert defects_of({"in_relation": {"args": [], "relation": relation}}) == [(1301, "in_relation.relation")]
+
+
+@pytest.mark.parametrize(
+    ("argument", "place"),
+    [
+        (None, ""),
+        ([], ""),
+        ([1], ""),
+        ({}, ""),
+        ({"fact": "a", "x": 1}, ".x"),
+        ({"name": "a"}, ".name"),
+        (math.nan, ""),
+        ("\ud800", ""),
+    ],
+)
+def test_an_argument_is_a_fact_or_a_scalar(argument: Json, place: str) -> None:
+    defects = defects_of({"in_relation": {"args": ["s", 1, True, argument], "relation": "r"}})
+    assert defects[0] == (1301, f"in_relation.args[3]{place}")
+
+
+def test_arguments_are_an_array_that_may_be_empty() -> None:
+    assert condition_from_document({"in_relation": {"args": [], "relation": "r"}}) == InRelation("r", ())
+    condition = condition_from_document({"in_relation": {"relation": "r", "args": [{"fact": "$a"}, "$a"]}})
+    assert condition == InRelation("r", (FactArg("$a"), "$a"))
+    for arguments in (None, {}, "a", {"fact": "a"}):
+        assert defects_of({"in_relation": {"args": arguments, "relation": "r"}}) == [
+            (1301, "in_relation.args")
+        ]
+
+
+@pytest.mark.parametrize("document", [None, 1, "a == 1", True, [OK], [], {}])
+def test_a_condition_is_an_object_with_one_member(document: Json) -> None:
+    assert defects_of(document) == [(1301, "condition")]
+    assert defects_of({"not": document}) == [(1301, "not")]
+    assert defects_of({"all": [OK, document]}) == [(1301, "all[1]")]
+
+
+@pytest.mark.parametrize("member", ["leafs", "ALL", "and", "", "count", "Not"])
+def test_a_member_that_is_not_listed_is_refused(member: str) -> None:
+    ((code, place),) = defects_of({member: OK})
+    assert code == 1301
+    assert place == (member or "[``]")
+
+
+@pytest.mark.parametrize("member", ["all", "any"])
+def test_all_and_any_have_at_least_one_member(member: str) -> None:
+    assert defects_of({member: [OK]}) == []
+    for content in ([], {}, None, OK, "a == 1"):
+        assert defects_of({member: content}) == [(1301, member)]
+
+
+CONTENTS: Json = {
+    "leaf": {"fact": "a", "op": "eq", "value": 1},
+    "ref": {"fact": "a", "op": "eq", "reference": "b"},
+    "in_relation": {"args": [1], "relation": "r"},
+    "since": {"left": OK, "right": OK},
+    "once_within": {"inner": OK, "window_secs": 1},
+    "historically_for": {"inner": OK, "window_secs": 1},
+    "since_within": {"left": OK, "right": OK, "window_secs": 1},
+    "keyed": {"inner": OK, "key": "k"},
+}
+
+
+@pytest.mark.parametrize("member", CONTENTS)
+def test_no_field_may_be_missing_and_none_added(member: str) -> None:
+    content = CONTENTS[member]
+    assert defects_of({member: content}) == []
+    for name in content:
+        less = {key: value for key, value in content.items() if key != name}
+        assert defects_of({member: less}) == [(1301, member)]
+        misspelt = {key + "s" * (key == name): value for key, value in content.items()}
+        assert defects_of({member: misspelt}) == [(1301, f"{member}.{name}s"), (1301, member)]
+    assert defects_of({member: {**content, "boundarys": "weak"}}) == [(1301, f"{member}.boundarys")]
+    for wrong in (None, [], [content], "x", 1):
+        assert defects_of({member: wrong}) == [(1301, member)]
+
+
+@pytest.mark.parametrize("member", ["not", "once", "historically"])
+def test_what_stands_within_is_a_condition(member: str) -> None:
+    assert defects_of({member: OK}) == []
+    for wrong in (None, [OK], {}, 1):
+        assert defects_of({member: wrong}) == [(1301, member)]
+
+
+def test_several_defects_are_told_together_in_the_order_of_the_document() -> None:
+    document = {
+        "any": [
+            {"leaf": {"op": "matches", "value": "(", "fact": ""}},
+            {"leef": 1, "leaf": {"fact": "a", "op": "between", "value": [2, 1]}},
+            OK,
+            {"since": {"right": {"not": []}, "left": {"once": {"keyed": {"key": "$", "inner": 5}}}}},
+        ]
+    }
+    assert defects_of(document) == [
+        (1302, "any[0].leaf.value"),
+        (1301, "any[0].leaf.fact"),
+        (1301, "any[1]"),
+        (1301, "any[1].leef"),
+        (1301, "any[1].leaf.value"),
+        (1301, "any[3].since.right.not"),
+        (1301, "any[3].since.left.once.keyed.key"),
+        (1301, "any[3].since.left.once.keyed.inner"),
+    ]
+
+
+def test_a_misspelt_word_is_told_with_the_right_one() -> None:
+    with pytest.raises(ConditionError) as refused:
+        condition_from_document(
+            {"historicaly": OK, "historically_for": {"inner": OK, "window_sec": 5, "boundary": "strnog"}}
+        )
+    assert [entry.message for entry in refused.value.entries] == [
+        "condition: expected exactly one member, got `historicaly` and `historically_for`",
+        "historicaly: unknown member; did you mean `historically`?",
+        "historically_for.window_sec: unknown member; did you mean `window_secs`?",
+        "historically_for.boundary: expected `weak` or `strong`, got `strnog`; did you mean `strong`?",
+        "historically_for: missing member `window_secs`",
+    ]
+
+
+def test_an_odd_name_of_a_member_stands_in_its_place_quoted_and_cut_short() -> None:
+    with pytest.raises(ConditionError) as refused:
+        condition_from_document({"a.b": 1, "x" * 500 + "-": 2, "\n": 3, 5: 4})
+    places = [entry.message.split(": ")[0] for entry in refused.value.entries]
+    assert places == ["condition", "[`a.b`]", f"[`{'x' * 59}…`]", "[`\ufffd`]", "[`5`]"]
+
+
+def test_numbers_keep_their_type_and_an_absent_boundary_stays_absent() -> None:
+    given = {
+        "all": [
+            {"leaf": {"fact": "a", "op": "in", "value": [1, 1.0, -0.0, 10**30]}},
+            {"historically_for": {"inner": OK, "window_secs": 1.0}},
+            {"historically_for": {"inner": OK, "window_secs": 1, "boundary": "weak"}},
+        ]
+    }
+    assert json.dumps(condition_to_document(condition_from_document(given))) == json.dumps(given)
+
+
+def test_equality_of_conditions_keeps_types_apart_as_json_does() -> None:
+    def leaf(value: Json) -> Json:
+        return condition_from_document({"leaf": {"fact": "a", "op": "eq", "value": value}})
+
+    def historically_for(**boundary: Json) -> Json:
+        return condition_from_document({"historically_for": {"inner": OK, "window_secs": 1, **boundary}})
+
+    assert leaf(1) == leaf(1.0)
+    assert leaf([1, 2]) == leaf([1.0, 2])
+    assert hash(leaf(1)) == hash(leaf(1.0))
+    for other in (True, "1", [1], 2**53 + 1.0):
+        assert leaf(1) != leaf(other)
+    assert leaf(2**53 + 1) != leaf(2.0**53)
+    assert historically_for() != historically_for(boundary="weak")
+    assert isinstance(historically_for(), HistoricallyFor)
+
+
+def test_members_come_back_in_the_order_in_which_the_interface_lists_them() -> None:
+    shuffled = {
+        "historically_for": {
+            "boundary": "weak",
+            "window_secs": 1,
+            "inner": {"leaf": {"value": 1, "op": "eq", "fact": "a"}},
+        }
+    }
+    assert json.dumps(condition_to_document(condition_from_document(shuffled))) == (
+        '{"historically_for": {"inner": {"leaf": {"fact": "a", "op": "eq", "value": 1}}, '
+        '"window_secs": 1, "boundary": "weak"}}'
+    )
+
+
+def test_a_mapping_and_a_tuple_do_as_well_as_a_dict_and_a_list() -> None:
+    document = MappingProxyType({"all": (MappingProxyType(OK),)})
+    assert parse(document) == condition_from_document({"all": [OK]})
+    assert condition_from_document({"leaf": {"fact": "a", "op": "in", "value": (1, 2)}}) == Leaf(
+        "a", "in", (1, 2)
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [object(), {1}, b"x", 1j, math.nan, math.inf, "\ud800", 10**4000, -(10**4000)]
+)
+def test_what_json_cannot_say_is_refused_from_callers_in_process(value: Json) -> None:
+    assert defects_of({"leaf": {"fact": "a", "op": "eq", "value": value}}) == [(1301, "leaf.value")]
+    assert defects_of({"in_relation": {"args": [value], "relation": "r"}}) == [(1301, "in_relation.args[0]")]
+
+
+def test_the_digits_of_an_integer_are_bounded_exactly() -> None:
+    def document(value: int) -> Json:
+        return {"leaf": {"fact": "a", "op": "eq", "value": value}}
+
+    limits = Limits(digits_max=5)
+    assert defects_of(document(99_999), limits) == defects_of(document(-99_999), limits) == []
+    assert defects_of(document(100_000), limits) == [(1301, "leaf.value")]
+
+
+def test_patterns_are_refused_with_the_reason_that_re2_gives() -> None:
+    for pattern, reason in {
+        "(": "missing ): (",
+        "[z-a]": "invalid character class range: z-a",
+        "(?=x)": "invalid perl operator: (?=",
+        r"\1": r"invalid escape sequence: \1",
+        "a{1001}": "invalid repetition size: {1001}",
+        "é(": "missing ): é(",
+    }.items():
+        with pytest.raises(ConditionError) as refused:
+            condition_from_document({"leaf": {"fact": "a", "op": "matches", "value": pattern}})
+        (entry,) = refused.value.entries
+        assert entry == (1302, f"leaf.value: the regular expression is refused: {reason}")
+
+
+def test_only_json_is_read_from_json_text() -> None:
+    assert condition_from_json(b'{"leaf":{"fact":"a","op":"eq","value":1}}') == condition_from_document(OK)
+    for text in ("a == 1", "", "null", "1", "[]", '"a == 1"'):
+        with pytest.raises(ConditionError):
+            condition_from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        (b'{"a": "\xff"}', "line 1, column 8"),
+        (b'{\n"\xc3\xa9": "\xed\xa0\x80"}', "line 2, column 7"),
+        (b"\xff\xfe{", "line 1, column 1"),
+        (b"\xef\xbb\xbf{}", "line 1, column 1"),
+    ],
+)
+def test_bytes_that_are_not_utf8_are_not_json(data: bytes, place: str) -> None:
+    with pytest.raises(ConditionError) as refused:
+        condition_from_json(data)
+    assert refused.value.code == 1300
+    assert refused.value.entries[0].message.startswith(f"{place}: expected ")
+
+
+def test_of_duplicate_members_the_last_counts() -> None:
+    text = '{"not": 1, "leaf": {"fact": "b", "fact": "a", "op": "eq", "value": 0, "value": 1}, "not": 2}'
+    with pytest.raises(ConditionError):
+        parse(text)
+    assert parse(text.replace('"not": 1, ', "").replace(', "not": 2', "")) == condition_from_document(OK)
+
+
+class _Colour(IntEnum):
+    RED = 1
+
+
+def test_a_number_of_a_kind_of_its_own_is_a_number() -> None:
+    assert defects_of({"leaf": {"fact": "a", "op": "eq", "value": _Colour.RED}}) == []

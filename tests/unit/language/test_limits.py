@@ -1,0 +1,168 @@
+"""Over-long and over-deep comes before anything else, and alone; up to the bound all is well."""
+
+import json
+from typing import Any as Json
+
+import pytest
+
+from engine.language.diagnostics import ConditionError
+from engine.language.document import condition_from_document, condition_from_json, condition_to_document
+from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.language.parser import parse
+from engine.language.printer import format as text_of
+
+LEAF: Json = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
+
+
+def nested(levels: int, innermost: Json = LEAF) -> Json:
+    document = innermost
+    for _ in range(levels):
+        document = {"not": document}
+    return document
+
+
+def codes_of(source: Json, limits: Limits = DEFAULT_LIMITS) -> list[int]:
+    try:
+        parse(source, limits)
+    except ConditionError as error:
+        return [entry.code for entry in error.entries]
+    return []
+
+
+def test_the_text_is_bounded_in_bytes_of_utf8() -> None:
+    for text in ('a == "{}"', '{{"leaf": {{"fact": "a", "op": "eq", "value": "{}"}}}}'):
+        room = 64 * 1024 - len(text.format(""))
+        assert codes_of(text.format("x" * room)) == []
+        assert codes_of(text.format("x" * (room + 1))) == [1303]
+        assert codes_of(text.format("é" * (room // 2))) == []
+        assert codes_of(text.format("é" * (room // 2 + 1))) == [1303]
+        assert codes_of(text.format("\ud800" * (room // 3))) == [1300]
+        assert codes_of(text.format("\ud800" * (room // 3 + 1))) == [1303]
+
+
+def test_blanks_and_comments_count_as_text() -> None:
+    assert codes_of("a == 1" + " " * 65_530) == []
+    assert codes_of("a == 1" + " " * 65_531) == [1303]
+    assert codes_of("#" * 65_537) == [1303]
+
+
+@pytest.mark.parametrize("text", ["%" * 70_000, "{" + "x" * 70_000, "\x00" * 70_000, "'" * 70_000])
+def test_a_text_that_is_too_long_is_not_read(text: str) -> None:
+    assert codes_of(text) == [1303]
+
+
+def test_bytes_are_held_to_the_same_bound() -> None:
+    for data in (b"{" + b" " * 65_536, b"{" + b"\xff" * 65_536):
+        with pytest.raises(ConditionError) as refused:
+            condition_from_json(data)
+        assert refused.value.code == 1303
+
+
+def test_depth_64_is_allowed_and_65_is_not() -> None:
+    assert codes_of(nested(63)) == codes_of(json.dumps(nested(63))) == codes_of("not " * 63 + "a == 1") == []
+    for source in (nested(64), json.dumps(nested(64)), "not " * 64 + "a == 1"):
+        assert codes_of(source) == [1303]
+
+
+def test_parentheses_are_no_depth() -> None:
+    assert codes_of("(" * 10_000 + "a == 1" + ")" * 10_000) == []
+
+
+def test_what_a_comparison_stands_for_counts() -> None:
+    assert codes_of("not " * 62 + "a > 1") == []
+    assert codes_of("not " * 63 + "a > 1") == [1303]
+    assert codes_of(" or ".join(["a > 1"] * 3), Limits(nodes_max=10)) == []
+    assert codes_of(" or ".join(["a > 1"] * 3), Limits(nodes_max=9)) == [1303]
+
+
+def test_nodes_2000_are_allowed_and_2001_are_not() -> None:
+    for count, codes in ((1_999, []), (2_000, [1303])):
+        document = {"any": [LEAF] * count}
+        for source in (document, json.dumps(document), " or ".join(["a == 1"] * count)):
+            assert codes_of(source, Limits(text_bytes_max=10**6)) == codes
+
+
+def test_a_document_that_is_too_large_is_told_nothing_else() -> None:
+    for document in (
+        nested(64, {"leaf": 1}),
+        {"all": [{}, {"leef": 1}, nested(64)]},
+        {"all": [None] * 2_000},
+        {"all": [nested(64, 5)], "since": {"left": {}, "x": 1}},
+        {"since_within": {"left": nested(63), "window_secs": -1}},
+        {"keyed": {"inner": nested(63)}},
+    ):
+        assert codes_of(document) == codes_of(json.dumps(document)) == [1303]
+
+
+def test_json_of_any_nesting_is_answered() -> None:
+    assert codes_of('{"not":' * 9_000) == [1303]
+    assert codes_of('{"not":' * 64 + "garbage") == [1303]
+    assert codes_of('{"not":' * 60 + "garbage") == [1300]
+    assert codes_of('{"leaf":' + "[" * 60_000) == [1303]
+    assert codes_of('{"leaf":' + "[" * 200 + "]" * 200 + "}") == [1303]
+    assert codes_of('{"x":' * 12_000) == [1303]
+
+
+def test_a_document_of_any_nesting_is_answered() -> None:
+    assert codes_of(nested(100_000)) == [1303]
+    deep: Json = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ConditionError) as refused:
+        condition_from_document({"leaf": {"fact": "a", "op": "eq", "value": deep}})
+    assert refused.value.code == 1301
+    while deep:
+        deep = deep.pop()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not " * 100 + "garbage garbage",
+        "not " * 100,
+        "once within 5m " * 64 + "%",
+        "historically for 5m strong " * 64 + '"',
+        "per k " * 64 + "5",
+        "all(" * 64 + "a == 1 b",
+        "any(a == 1, " * 64,
+        "(not " * 64 + "a == 1" + ")" * 64 + " xx",
+        "b == 2 and (" * 64 + "%",
+        "b == 2 or a == 1 or (" * 64 + "%",
+        "b == 2 since (" * 64 + "%",
+        "a == 1 since within 5m (" * 64 + "5",
+        "(" + "not " * 64 + "a == 1 and %",
+        "not " * 63 + "a == 1 and %",
+        "r(a, 1) and b in a and " + "not " * 64 + "%",
+        "any(a == 1, b == 2, " + "not " * 63 + "a == 1, a == 1 %",
+        "per x not " * 32 + "%",
+        "once within 5m not " * 32 + "%",
+        "not " * 64 + "a == 1e999",
+        "not " * 64 + "a == '",
+        "not " * 64 + "a == 1 AND",
+    ],
+)
+def test_over_deep_comes_before_what_cannot_be_read(text: str) -> None:
+    assert codes_of(text) == [1303]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not " * 63 + "%",
+        "x not " * 64,
+        "not " * 62 + "x not %",
+        "not " * 62 + "a == 1 and %",
+        "b == 2 and (" * 63 + "%",
+        "per not " * 64,
+        "% " + "not " * 100 + "a == 1",
+    ],
+)
+def test_nothing_that_an_ending_could_save_is_over_deep(text: str) -> None:
+    assert codes_of(text) == [1300]
+
+
+def test_the_largest_condition_prints_and_reads_back() -> None:
+    document = nested(62, {"any": [LEAF] * 1_900})
+    condition = parse(document)
+    assert parse(text_of(condition)) == condition
+    assert condition_to_document(condition) == document

@@ -1,0 +1,109 @@
+"""Patterns of strangers: what is found, what is refused, and the bounds that keep a search short."""
+
+import pytest
+
+from engine.language.diagnostics import ConditionError
+from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.language.parser import parse
+from engine.language.patterns import PatternError, compile_pattern
+
+
+def found(pattern: str, text: str, limits: Limits = DEFAULT_LIMITS) -> bool:
+    return compile_pattern(pattern, limits).found_in(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("b", "abc", True),
+        ("^b", "abc", False),
+        ("^abc$", "abc", True),
+        ("^a", "b\na", False),
+        ("(?m)^a", "b\na", True),
+        ("a.c", "a\nc", False),
+        ("", "", True),
+        ("^$", "", True),
+        ("(?i)ABC", "xabcx", True),
+        (r"\pL+", "123é", True),
+        ("^.$", "𝄞", True),
+        ("\x00", "a\x00b", True),
+        ("(a)(?P<n>b)", "ab", True),
+        ("[^a]", "a", False),
+        ("é", "caf\u00e9", True),
+    ],
+)
+def test_a_pattern_is_found_anywhere_unless_it_is_anchored(pattern: str, text: str, expected: bool) -> None:
+    assert found(pattern, text) is expected
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", "a**", "[z-a]", r"\1", "(?=a)", "a{1001}", r"\C\8", "(?P<n->a)", "a)"]
+)
+def test_what_re2_refuses_is_refused_in_its_words(pattern: str) -> None:
+    with pytest.raises(PatternError, match=r"^[a-z )]+: .+$"):
+        compile_pattern(pattern, DEFAULT_LIMITS)
+
+
+@pytest.mark.parametrize("pattern", ["a{1000}.{1000}", r"\pL{300}", "((a{30}){30}){30}"])
+def test_what_would_be_too_large_is_refused(pattern: str) -> None:
+    with pytest.raises(PatternError, match=r"too large|invalid repetition size"):
+        compile_pattern(pattern, DEFAULT_LIMITS)
+
+
+def test_the_bound_on_the_compiled_size_is_exact() -> None:
+    size = compile_pattern("a{50}", DEFAULT_LIMITS).program_size
+    assert compile_pattern("a{50}", Limits(pattern_program_max=size)).found_in("a" * 50)
+    with pytest.raises(
+        PatternError, match=f"^it is too large: {size} steps when compiled, at most {size - 1} are allowed$"
+    ):
+        compile_pattern("a{50}", Limits(pattern_program_max=size - 1))
+
+
+def test_a_text_past_the_bound_holds_no_pattern() -> None:
+    limits = Limits(pattern_text_chars_max=5)
+    pattern = compile_pattern("a", limits)
+    for text, long in (("aaaaa", False), ("aaaaaa", True), ("äääää", False)):
+        assert pattern.too_long(text) is long
+        assert pattern.found_in(text) is (not long and "a" in text)
+
+
+def test_the_larger_the_pattern_the_shorter_the_texts_that_it_takes() -> None:
+    pattern = compile_pattern("a.*b", DEFAULT_LIMITS)
+    limits = Limits(pattern_work_max=10 * pattern.program_size)
+    pattern = compile_pattern("a.*b", limits)
+    assert pattern.text_bytes_max == 10
+    assert pattern.found_in("a" + "x" * 8 + "b")
+    assert not pattern.found_in("a" + "x" * 9 + "b")
+    assert pattern.found_in("a" + "é" * 4 + "b")
+    assert not pattern.found_in("a" + "é" * 5 + "b")
+    assert pattern.too_long("é" * 6)
+    assert not pattern.too_long("é" * 5)
+
+
+def test_half_characters_hold_no_pattern_and_raise_nothing() -> None:
+    pattern = compile_pattern("a", DEFAULT_LIMITS)
+    assert pattern.found_in("a\ud800") is False
+    assert pattern.too_long("a\ud800" * 20_000)
+
+
+def test_a_search_that_runs_out_of_memory_still_answers_rightly() -> None:
+    """RE2 falls back to a slower search within its memory; what is there must be found all the same."""
+    pattern = compile_pattern("[ab]{200}[ab]*a[ab]{180}c$", DEFAULT_LIMITS)
+    text = "abbab" * 350 + "a" + "ba" * 90
+    assert len(text) < pattern.text_bytes_max
+    assert pattern.found_in(text + "c")
+    assert not pattern.found_in(text + "d")
+
+
+def test_compiling_again_gives_the_same_object() -> None:
+    assert compile_pattern("again", DEFAULT_LIMITS) is compile_pattern("again", DEFAULT_LIMITS)
+
+
+def test_unicode_classes_are_bounded_over_a_whole_condition() -> None:
+    """RE2 takes 0.1 ms for each; sixty thousand bytes of them would take seconds."""
+    few, many = r"\pL" * 4, r"\pL\PN" * 50
+    assert parse({"any": [{"leaf": {"fact": "a", "op": "matches", "value": few}}] * 250})
+    with pytest.raises(ConditionError) as refused:
+        parse({"any": [{"leaf": {"fact": "a", "op": "matches", "value": many}}] * 11})
+    assert {code for code, _ in refused.value.entries} == {1302}
+    assert ["at most 1000" in message for _, message in refused.value.entries] == [False] * 10 + [True]

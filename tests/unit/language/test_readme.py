@@ -1,0 +1,112 @@
+"""Every example of the language's README is run: what it says is so."""
+
+import json
+import re
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from engine import Detector
+from engine.language.condition import Condition
+from engine.language.diagnostics import ConditionError
+from engine.language.document import condition_to_document
+from engine.language.limits import DEFAULT_LIMITS
+from engine.language.parser import parse
+from engine.language.printer import format as text_of
+
+README = (Path(__file__).parents[3] / "engine" / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+KINDS = {"rule", "rule-error", "message", "json", "same", "canonical", "trace"}
+
+
+def blocks(kind: str) -> list[str]:
+    return [text.removesuffix("\n") for found, text in BLOCKS if found == kind]
+
+
+def pairs(first: str, second: str) -> list[tuple[str, str]]:
+    return [(one[1], other[1]) for one, other in pairwise(BLOCKS) if (one[0], other[0]) == (first, second)]
+
+
+def test_every_block_is_of_a_kind_that_is_run() -> None:
+    assert {kind for kind, _ in BLOCKS} == KINDS
+    assert README.count("```") == 2 * len(BLOCKS)
+
+
+@pytest.mark.parametrize("text", blocks("rule"))
+def test_a_rule_is_read_and_reads_back(text: str) -> None:
+    assert parse(text_of(parse(text))) == parse(text)
+
+
+@pytest.mark.parametrize("text", blocks("rule-error"))
+def test_a_faulty_rule_is_refused(text: str) -> None:
+    with pytest.raises(ConditionError):
+        parse(text)
+
+
+@pytest.mark.parametrize(("text", "message"), pairs("rule-error", "message"))
+def test_a_faulty_rule_is_refused_in_these_words(text: str, message: str) -> None:
+    with pytest.raises(ConditionError) as refused:
+        parse(text.removesuffix("\n"))
+    assert "".join(f"{entry.code} {entry.message}\n" for entry in refused.value.entries) == message
+
+
+@pytest.mark.parametrize(("text", "document"), pairs("rule", "json"))
+def test_a_rule_and_its_json_say_the_same(text: str, document: str) -> None:
+    assert parse(text) == parse(document)
+    assert condition_to_document(parse(text)) == json.loads(document)
+
+
+def test_every_member_and_operator_is_shown_as_json() -> None:
+    shown = json.dumps([json.loads(document) for document in blocks("json")])
+    for condition in Condition.__args__:
+        member = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", condition.__name__).lower()
+        assert f'"{member}": ' in shown
+    for op in ("eq", "neq", "in", "nin", "contains", "matches", "between"):
+        assert f'"op": "{op}"' in shown
+
+
+def test_each_message_and_each_json_follows_its_rule() -> None:
+    assert len(pairs("rule-error", "message")) == len(blocks("message"))
+    assert len(pairs("rule", "json")) == len(blocks("json"))
+
+
+@pytest.mark.parametrize("text", blocks("same"))
+def test_two_rules_that_are_said_to_be_the_same_are(text: str) -> None:
+    one, other = text.split("\n")
+    assert parse(one) == parse(other)
+
+
+@pytest.mark.parametrize("text", blocks("canonical"))
+def test_the_second_line_is_the_canonical_text_of_the_first(text: str) -> None:
+    given, canonical = text.split("\n")
+    assert text_of(parse(given)) == canonical
+
+
+@pytest.mark.parametrize("trace", blocks("trace"))
+def test_a_trace_comes_out_as_it_is_shown(trace: str) -> None:
+    condition, *events = trace.split("\n")
+    detector = Detector()
+    detector.add_rule(name="shown", condition=condition)
+    for event in events:
+        seconds, shown, verdict = re.fullmatch(r" *([0-9.]+)s +(\{.*\}) +(true|false)", event).groups()
+        actions = detector.evaluate(json.loads(shown), round(float(seconds) * 1000))
+        assert [len(actions), event] == [int(verdict == "true"), event]
+
+
+@pytest.mark.parametrize("row", re.findall(r"^\| (.+) \| ([0-9]+)(?: bytes)? \|$", README, re.MULTILINE))
+def test_the_limits_are_those_of_the_engine(row: tuple[str, str]) -> None:
+    known = {getattr(DEFAULT_LIMITS, field.name) for field in fields(DEFAULT_LIMITS)}
+    assert int(row[1]) in known
+
+
+def test_the_code_in_running_text_is_of_the_language() -> None:
+    """What stands between backquotes in a paragraph and looks like a condition can be read."""
+    prose = re.sub(r"^(?:```.*?^```|\|.*?)$", "", README, flags=re.MULTILINE | re.DOTALL)
+    conditions = [
+        text for text in re.findall(r"`([^`]+)`", prose) if re.search(r" (?:==|!=|>) |\w\(.*\w\)", text)
+    ]
+    assert len(conditions) > 9
+    for text in conditions:
+        parse(text)

@@ -1,0 +1,245 @@
+"""Each row of the language's table, and each rule about names, literals, durations and binding."""
+
+from typing import Any as Json
+
+import pytest
+
+from engine.language.diagnostics import ConditionError
+from engine.language.document import condition_to_document
+from engine.language.parser import parse
+
+MAX = 1.7976931348623157e308
+
+
+def leaf(fact: str, op: str, value: Json) -> Json:
+    return {"leaf": {"fact": fact, "op": op, "value": value}}
+
+
+def ref(fact: str, op: str, reference: str) -> Json:
+    return {"ref": {"fact": fact, "op": op, "reference": reference}}
+
+
+A, B, C = leaf("a", "eq", 1), leaf("b", "eq", 2), leaf("c", "eq", 3)
+
+TABLE = {
+    'x == "v"': leaf("x", "eq", "v"),
+    "x = 1": leaf("x", "eq", 1),
+    "x != 1.0": leaf("x", "neq", 1.0),
+    "x == true": leaf("x", "eq", True),
+    "x != false": leaf("x", "neq", False),
+    "x == [1, 2]": leaf("x", "eq", [1, 2]),
+    "x != []": leaf("x", "neq", []),
+    'x in ["a", "b"]': leaf("x", "in", ["a", "b"]),
+    "x not in [1]": leaf("x", "nin", [1]),
+    "x in []": leaf("x", "in", []),
+    "x not\n in[ ]": leaf("x", "nin", []),
+    "x contains 'v'": leaf("x", "contains", "v"),
+    "x contains 1": leaf("x", "contains", 1),
+    "x contains true": leaf("x", "contains", True),
+    "x matches '^a'": leaf("x", "matches", "^a"),
+    "x between 1 and 2": leaf("x", "between", [1, 2]),
+    'x between "a" and "b"': leaf("x", "between", ["a", "b"]),
+    "x >= 5": leaf("x", "between", [5, MAX]),
+    "x <= 5": leaf("x", "between", [-MAX, 5]),
+    "x > 5": {"all": [leaf("x", "between", [5, MAX]), leaf("x", "neq", 5)]},
+    "x<-5.5": {"all": [leaf("x", "between", [-MAX, -5.5]), leaf("x", "neq", -5.5)]},
+    "x == y": ref("x", "eq", "y"),
+    "x = y": ref("x", "eq", "y"),
+    "x != y": ref("x", "neq", "y"),
+    "x in $list": ref("x", "in", "$list"),
+    "x not in user.lists": ref("x", "nin", "user.lists"),
+    'rel(a, "b", 3)': {"in_relation": {"args": [{"fact": "a"}, "b", 3], "relation": "rel"}},
+    "rel()": {"in_relation": {"args": [], "relation": "rel"}},
+    "`a rel`($user.id, true)": {"in_relation": {"args": [{"fact": "$user.id"}, True], "relation": "a rel"}},
+    "a == 1 and b == 2 and c == 3": {"all": [A, B, C]},
+    "a == 1 or b == 2 or c == 3": {"any": [A, B, C]},
+    "(a == 1 and b == 2) and c == 3": {"all": [{"all": [A, B]}, C]},
+    "a == 1 and (b == 2 and c == 3)": {"all": [A, {"all": [B, C]}]},
+    "(a == 1 or b == 2) or c == 3": {"any": [{"any": [A, B]}, C]},
+    "((a == 1))": A,
+    "all(a == 1)": {"all": [A]},
+    "any(a == 1, b == 2)": {"any": [A, B]},
+    "all(a == 1 or b == 2, c == 3)": {"all": [{"any": [A, B]}, C]},
+    "not a == 1": {"not": A},
+    "once a == 1": {"once": A},
+    "once within 10m a == 1": {"once_within": {"inner": A, "window_secs": 600}},
+    "historically a == 1": {"historically": A},
+    "historically for 5m a == 1": {"historically_for": {"inner": A, "window_secs": 300}},
+    "historically for 5m strong a == 1": {
+        "historically_for": {"inner": A, "window_secs": 300, "boundary": "strong"}
+    },
+    "historically for 5m weak a == 1": {
+        "historically_for": {"inner": A, "window_secs": 300, "boundary": "weak"}
+    },
+    "a == 1 since b == 2": {"since": {"left": A, "right": B}},
+    "a == 1 since within 8h b == 2": {"since_within": {"left": A, "right": B, "window_secs": 28800}},
+    "per user.id a == 1": {"keyed": {"inner": A, "key": "user.id"}},
+    "per $tenant (a == 1 or b == 2)": {"keyed": {"inner": {"any": [A, B]}, "key": "$tenant"}},
+}
+
+BINDING = {
+    "a == 1 or b == 2 and c == 3": "a == 1 or (b == 2 and c == 3)",
+    "a == 1 and b == 2 since c == 3": "a == 1 and (b == 2 since c == 3)",
+    "a == 1 since b == 2 and c == 3": "(a == 1 since b == 2) and c == 3",
+    "not a == 1 and b == 2": "(not a == 1) and b == 2",
+    "not a == 1 since b == 2": "(not a == 1) since b == 2",
+    "once a == 1 since not b == 2": "(once a == 1) since (not b == 2)",
+    "not once historically per k a == 1": "not (once (historically (per k (a == 1))))",
+    "per k a == 1 and b == 2": "(per k a == 1) and b == 2",
+    "once within 5 a == 1 or b == 2": "(once within 5 (a == 1)) or b == 2",
+    "x > 1 and y < 2 and a == 1": "(x > 1) and (y < 2) and a == 1",
+    "x between 1 and 2 and a == 1": "(x between 1 and 2) and a == 1",
+    "not x not in [1]": "not (x not in [1])",
+    "a == 1 since within 5m once b == 2": "a == 1 since within 5m (once b == 2)",
+}
+
+NAMES = {
+    "user": "user",
+    "user.id": "user.id",
+    "$user": "$user",
+    "$user.id": "$user.id",
+    "@timestamp": "@timestamp",
+    "process-name.x-1": "process-name.x-1",
+    "_a9": "_a9",
+    "user.in": "user.in",
+    "in.user": "in.user",
+    "$in": "$in",
+    "$null": "$null",
+    "in-x": "in-x",
+    "android": "android",
+    "user.AND": "user.AND",
+    "count": "count",
+    "where": "where",
+    "exists": "exists",
+    "cidr": "cidr",
+    "`in`": "in",
+    "`AND`": "AND",
+    "`null`": "null",
+    "`user`": "user",
+    "`$user`": "$user",
+    "`a b`": "a b",
+    "`a``b`": "a`b",
+    "````": "`",
+    "`a..b`": "a..b",
+    "`größe`": "größe",
+    "`a\nb`": "a\nb",
+    "`\"'#`": "\"'#",
+}
+
+LITERALS = {
+    "0": 0,
+    "-0": 0,
+    "-12": -12,
+    "1.50": 1.5,
+    "1e3": 1000.0,
+    "1E+3": 1000.0,
+    "-2.5e-3": -0.0025,
+    "123456789012345678901234567890": 123456789012345678901234567890,
+    "true": True,
+    "false": False,
+    '""': "",
+    '"a\\"b\\\\c\\/d\\b\\f\\n\\r\\t"': 'a"b\\c/d\b\f\n\r\t',
+    '"\\u00e9\\ud834\\udd1e"': "é𝄞",
+    '"é # no comment"': "é # no comment",
+    "''": "",
+    "'\\d+\\.\"x\"'": '\\d+\\."x"',
+    "'tab\there'": "tab\there",
+    "[]": [],
+    "[1,-2.5]": [1, -2.5],
+    "[ \"a\" , 'b' ]": ["a", "b"],
+}
+
+DURATIONS = {
+    "0": 0,
+    "90": 90,
+    "1.5": 1.5,
+    "1e2": 100.0,
+    "5s": 5,
+    "2.50s": 2.5,
+    "5m": 300,
+    "1.5m": 90,
+    "8h": 28_800,
+    "1d": 86_400,
+    "2w": 1_209_600,
+    "300ms": 0.3,
+    "1001ms": 1.001,
+    "2000ms": 2,
+    "0.1ms": 0.0001,
+    "1e3ms": 1,
+    "0.05m": 3,
+    "0.7h": 2520,
+    "1e-1s": 0.1,
+}
+
+
+@pytest.mark.parametrize("text", TABLE)
+def test_each_row_of_the_table_gives_its_condition(text: str) -> None:
+    assert condition_to_document(parse(text)) == TABLE[text]
+    assert repr(condition_to_document(parse(text))) == repr(TABLE[text])
+
+
+@pytest.mark.parametrize("text", BINDING)
+def test_what_binds_tighter_needs_no_parentheses(text: str) -> None:
+    assert parse(text) == parse(BINDING[text])
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_a_name_may_stand_wherever_a_fact_is_named(text: str) -> None:
+    name = NAMES[text]
+    assert condition_to_document(parse(f"{text} == 1")) == leaf(name, "eq", 1)
+    assert condition_to_document(parse(f"{text}\n== {text}")) == ref(name, "eq", name)
+    assert condition_to_document(parse(f"per {text}(a==1)")) == {"keyed": {"inner": A, "key": name}}
+    assert condition_to_document(parse(f"r({text})")) == {
+        "in_relation": {"args": [{"fact": name}], "relation": "r"}
+    }
+
+
+@pytest.mark.parametrize("text", ["owns", "@x-1", "count", "`in`", "`a.b`", "`$a`", "`$`", "`a``b`"])
+def test_the_name_of_a_relation_is_taken_literally(text: str) -> None:
+    name = text.strip("`").replace("``", "`")
+    assert condition_to_document(parse(f"{text}(1)")) == {"in_relation": {"args": [1], "relation": name}}
+
+
+@pytest.mark.parametrize("text", ["a.b(1)", "$a(1)", "in(1)", "ALL(1)", "null(1)"])
+def test_no_other_name_of_a_relation_stands_without_backquotes(text: str) -> None:
+    with pytest.raises(ConditionError) as refused:
+        parse(text)
+    assert refused.value.code == 1300
+
+
+@pytest.mark.parametrize("text", LITERALS)
+def test_a_literal_is_the_json_value_that_it_shows(text: str) -> None:
+    value = condition_to_document(parse(f"x == {text}"))["leaf"]["value"]
+    assert repr(value) == repr(LITERALS[text])
+
+
+@pytest.mark.parametrize("text", DURATIONS)
+def test_a_duration_is_read_in_exact_decimals(text: str) -> None:
+    for form, member in (
+        ("once within {} a == 1", "once_within"),
+        ("historically for {} a == 1", "historically_for"),
+        ("a == 1 since within {} b == 2", "since_within"),
+    ):
+        window = condition_to_document(parse(form.format(text)))[member]["window_secs"]
+        assert repr(window) == repr(DURATIONS[text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a==1#x",
+        "# first\na == 1 # second\n# third",
+        "\r\n\ta\r\n==\r\n1\r\n",
+        "(a==1)",
+        "a == 1 # it's \"unclosed `",
+    ],
+)
+def test_blanks_and_comments_mean_nothing(text: str) -> None:
+    assert condition_to_document(parse(text)) == A
+
+
+@pytest.mark.parametrize("blank", ["\xa0", "\f", "\v", "\u2028", "\ufeff", "\x00"])
+def test_only_space_tab_and_line_ends_are_blank(blank: str) -> None:
+    with pytest.raises(ConditionError) as refused:
+        parse(f"a{blank}== 1")
+    assert refused.value.code == 1300

@@ -1,0 +1,455 @@
+"""A detector's lane: one batch in flight, and an answer to every request whatever happens."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from engine.evaluation.events import Done, Refused
+from engine.language.diagnostics import Refusal
+from engine.runtime import actor as actor_module
+from engine.runtime import operations as ops
+from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.operations import Operation
+from tests.faults import LocalHandle, LocalService, local_service, until
+
+
+class Gate:
+    """Holds calls of the kinds in `held` up until it is opened; `held_up` counts those that came to it."""
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()
+        self.held_up = 0
+        self._open = asyncio.Event()
+
+    async def before(self, call: str) -> None:
+        if call in self.held:
+            self.held_up += 1
+            await self._open.wait()
+
+    def open(self) -> None:
+        self.held.clear()
+        self._open.set()
+        self._open = asyncio.Event()
+
+
+class Scene:
+    """A service with one detector that has one rule, and a gate before its actors' calls."""
+
+    def __init__(self, service: LocalService, gate: Gate, detector_id: str) -> None:
+        self.service = service
+        self.fleet = service.fleet
+        self.gate = gate
+        self.detector_id = detector_id
+
+    @property
+    def actor(self) -> LocalHandle:
+        hosting = self.service.actors.hosting(self.detector_id)
+        assert hosting is not None, "the detector is awake"
+        return hosting
+
+    @property
+    def batches(self) -> list[int]:
+        return [size for one in self.service.actors.started for call, size in one.calls if call == "handle"]
+
+    def ask(self, operation: Operation) -> asyncio.Task[Any]:
+        return asyncio.create_task(self.fleet.call(self.detector_id, operation))
+
+    def asks(self, *timestamps_ms: float) -> list[asyncio.Task[Any]]:
+        return [self.ask(event(timestamp_ms)) for timestamp_ms in timestamps_ms]
+
+    async def held(self) -> None:
+        """Come back when a call is held up."""
+        await until(lambda: self.gate.held_up)
+
+
+def event(timestamp_ms: float, **fields: Any) -> Operation:
+    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
+
+
+@pytest.fixture
+def scene(tmp_path):
+    @asynccontextmanager
+    async def scene(**settings: Any) -> AsyncIterator[Scene]:
+        gate = Gate()
+        async with local_service(tmp_path, **{"retry_s": 0.01, **settings}) as service:
+            service.actors.before = gate.before
+            for actor in service.actors.started:
+                actor.before = gate.before
+            yield Scene(service, gate, await service.fleet.create_detector("one"))
+            gate.open()
+
+    return scene
+
+
+async def outcomes(tasks: list[asyncio.Task[Any]]) -> list[Any]:
+    """`done`, or the code of what came instead."""
+    results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+    return [outcome(result) for result in results]
+
+
+def outcome(result: Any) -> Any:
+    match result:
+        case Done():
+            return "done"
+        case Refused(entries):
+            return entries[0].code
+        case Refusal() | DetectorUnavailable():
+            return result.code
+        case _:
+            return result
+
+
+async def clock_of(scene: Scene) -> float:
+    """The time of the last event that was evaluated, in ms."""
+    return scene.actor.actor._hosted.detector.clock_us / 1000
+
+
+async def test_what_waits_while_a_batch_is_in_flight_is_the_next_batch(scene):
+    async with scene() as s:
+        s.gate.held = {"handle"}
+        first = s.asks(1)
+        await s.held()
+        rest = s.asks(*range(2, 50))
+        await asyncio.sleep(0)
+        s.gate.open()
+        assert await outcomes(first + rest) == ["done"] * 49
+        assert s.batches == [1, 48]
+        assert s.actor.in_flight_most == 1
+
+
+async def test_never_more_than_one_call_is_in_flight(scene):
+    async with scene(snapshot_interval_s=0.001, idle_rest_s=0.002) as s:
+
+        async def caller(number: int) -> None:
+            for step in range(30):
+                await s.fleet.call(s.detector_id, event(number + step))
+                if step % 10 == 9:
+                    await asyncio.sleep(0.003)
+
+        await asyncio.gather(*(caller(number) for number in range(20)))
+        assert {one.in_flight_most for one in s.service.actors.started} <= {0, 1}
+        calls = {call for one in s.service.actors.started for call, _ in one.calls}
+        assert {"save", "passivate", "activate", "handle"} <= calls
+
+
+async def test_batches_are_bounded(scene):
+    async with scene(batch_operations_max=10) as s:
+        s.gate.held = {"activate"}
+        tasks = s.asks(*range(25))
+        await s.held()
+        s.gate.open()
+        assert await outcomes(tasks) == ["done"] * 25
+        assert s.batches == [10, 10, 5]
+
+
+async def test_requests_are_evaluated_in_the_order_in_which_they_came(scene):
+    async with scene(batch_operations_max=7) as s:
+        await s.fleet.call(s.detector_id, ops.add_rule("r", "once a == 1"))
+        tasks = [s.ask(event(number, a=int(number == 60))) for number in range(100)]
+        results = await asyncio.gather(*tasks)
+        assert [len(json.loads(one.result)["actions"]) for one in results] == [0] * 60 + [1] * 40
+
+
+async def test_one_bad_request_stalls_no_other(scene):
+    async with scene() as s:
+        tasks = [*s.asks(1), s.ask(ops.evaluate(b"\xff")), *s.asks(2), s.ask(ops.rule("none")), *s.asks(3)]
+        assert await outcomes(tasks) == ["done", 1000, "done", 1201, "done"]
+
+
+async def test_a_caller_that_goes_away_while_it_waits_is_skipped(scene):
+    async with scene() as s:
+        s.gate.held = {"handle"}
+        first = s.asks(1)
+        await s.held()
+        gone, stays = s.asks(777, 2)
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        s.gate.open()
+        assert await outcomes([*first, stays]) == ["done", "done"]
+        assert await clock_of(s) == 2
+        assert s.batches == [1, 1]
+
+
+async def test_callers_that_all_go_away_in_flight_stall_nobody(scene):
+    async with scene() as s:
+        s.gate.held = {"handle"}
+        tasks = s.asks(*range(1, 20))
+        await s.held()
+        for task in tasks:
+            task.cancel()
+        after = s.asks(30)
+        await asyncio.sleep(0)
+        s.gate.open()
+        assert await outcomes(after) == ["done"]
+        lane = s.fleet._lanes[s.detector_id]
+        assert (len(lane._waiting), lane._waiting.bytes, lane._in_flight) == (0, 0, [])
+
+
+async def test_callers_that_go_away_make_room_for_others(scene):
+    async with scene(waiting_max=3) as s:
+        s.gate.held = {"handle"}
+        first = s.asks(1)
+        await s.held()
+        waiting = s.asks(2, 3, 4)
+        await asyncio.sleep(0)
+        assert await outcomes(s.asks(5)) == [1401]
+        waiting[1].cancel()
+        await asyncio.sleep(0)
+        late = s.asks(6)
+        await asyncio.sleep(0)
+        s.gate.open()
+        assert await outcomes([*first, waiting[0], waiting[2], *late]) == ["done"] * 4
+
+
+async def test_too_many_bytes_that_wait_are_refused(scene):
+    async with scene(waiting_bytes_max=1000) as s:
+        s.gate.held = {"handle"}
+        tasks = s.asks(1)
+        await s.held()
+        tasks += [s.ask(event(2, padding="x" * 500)) for _ in range(3)]
+        await asyncio.sleep(0)
+        s.gate.open()
+        assert sorted(await outcomes(tasks), key=str) == [1401, 1401, "done", "done"]
+
+
+async def test_a_deadline_that_passes_while_the_detector_wakes_is_1501_and_nothing_is_evaluated(scene):
+    async with scene(deadline_s=0.05) as s:
+        s.gate.held = {"activate"}
+        assert await outcomes(s.asks(1, 2, 3)) == [1501] * 3
+        s.gate.open()
+        assert await outcomes(s.asks(7)) == ["done"]
+        assert s.batches == [1]
+
+
+async def test_a_deadline_that_passes_in_flight_is_1502_and_what_waited_behind_it_is_1501(scene):
+    async with scene(deadline_s=0.05) as s:
+        s.gate.held = {"handle"}
+        first = s.asks(1)
+        await s.held()
+        behind = s.asks(888)
+        assert await outcomes(first) == [1502]
+        assert await outcomes(behind) == [1501]
+        s.gate.open()
+        assert await outcomes(s.asks(5)) == ["done"]
+        # The first was carried out all the same, and the one behind it never was.
+        assert s.batches == [1, 1]
+        assert await clock_of(s) == 5
+
+
+async def test_deadlines_of_later_requests_are_met_too(scene):
+    async with scene(deadline_s=0.05) as s:
+        s.gate.held = {"activate"}
+        tasks = s.asks(1)
+        await asyncio.sleep(0.03)
+        tasks += s.asks(2)
+        await asyncio.sleep(0.03)
+        tasks += s.asks(3)
+        assert await outcomes(tasks) == [1501] * 3
+
+
+async def test_an_actor_that_does_not_answer_is_ended_and_the_detector_goes_on(scene):
+    async with scene(deadline_s=0.5, hung_s=0.05) as s:
+        assert await outcomes(s.asks(1)) == ["done"]
+        hung = s.actor
+        s.gate.held = {"handle"}
+        first = s.asks(2)
+        await s.held()
+        behind = s.asks(3)
+        await asyncio.sleep(0)
+        s.gate.held.clear()
+        assert await outcomes(first + behind) == [1502, "done"]
+        assert hung.dead
+        assert s.actor is not hung
+
+
+async def test_death_in_flight_is_1502_for_those_and_the_others_are_evaluated_elsewhere(scene):
+    async with scene() as s:
+        await s.fleet.call(s.detector_id, ops.add_rule("r", "a == 1"))
+        s.gate.held = {"handle"}
+        first = s.asks(1, 2)
+        await s.held()
+        behind = [s.ask(event(3, a=1)), *s.asks(4)]
+        await asyncio.sleep(0)
+        killed = s.actor
+        s.gate.held.clear()
+        killed.die()
+        assert await outcomes(first + behind) == [1502, 1502, "done", "done"]
+        assert len(json.loads(behind[0].result().result)["actions"]) == 1, "the rule is there again"
+        assert s.actor is not killed
+
+
+async def test_death_while_nothing_is_in_flight_is_noticed_by_nobody(scene):
+    async with scene() as s:
+        assert await outcomes(s.asks(1)) == ["done"]
+        s.actor.die()
+        await asyncio.sleep(0)
+        assert await outcomes(s.asks(2)) == ["done"]
+
+
+async def test_death_while_it_wakes_costs_only_time(scene):
+    async with scene() as s:
+        s.gate.held = {"activate"}
+        tasks = s.asks(1, 2)
+        await s.held()
+        (waking,) = [one for one in s.service.actors.started if one.calls]
+        s.gate.held.clear()
+        waking.die()
+        assert await outcomes(tasks) == ["done", "done"]
+
+
+async def test_a_detector_that_no_actor_survives_is_1501_and_is_tried_again_later(scene):
+    async with scene() as s:
+
+        async def die(call: str) -> None:
+            if call == "activate":
+                next(one for one in s.service.actors.started if one.in_flight).die()
+
+        for actor in s.service.actors.started:
+            actor.before = die
+        s.service.actors.before = die
+        assert await outcomes(s.asks(1, 2)) == [1501, 1501]
+        assert await outcomes(s.asks(3)) == [1501], "at once, without another try"
+        tried = len(s.service.actors.started)
+        s.service.actors.before = s.gate.before
+        for actor in s.service.actors.started:
+            actor.before = s.gate.before
+        await asyncio.sleep(0.03)
+        assert await outcomes(s.asks(4)) == ["done"]
+        assert tried <= len(s.service.actors.started)
+
+
+async def test_death_while_it_saves_or_rests_loses_no_request(scene):
+    for call in ("save", "passivate"):
+        async with scene(snapshot_interval_s=0.01, idle_rest_s=0.05) as s:
+            s.gate.held = {call}
+            assert await outcomes(s.asks(1)) == ["done"]
+            await s.held()
+            behind = s.asks(2)
+            await asyncio.sleep(0)
+            s.gate.held.clear()
+            s.actor.die()
+            assert await outcomes(behind) == ["done"]
+
+
+async def test_an_operation_that_breaks_the_engine_is_1500_and_the_others_of_its_batch_are_answered(
+    scene, monkeypatch, caplog
+):
+    evaluate_body = actor_module.evaluate_body
+
+    def breaks(detector: Any, body: bytes) -> Any:
+        if b"crash" in body:
+            detector.clock_us = 10**15
+            raise RuntimeError("an engine that breaks")
+        return evaluate_body(detector, body)
+
+    monkeypatch.setattr(actor_module, "evaluate_body", breaks)
+    async with scene() as s:
+        s.gate.held = {"activate"}
+        tasks = [*s.asks(1), s.ask(event(2, crash=1)), *s.asks(3, 4)]
+        await s.held()
+        s.gate.open()
+        assert await outcomes(tasks) == ["done", 1500, "done", "done"]
+        assert s.batches == [4, 2]
+        assert await clock_of(s) == 4, "the broken state is gone"
+        (entry,) = tasks[1].result().entries
+        reference = entry.message.rsplit(" ", 1)[-1]
+        (record,) = [one for one in caplog.records if reference in one.getMessage()]
+        assert "an engine that breaks" in record.getMessage()
+        assert "RuntimeError" not in entry.message
+
+
+async def test_a_reply_that_makes_no_sense_is_1500_and_the_actor_is_ended(scene, monkeypatch, caplog):
+    async with scene() as s:
+        assert await outcomes(s.asks(1)) == ["done"]
+        broken = s.actor
+
+        def refuse(batch: Any) -> Any:
+            raise ValueError("no reply")
+
+        monkeypatch.setattr(broken.actor, "handle", refuse)
+        assert await outcomes(s.asks(2)) == [1500]
+        assert broken.dead
+        assert "no reply" in caplog.text
+        assert await outcomes(s.asks(3)) == ["done"]
+
+
+async def test_deletion_answers_those_who_wait_with_1200_and_those_in_flight_with_their_results(
+    scene, tmp_path
+):
+    async with scene() as s:
+        assert await outcomes(s.asks(1)) == ["done"]
+        s.gate.held = {"handle"}
+        first = s.asks(2)
+        await s.held()
+        behind = s.asks(3, 4)
+        await asyncio.sleep(0)
+        deletion = asyncio.create_task(s.fleet.delete_detector(s.detector_id))
+        assert await outcomes(behind) == [1200, 1200]
+        assert await outcomes(s.asks(5)) == [1200]
+        s.gate.open()
+        assert await outcomes(first) == ["done"]
+        await deletion
+        await until(lambda: not (tmp_path / "detectors" / s.detector_id).exists())
+        assert await outcomes(s.asks(6)) == [1200]
+
+
+async def test_deletion_while_the_detector_wakes_answers_1200_at_once(scene):
+    async with scene() as s:
+        s.gate.held = {"activate"}
+        tasks = s.asks(1, 2)
+        await s.held()
+        await s.fleet.delete_detector(s.detector_id)
+        assert await outcomes(tasks) == [1200, 1200]
+        s.gate.open()
+        assert s.fleet.awake == 0
+
+
+async def test_deletion_leaves_nothing_behind_that_is_saved_later(scene, tmp_path):
+    async with scene(snapshot_interval_s=0.01) as s:
+        await s.fleet.call(s.detector_id, ops.add_rule("r", "a == 1"))
+        await outcomes(s.asks(1))
+        await s.fleet.delete_detector(s.detector_id)
+        await asyncio.sleep(0.05)
+        assert list((tmp_path / "detectors").iterdir()) == []
+
+
+async def test_closing_answers_what_waits_and_then_refuses(scene):
+    async with scene() as s:
+        s.gate.held = {"handle"}
+        tasks = s.asks(1)
+        await s.held()
+        tasks += s.asks(2, 3)
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(s.fleet.close())
+        await asyncio.sleep(0)
+        assert await outcomes(s.asks(4)) == [1503]
+        s.gate.open()
+        assert await outcomes(tasks) == ["done"] * 3
+        assert await closing == []
+
+
+async def test_closing_does_not_wait_for_ever(scene):
+    async with scene(drain_s=0.02, hung_s=0.1) as s:
+        s.gate.held = {"handle"}
+        tasks = s.asks(1)
+        await s.held()
+        tasks += s.asks(2)
+        await asyncio.sleep(0)
+        (unsaved,) = await asyncio.wait_for(s.fleet.close(), 5)
+        assert await outcomes(tasks) == [1502, 1503]
+        assert s.detector_id in unsaved
+        assert "not answered" in unsaved
+
+
+async def test_closing_while_a_detector_wakes_answers_1503(scene):
+    async with scene(drain_s=0.02) as s:
+        s.gate.held = {"activate"}
+        tasks = s.asks(1)
+        await s.held()
+        await asyncio.wait_for(s.fleet.close(), 5)
+        assert await outcomes(tasks) == [1503]

@@ -1,0 +1,155 @@
+"""Started actors: how many, for whom, and which are replaced."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.runtime.pool import Pool
+from engine.runtime.settings import RuntimeSettings
+from tests.faults import LocalActors
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def make(tmp_path):
+    pools = []
+
+    def make(**settings: Any) -> tuple[Pool, LocalActors]:
+        chosen = RuntimeSettings(data=Path(tmp_path), **{"spares": 2, "retry_s": 0.01, **settings})
+        actors = LocalActors(chosen)
+        pool = Pool(actors, chosen)
+        pools.append(pool)
+        return pool, actors
+
+    yield make
+    for pool in pools:
+        await pool.close()
+
+
+def alive(actors: LocalActors) -> int:
+    return sum(not actor.dead for actor in actors.started)
+
+
+async def test_spares_are_started_ahead_and_again_as_they_are_taken(make):
+    pool, actors = make()
+    pool.start()
+    await settled()
+    assert len(actors.started) == 2
+    await pool.take()
+    await settled()
+    assert len(actors.started) == 3
+
+
+async def test_no_more_are_started_than_may_be_awake(make):
+    pool, actors = make(max_resident=3)
+    for _ in range(3):
+        await pool.take()
+        await settled()
+    assert len(actors.started) == 3
+
+
+async def test_each_taker_has_an_actor_of_its_own(make):
+    pool, actors = make()
+    taken = await asyncio.gather(*(pool.take() for _ in range(5)))
+    assert len({actor.handle.name for actor in taken}) == 5
+    await settled()
+    assert len(actors.started) == 7
+
+
+async def test_what_is_given_back_is_used_again(make):
+    pool, actors = make()
+    for _ in range(10):
+        pool.give_back(await pool.take())
+        await settled()
+    assert len(actors.started) == 3
+    assert alive(actors) == 3
+
+
+async def test_no_more_than_twice_the_spares_wait_unused(make):
+    pool, actors = make()
+    taken = await asyncio.gather(*(pool.take() for _ in range(6)))
+    for actor in taken:
+        pool.give_back(actor)
+    await settled()
+    assert alive(actors) == 4
+
+
+@pytest.mark.parametrize(("settings", "resident_bytes"), [({"activations_max": 1}, 0), ({}, 2**40)])
+async def test_a_worn_actor_is_replaced(make, settings, resident_bytes):
+    pool, actors = make(**settings)
+    worn = await pool.take()
+    pool.give_back(worn, resident_bytes)
+    await settled()
+    assert worn.handle.dead
+    assert alive(actors) == 2
+
+
+async def test_one_that_dies_unused_is_replaced_and_never_taken(make):
+    pool, actors = make()
+    pool.start()
+    await settled()
+    for actor in list(actors.started):
+        actor.die()
+    await settled()
+    assert alive(actors) == 2
+    taken = await pool.take()
+    assert not taken.handle.dead
+
+
+async def test_the_death_of_one_in_use_is_told_once(make):
+    pool, _ = make()
+    told = []
+    actor = await pool.take()
+    actor.on_death = lambda: told.append("died")
+    actor.handle.die()
+    await settled()
+    assert told == ["died"]
+    assert actor.dead
+    pool.lose(actor)
+    assert told == ["died"]
+    assert pool.started == 2
+
+
+async def test_one_that_is_lost_is_ended_and_nobody_is_told(make):
+    pool, _ = make()
+    actor = await pool.take()
+    actor.on_death = lambda: pytest.fail("whoever loses it knows")
+    pool.lose(actor)
+    await settled()
+    assert actor.handle.dead
+
+
+async def test_while_none_can_be_started_takers_wait_until_one_can(make):
+    pool, actors = make()
+    actors.refuse = True
+    taker = asyncio.create_task(pool.take())
+    await asyncio.sleep(0.03)
+    assert not taker.done()
+    actors.refuse = False
+    await asyncio.wait_for(taker, 2)
+
+
+async def test_a_taker_that_goes_away_leaves_its_actor_to_the_next(make):
+    pool, actors = make(spares=0, max_resident=1)
+    only = await pool.take()
+    gone, stays = (asyncio.create_task(pool.take()) for _ in range(2))
+    await settled()
+    before = len(actors.started)
+    pool.give_back(only)
+    gone.cancel()
+    await asyncio.wait_for(stays, 1)
+    assert len(actors.started) == before
+
+
+async def test_closing_ends_every_actor(make):
+    pool, actors = make()
+    await pool.take()
+    await settled()
+    await pool.close()
+    assert alive(actors) == 0

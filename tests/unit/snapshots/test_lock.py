@@ -1,0 +1,64 @@
+"""One process at a time on a data folder."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from snapshots.errors import FolderInUse, StorageError
+from snapshots.lock import FolderLock
+
+HOLD = """
+import sys
+from pathlib import Path
+from snapshots.lock import FolderLock
+FolderLock(Path(sys.argv[1])).acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_folder_in_use_names_the_pid_of_its_holder(tmp_path, holder):
+    with pytest.raises(FolderInUse, match=f"pid {holder.pid}") as caught:
+        FolderLock(tmp_path).acquire()
+    assert caught.value.pid == holder.pid
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.pid) == (str(caught.value), holder.pid)
+
+
+def test_a_dead_process_holds_nothing(tmp_path, holder):
+    holder.kill()
+    holder.wait()
+    with FolderLock(tmp_path):
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_a_folder_that_was_released_can_be_taken_again(tmp_path):
+    lock = FolderLock(tmp_path)
+    for _ in range(2):
+        with lock, pytest.raises(FolderInUse):
+            FolderLock(tmp_path).acquire()
+
+
+def test_a_missing_folder_is_made(tmp_path):
+    with FolderLock(tmp_path / "a" / "b"):
+        assert (tmp_path / "a" / "b" / "lock").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="file"):
+        FolderLock(tmp_path / "file").acquire()

@@ -1,0 +1,108 @@
+"""The bytes of a snapshot file: what comes back, and what is never taken for whole."""
+
+import struct
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snapshots.errors import Damaged, NewerFormat
+from snapshots.records import FORMAT, HEADER_BYTES, MAGIC, Snapshot, decode, encode
+
+SMALL = Snapshot(epoch=3, sequence=7, version=2, body=b"some state, 0123")
+
+snapshots = st.builds(
+    Snapshot,
+    epoch=st.integers(0, 2**64 - 1),
+    sequence=st.integers(0, 2**64 - 1),
+    version=st.integers(0, 2**32 - 1),
+    body=st.binary(max_size=200),
+)
+
+
+@given(snapshots)
+def test_what_was_encoded_is_decoded(snapshot):
+    assert decode(encode(snapshot)) == snapshot
+
+
+def test_the_layout_is_the_documented_one():
+    data = encode(SMALL)
+    assert data[:8] == MAGIC == b"\x89RDS\r\n\x1a\n"
+    assert struct.unpack_from("<HHIQQQII", data, 8) == (
+        FORMAT,
+        HEADER_BYTES,
+        SMALL.version,
+        SMALL.epoch,
+        SMALL.sequence,
+        len(SMALL.body),
+        zlib.crc32(SMALL.body),
+        zlib.crc32(data[:44]),
+    )
+    assert HEADER_BYTES == 48
+    assert data[48:] == SMALL.body
+
+
+def test_every_truncation_is_damage():
+    data = encode(SMALL)
+    for length in range(len(data)):
+        with pytest.raises(Damaged):
+            decode(data[:length])
+
+
+def test_every_flipped_bit_is_damage():
+    data = encode(SMALL)
+    for bit in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(Damaged):
+            decode(bytes(flipped))
+
+
+@pytest.mark.parametrize("tail", [b"\0", b"x" * 100, encode(SMALL)])
+def test_bytes_after_the_end_are_damage(tail):
+    with pytest.raises(Damaged):
+        decode(encode(SMALL) + tail)
+
+
+def test_a_body_of_another_snapshot_is_damage():
+    other = encode(Snapshot(epoch=3, sequence=7, version=2, body=b"some state, 4567"))
+    with pytest.raises(Damaged, match="body"):
+        decode(encode(SMALL)[:HEADER_BYTES] + other[HEADER_BYTES:])
+
+
+def of_format(number: int, *, extra: bytes = b"") -> bytes:
+    """A whole file of some other format: its header is longer by `extra`."""
+    fields = encode(SMALL)[12:44] + extra
+    header = struct.pack("<8sHH", MAGIC, number, 12 + len(fields) + 4) + fields
+    return header + struct.pack("<I", zlib.crc32(header)) + SMALL.body
+
+
+@pytest.mark.parametrize("extra", [b"", b"fields that are not known here"])
+def test_a_whole_file_of_a_newer_format_is_refused_by_its_number(extra):
+    with pytest.raises(NewerFormat, match=f"format {FORMAT + 1}.*up to {FORMAT}"):
+        decode(of_format(FORMAT + 1, extra=extra))
+
+
+def test_a_damaged_file_of_a_newer_format_is_damaged():
+    data = bytearray(of_format(FORMAT + 1))
+    data[20] ^= 1
+    with pytest.raises(Damaged):
+        decode(bytes(data))
+
+
+def test_an_older_format_is_migrated_through_the_table():
+    migrated = []
+
+    def from_zero(data: bytes) -> bytes:
+        migrated.append(data)
+        return encode(SMALL)
+
+    old = of_format(0, extra=b"as it once was")
+    assert decode(old, {0: from_zero}) == SMALL
+    assert migrated == [old]
+
+
+def test_an_older_format_that_never_was_is_damage():
+    with pytest.raises(Damaged, match="never was"):
+        decode(of_format(0))
