@@ -10,8 +10,10 @@ from quart.routing import QuartRule
 
 from api import dispatch
 from api.auth import Gate
+from api.dispatch import Dispatcher
 from api.docs import Page, pages
 from api.envelope import DeadlinePassed, Reply, reply_to
+from api.hot import HotPath
 from api.operations import OPERATIONS, Operation
 from api.routes import Routes
 from api.settings import Settings
@@ -30,7 +32,7 @@ class PlainRule(QuartRule):
             self.methods.discard("HEAD")
 
 
-class Application:
+class Application(Dispatcher):
     """The ASGI application. It neither starts nor closes the fleet that it serves."""
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
@@ -38,17 +40,9 @@ class Application:
         self._routes = Routes(settings, fleet, self._executor)
         self.quart = _quart(settings, self._routes)
         self.quart.after_serving(self._end)
-        self._dispatcher = dispatch.Dispatcher(
-            settings,
-            Gate(fleet, settings.bootstrap_token),
-            self._routes,
-            self.quart,
-            self.quart.url_map.bind("localhost"),
-        )
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Serve a request."""
-        await self._dispatcher(scope, receive, send)
+        gate = Gate(fleet, settings.bootstrap_token)
+        paths = self.quart.url_map.bind("localhost")
+        super().__init__(settings, gate, HotPath(settings, gate, fleet), self.quart, paths)
 
     def announce_shutdown(self) -> None:
         """From now on /readyz says that the service is going away; requests are still served."""

@@ -66,26 +66,20 @@ async def send_reply(reply: Reply, send: Send) -> None:
     await send({"type": "http.response.body", "body": reply.body})
 
 
-async def send_and_drain(reply: Reply, receive: Receive, send: Send, *, bytes_max: int, early: bool) -> None:
+async def send_and_drain(reply: Reply, receive: Receive, send: Send, bytes_max: int) -> None:
     """Send a reply to a request whose body may still be coming, and read on so that the caller can read it.
 
     The server holds a few chunks of a body and then stops reading, and it frees the connection only after it
     has told us of its end, for which there must be room: whoever answers without reading hangs there for
-    ever. Where `early`, the reply is on its way before the body is drained. Past `bytes_max` bytes or some
-    seconds the connection is closed instead.
+    ever. The reply is on its way before the body is drained. Past `bytes_max` bytes or some seconds the
+    connection is closed instead.
     """
-    start: Message = {"type": "http.response.start", "status": reply.status, "headers": reply.all_headers()}
-    end: Message = {"type": "http.response.body", "body": reply.body}
-    if early:
-        await send(start)
-        await send({**end, "more_body": True})
-        end = {"type": "http.response.body", "body": b""}
+    await send({"type": "http.response.start", "status": reply.status, "headers": reply.all_headers()})
+    await send({"type": "http.response.body", "body": reply.body, "more_body": True})
     drained = await _drained(receive, bytes_max)
     reading_on = None if drained else asyncio.ensure_future(_drained(receive, None))
     try:
-        if not early:
-            await send(start)
-        await send(end)
+        await send({"type": "http.response.body", "body": b""})
     finally:
         if reading_on is not None:
             reading_on.cancel()
@@ -100,7 +94,8 @@ async def _drained(receive: Receive, bytes_max: int | None) -> bool:
             while bytes_max is None or size <= bytes_max:
                 message = await receive()
                 size += len(message.get("body", b""))
-                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                # The end of the connection has no more of a body either.
+                if not message.get("more_body", False):
                     return True
     except TimeoutError:
         pass

@@ -1,6 +1,5 @@
 """What every request meets first: it is judged in order, and an evaluation is answered ahead of Quart."""
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -10,9 +9,9 @@ from werkzeug.routing import MapAdapter
 from api.auth import Gate
 from api.bodies import CallerGone, Message, Receive, Send, read_body, send_and_drain, send_reply, skip_body
 from api.envelope import Reply, RequestRefusal, reply_to
+from api.hot import HotPath
 from api.operations import OPERATIONS, Operation
 from api.requests import Head, authorization, canonical_path, check_headers, content_length, read_head
-from api.routes import Routes
 from api.settings import Settings
 from api.watch import Watch, Watches
 
@@ -22,7 +21,6 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 BACKSTOP_S: Final = 2.0
 """How much longer than its deadline a request may take, so that who knows what became of it can say so."""
 
-_EVALUATE: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})/evaluate(/batch)?")
 _BY_NAME: Final = {operation.name: operation for operation in OPERATIONS}
 _JSON: Final = b"application/json"
 
@@ -37,14 +35,14 @@ class Handover(NamedTuple):
 class Dispatcher:
     """The ASGI application in front of Quart.
 
-    It judges token, path, method, headers and size in this order, reads the body, hands evaluations to their
-    handlers, and all else to Quart, whose map of routes it asks.
+    It has plain evaluations answered on the hot path. Of all else it judges token, path, method, headers and
+    size in this order, reads the body, and leaves the rest to Quart, whose map of routes it asks.
     """
 
-    def __init__(self, settings: Settings, gate: Gate, routes: Routes, quart: App, paths: MapAdapter) -> None:
+    def __init__(self, settings: Settings, gate: Gate, hot: HotPath, quart: App, paths: MapAdapter) -> None:
         self._settings = settings
         self._gate = gate
-        self._routes = routes
+        self._hot = hot
         self._quart = quart
         self._paths = paths
         self._watches = Watches(settings.deadline_s + BACKSTOP_S)
@@ -52,7 +50,7 @@ class Dispatcher:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or what the server asks at its start and end."""
         if scope["type"] == "websocket":
-            await self._websocket(scope, receive, send)
+            await self._websocket(scope, send)
             return
         if scope["type"] != "http":
             await self._quart(scope, receive, send)
@@ -61,7 +59,8 @@ class Dispatcher:
         outcome: Reply | Handover
         try:
             with watch:
-                outcome = await self._serve(scope, receive, watch)
+                reply = await self._hot.answer(scope, receive, watch)
+                outcome = reply or await self._serve(scope, receive, watch)
         except CallerGone:
             return
         except Exception as error:  # noqa: BLE001 -- each becomes a reply; this is where that happens
@@ -71,17 +70,10 @@ class Dispatcher:
         elif watch.body_is_read:
             await send_reply(outcome, send)
         else:
-            # HTTP/2 streams do not survive a reply that overtakes the body.
-            early = True
-            await send_and_drain(
-                outcome, receive, send, bytes_max=self._settings.max_drain_bytes, early=early
-            )
+            await send_and_drain(outcome, receive, send, self._settings.max_drain_bytes)
 
-    async def _serve(self, scope: Scope, receive: Receive, watch: Watch) -> Reply | Handover:
+    async def _serve(self, scope: Scope, receive: Receive, watch: Watch) -> Handover:
         head = read_head(scope["headers"])
-        hot = _EVALUATE.fullmatch(scope["raw_path"])
-        if hot is not None and scope["method"] == "POST":
-            return await self._evaluate(head, hot, receive, watch)
         path = canonical_path(scope["raw_path"])
         operation = await self._judge(head, path, scope["method"])
         takes_body = operation is not None and operation.body is not None
@@ -90,21 +82,13 @@ class Dispatcher:
         watch.body_read()
         return _handover(scope, path, body, receive)
 
-    async def _evaluate(self, head: Head, hot: re.Match[bytes], receive: Receive, watch: Watch) -> Reply:
-        """Answer an evaluation, judged as all else is, with nothing in between."""
-        if self._gate.unknown(authorization(head)) is not None:
-            await self._gate.check(authorization(head))
-        is_batch = hot[2] is not None
-        body = await self._read(head, receive, takes_body=True, is_batch=is_batch)
-        watch.body_read()
-        handler = self._routes.evaluate_batch if is_batch else self._routes.evaluate
-        return await handler(hot[1].decode(), body)
-
     async def _judge(self, head: Head, path: str, method: str) -> Operation | None:
         """Judge token, path and method. Gives None for a path that is no operation of the API."""
-        if path == "/api" or path.startswith("/api/"):
+        is_api = path == "/api" or path.startswith("/api/")
+        if is_api:
             await self._gate.check(authorization(head))
-        if "//" in path:
+        # The map would read past blank segments, and past a missing slash at the start.
+        if "//" in path or not path.startswith("/"):
             raise _no_such_path(path)
         try:
             endpoint, _ = self._paths.match(path, method)
@@ -117,7 +101,9 @@ class Dispatcher:
                 f"the path takes {allowed}, not `{method[:20]}`",
                 headers=((b"allow", allowed.encode()),),
             ) from None
-        return _BY_NAME.get(endpoint)
+        operation = _BY_NAME.get(endpoint)
+        assert is_api or operation is None or operation.is_open, "no operation without its token"
+        return operation
 
     async def _read(self, head: Head, receive: Receive, *, takes_body: bool, is_batch: bool) -> bytes:
         """Judge headers and size, and give the body; one that is not wanted is read past."""
@@ -129,7 +115,7 @@ class Dispatcher:
         bytes_max = settings.max_batch_body_bytes if is_batch else settings.max_body_bytes
         return await read_body(receive, bytes_max, content_length(head))
 
-    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _websocket(self, scope: Scope, send: Send) -> None:
         """Refuse what asks for a WebSocket, judged like the GET that it is."""
         try:
             await self._judge(read_head(scope["headers"]), canonical_path(scope["raw_path"]), "GET")

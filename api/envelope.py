@@ -4,10 +4,11 @@ import logging
 import math
 import secrets
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 import msgspec
 
+from engine.evaluation.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.errors import DetectorUnavailable
 
@@ -74,7 +75,7 @@ class Reply(NamedTuple):
         """Every header, names in lower case."""
         return [
             (b"content-type", self.content_type),
-            (b"content-length", str(len(self.body)).encode()),
+            (b"content-length", b"%d" % len(self.body)),
             *self.headers,
         ]
 
@@ -98,6 +99,15 @@ class DeadlinePassed(Exception):
 def success(result: bytes, messages: bytes = b"[]") -> Reply:
     """Wrap a result that is JSON already; it is not parsed again."""
     return Reply(200, b'{"success":true,"errors":[],"messages":' + messages + b',"result":' + result + b"}")
+
+
+def answered(answer: Answer) -> Reply:
+    """Give the reply that a detector's answer comes to."""
+    if isinstance(answer, Done):
+        return success(answer.result, answer.messages)
+    if isinstance(answer, Refused):
+        return refused(answer.entries)
+    assert_never(answer)
 
 
 def failure(status: int, entries: Sequence[Entry], headers: Headers = ()) -> Reply:

@@ -10,8 +10,10 @@ from api.envelope import RequestRefusal
 _WANTED: Final = frozenset(
     {b"authorization", b"content-encoding", b"content-length", b"content-type", b"transfer-encoding"}
 )
+_NONE: Final[frozenset[bytes]] = frozenset()
 _HEADER_OVERHEAD_BYTES: Final = 4
 """A colon, a blank, a carriage return and a line feed."""
+_LENGTH_DIGITS_MAX: Final = 18
 _ORIGIN: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 
 
@@ -30,7 +32,7 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
     another would take for the next request.
     """
     found: dict[bytes, bytes] = {}
-    repeated: frozenset[bytes] = frozenset()
+    repeated = _NONE
     size_bytes = 0
     for name, value in headers:
         size_bytes += len(name) + len(value) + _HEADER_OVERHEAD_BYTES
@@ -52,9 +54,9 @@ def authorization(head: Head) -> bytes | None:
 
 
 def content_length(head: Head) -> int | None:
-    """Give the length that was declared, None where none was."""
+    """Give the length that was declared, None where none was. For headers that have been checked."""
     value = head.found.get(b"content-length")
-    return int(value) if value is not None and value.isdigit() else None
+    return None if value is None else int(value)
 
 
 def check_headers(head: Head, *, bytes_max: int, content_type: bytes | None) -> None:
@@ -68,7 +70,7 @@ def check_headers(head: Head, *, bytes_max: int, content_type: bytes | None) -> 
         return
     found = head.found
     length = found.get(b"content-length")
-    if length is not None and not length.isdigit():
+    if length is not None and not (length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX):
         defects.append("Content-Length: expected a number of bytes")
     if b"content-type" in head.repeated:
         defects.append("Content-Type: expected once, came more than once")

@@ -3,16 +3,16 @@
 import asyncio
 import re
 from concurrent.futures import Executor
-from typing import Any, Final, TypeVar, assert_never
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from api import messages
 from api.conditions import parse_condition
-from api.envelope import Reply, failure, refused, success
+from api.envelope import Reply, answered, failure, refused, success
 from api.settings import Settings
 from engine.evaluation.bodies import decode
-from engine.evaluation.events import Done, Refused, decode_batch, decode_evaluate
+from engine.evaluation.events import decode_batch, decode_evaluate
 from engine.language.diagnostics import Entry
 from engine.runtime import operations
 from engine.runtime.errors import no_such_detector, no_such_token
@@ -142,14 +142,7 @@ class Routes:
         return failure(503, entries or [Entry(1501, "the service is starting")], ((b"retry-after", b"1"),))
 
     async def _call(self, detector_id: str, operation: operations.Operation) -> Reply:
-        answer = await self._fleet.call(detector_id, operation)
-        match answer:
-            case Done(result, told):
-                return success(result, told)
-            case Refused(entries):
-                return refused(entries)
-            case _:
-                assert_never(answer)
+        return answered(await self._fleet.call(detector_id, operation))
 
     def _decode(self, body: bytes, type_: type[T]) -> T:
         return decode(body, type_, depth_max=self._limits.body_depth_max, digits_max=self._limits.digits_max)

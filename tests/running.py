@@ -98,14 +98,16 @@ class Served(Process):
 
     url: str = ""
     token: str = ""
+    client: httpx.Client | None = None
 
     def request(
         self, method: str, path: str, document: object = None, token: str | None = None
     ) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token or self.token}"}
-        return httpx.request(
-            method, self.url + path, json=document, headers=headers, timeout=60, trust_env=False
-        )
+        # One client for all: making one takes longer than most requests.
+        if self.client is None:
+            self.client = httpx.Client(timeout=60, trust_env=False)
+        return self.client.request(method, self.url + path, json=document, headers=headers)
 
     def call(self, method: str, path: str, document: object = None) -> Any:
         """Give the result of an operation that succeeds."""
@@ -123,4 +125,9 @@ def served(folder: Path, *options: str, start_new_session: bool = False, **more:
     with started(output, *arguments, start_new_session=start_new_session, **more) as running:
         url = running.wait_for(r"Listening on (http://\S+?);")[1]
         token = re.search(r"rd_[A-Za-z0-9_-]{43}", running.said())
-        yield Served(running.process, output, url, token[0] if token else "")
+        service = Served(running.process, output, url, token[0] if token else "")
+        try:
+            yield service
+        finally:
+            if service.client is not None:
+                service.client.close()

@@ -129,7 +129,12 @@ def print_rows(rows: Sequence[Sequence[str]], console: Console) -> None:
     """Print rule, count, time and place of the first firing; rules that stayed silent are dimmed."""
     header = ("rule", "fired", "first at", "first event")
     if console.is_terminal:
-        table = Table(*header)
+        name, fired, first_at, first_event = header
+        table = Table()
+        table.add_column(name, overflow="fold")
+        table.add_column(fired, justify="right")
+        table.add_column(first_at, no_wrap=True)
+        table.add_column(first_event, overflow="fold")
         for row in rows:
             table.add_row(*map(escape, row), style="dim" if row[1] == "0" else None)
         console.print(table)

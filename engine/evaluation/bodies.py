@@ -38,6 +38,9 @@ def decode(
     except msgspec.ValidationError as error:
         document = _untyped(body)
         _check_bounds(body, depth_max, digits_max)
+        # The decoder judges every one of several members of a name; the document has the last, which counts.
+        if (value_of_last := _converted(document, type_)) is not None:
+            return value_of_last
         raise _shape_refusal(document, type_, str(error)) from None
     except (ValueError, RecursionError) as error:
         raise _unreadable(error) from None
@@ -48,6 +51,13 @@ def decode(
 @functools.cache
 def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_)
+
+
+def _converted(document: object, type_: type[T]) -> T | None:
+    try:
+        return msgspec.convert(document, type_)
+    except msgspec.ValidationError:
+        return None
 
 
 def _untyped(body: bytes) -> object:

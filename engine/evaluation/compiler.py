@@ -39,8 +39,8 @@ class Program(NamedTuple):
     memories: tuple[Memory, ...]
     """One for each temporal node of the condition; each was acquired and must be released."""
     relations: frozenset[str]
-    matched: frozenset[str]
-    """The names whose texts are tried against patterns."""
+    matched: Mapping[str, int]
+    """The names whose texts are tried against patterns, and up to how many bytes every one of them is."""
 
 
 def compile_rule(condition: Condition, state: State, birth: int, limits: Limits) -> Program:
@@ -49,7 +49,7 @@ def compile_rule(condition: Condition, state: State, birth: int, limits: Limits)
     verdict = writer.expression(condition, _Scope((), "", 1))
     source = writer.source(verdict)
     observe = _factory(source)(writer.constants)
-    return Program(observe, tuple(writer.memories), frozenset(writer.relations), frozenset(writer.matched))
+    return Program(observe, tuple(writer.memories), frozenset(writer.relations), writer.matched)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -95,7 +95,7 @@ class _Writer:
         self.constants: list[Any] = []
         self.memories: list[Memory] = []
         self.relations: set[str] = set()
-        self.matched: set[str] = set()
+        self.matched: dict[str, int] = {}
 
     def source(self, verdict: str) -> str:
         """Give the whole source: a factory that binds the constants and returns the rule's function."""
@@ -162,10 +162,10 @@ class _Writer:
             case "contains":
                 return self._contains(fact, value)
             case "matches" if isinstance(value, str):
-                self.matched.add(leaf.fact)
-                found_in = self._constant(compile_pattern(value, self._limits).found_in)
-                longest = self._constant(self._limits.pattern_text_chars_max)
-                return f"(type({fact}) is str and len({fact}) <= {longest} and {found_in}({fact}))"
+                pattern = compile_pattern(value, self._limits)
+                known = self.matched.get(leaf.fact, pattern.text_bytes_max)
+                self.matched[leaf.fact] = min(known, pattern.text_bytes_max)
+                return f"(type({fact}) is str and {self._constant(pattern.found_in)}({fact}))"
             case "between" if isinstance(value, tuple):
                 low, high = map(self._constant, value)
                 return f"({_is_of(fact, value)} and {low} <= {fact} <= {high})"

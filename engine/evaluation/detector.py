@@ -236,16 +236,20 @@ class Detector:
             for name in self._relations
             if name not in sent
         ]
-        longest = self.limits.pattern_text_chars_max
-        for said, of_vars, whole, steps in self._matched:
+        chars_max = self.limits.pattern_text_chars_max
+        for said, bytes_max in self._matched.items():
+            of_vars, whole, steps = split_name(said)
             text = dig(sent if of_vars else fields, whole, steps)
-            if type(text) is str and len(text) > longest:
-                messages.append(
-                    Entry(
-                        2004,
-                        f"`{said}` has {len(text)} characters; patterns are tried on at most {longest}",
-                    )
-                )
+            if type(text) is not str:
+                continue
+            if len(text) > chars_max:
+                tried = f"patterns are tried on at most {chars_max}"
+            elif 4 * len(text) > bytes_max < len(text.encode("utf-8", "surrogatepass")):
+                # Up to four bytes a character: most texts need not be encoded to know that they are short.
+                tried = f"the largest of its patterns is tried on at most {bytes_max} bytes"
+            else:
+                continue
+            messages.append(Entry(2004, f"`{said}` has {len(text)} characters; {tried}"))
 
     # -- rest and return ------------------------------------------------------------------------------------
 
@@ -289,8 +293,9 @@ class Detector:
         enabled = [(live.rule, live.program) for live in self.live.values() if live.program is not None]
         self._active = [(rule, program.observe) for rule, program in enabled]
         self._relations = sorted({name for _, program in enabled for name in program.relations})
-        names = sorted({name for _, program in enabled for name in program.matched})
-        self._matched = [(name, *split_name(name)) for name in names]
+        bounds = sorted((item for _, program in enabled for item in program.matched.items()), reverse=True)
+        # Of several bounds of one name the smallest comes last, and stays.
+        self._matched = dict(sorted(dict(bounds).items()))
 
     def _release(self, live: LiveRule) -> None:
         if live.program is not None:

@@ -24,13 +24,11 @@ class Spot(NamedTuple):
         """Give the place of a member of the object that stands here."""
         plain = name.isascii() and name.isidentifier()
         step = (f".{name}" if self.path else name) if plain else f"[{quoted(name)}]"
-        offset = offset_of(container, name)
-        return Spot(self.path + step, self.offset if offset is None else offset)
+        return Spot(self.path + step, offset_of(container, name))
 
     def element(self, container: object, index: int) -> "Spot":
         """Give the place of an element of the array that stands here."""
-        offset = offset_of(container, index)
-        return Spot(f"{self.path}[{index}]", self.offset if offset is None else offset)
+        return Spot(f"{self.path}[{index}]", offset_of(container, index))
 
 
 class Defects:

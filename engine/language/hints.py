@@ -65,6 +65,7 @@ _MEANT_WORDS = {
     "eq": ("EQUAL", "=="),
     "neq": ("UNEQUAL", "!="),
     "nin": ("IN", "not in"),
+    "notin": ("IN", "not in"),
     "has": ("CONTAINS", "contains"),
     "includes": ("CONTAINS", "contains"),
     "like": ("MATCHES", "matches"),

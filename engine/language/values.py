@@ -30,7 +30,11 @@ LEAF_OPS = tuple(_OPERANDS)
 
 
 class Values:
-    """Judges values of one document; each method gives the value, or tells what is wrong with it."""
+    """Judges values of one document; each method gives the value, or tells what is wrong with it.
+
+    Callers in the same process may send enumerations and other kinds of strings and numbers; what is given
+    is a plain one.
+    """
 
     def __init__(self, defects: Defects, limits: Limits) -> None:
         self._tell = defects.tell
@@ -79,7 +83,7 @@ class Values:
 
         def judge(value: object, spot: Spot) -> str | Defect:
             if isinstance(value, str) and value in allowed:
-                return value
+                return str.__str__(value)
             got = f"{quoted(value)}{meant(value, allowed)}" if isinstance(value, str) else kind(value)
             return self._tell(spot, f"expected {named(allowed, 'or')}, got {got}")
 
@@ -132,23 +136,22 @@ class Values:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return self._tell(spot, f"expected a number, got {kind(value)}")
         if isinstance(value, float):
-            return value if math.isfinite(value) else self._tell(spot, "expected a finite number")
-        return value if self._few_digits(value) else self._tell(spot, f"expected {self._digits()}")
+            return float(value) if math.isfinite(value) else self._tell(spot, "expected a finite number")
+        if not self._few_digits(value):
+            return self._tell(spot, f"expected a number of at most {self._limits.digits_max} digits")
+        return int(value)
 
     def _few_digits(self, value: int) -> bool:
         bits_of_a_digit = 3
         bound = self._limits.digits_max
         return value.bit_length() <= bits_of_a_digit * bound or abs(value) < 10**bound
 
-    def _digits(self) -> str:
-        return f"a number of at most {self._limits.digits_max} digits"
-
     def _text(self, value: object, spot: Spot) -> str | Defect:
         if not isinstance(value, str):
             return self._tell(spot, f"expected a string, got {kind(value)}")
         if not is_text(value):
             return self._tell(spot, "expected whole characters, got the half of a surrogate pair")
-        return value
+        return str.__str__(value)
 
 
 def is_array(value: object) -> TypeGuard[Sequence[object]]:

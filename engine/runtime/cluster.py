@@ -5,8 +5,10 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import socket
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -81,9 +83,11 @@ def start(address: str = LOCAL) -> Cluster:
     else:
         _check_reachable(address)
     try:
-        ray.init(address=address, **options)
+        with _children_deaf_to_termination():
+            ray.init(address=address, **options)
     except BaseException as error:
         # Also where a signal ends the start: Ray makes a SystemExit of it.
+        ray.shutdown()
         if folder is not None:
             folder.remove()
         if not isinstance(error, Exception):
@@ -101,6 +105,20 @@ def stop(cluster: Cluster) -> None:
     ray.shutdown()
     if cluster.folder is not None:
         cluster.folder.remove()
+
+
+@contextlib.contextmanager
+def _children_deaf_to_termination() -> Iterator[None]:
+    """Have processes that are started meanwhile ignore SIGTERM, as Ray has them ignore SIGINT.
+
+    Service managers and shells send it to all processes of a group. Ray's would end before this one has had
+    every detector saved; and they end with this one in any case.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Folder:

@@ -100,7 +100,7 @@ class DirectoryClient:
                     handle = None
                     try:
                         handle = await self._running()
-                        async with asyncio.timeout(self._settings.deadline_s / 3):
+                        async with asyncio.timeout(self._settings.directory_hung_s):
                             return await call(handle), repeated
                     except (ActorDied, TimeoutError) as error:
                         reason = str(error) or "it has not answered"

@@ -188,13 +188,11 @@ class Fleet:
         Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. The other refusals are in the
         answer, and so is 1500.
         """
+        if detector_id not in self._lanes:
+            await self._confirm(detector_id)
         if self._closing:
             raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
-        lane = self._lanes.get(detector_id)
-        if lane is None:
-            await self._confirm(detector_id)
-            lane = self._lane(detector_id)
-        return await lane.ask(operation)
+        return await self._lane(detector_id).ask(operation)
 
     @property
     def awake(self) -> int:

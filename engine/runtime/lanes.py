@@ -263,8 +263,6 @@ class Lane:
     def _check_open(self, now_s: float) -> None:
         if self._deleted:
             raise no_such_detector(self.detector_id)
-        if self._closing:
-            raise _shutting_down()
         if now_s < self._trouble_until_s:
             raise self._in_trouble()
 

@@ -178,12 +178,12 @@ class Life:
         """Try one actor. Whatever happens, it is hosting, back in the pool, or ended."""
         pool = self._services.pool
         actor = await pool.take()
-        hosts_nothing = False
+        hosts_nothing = True
         try:
             epoch = await self._services.directory.lease(self.detector_id, actor.handle.name)
             if epoch is None:
-                hosts_nothing = True
                 return False
+            hosts_nothing = False
             activated = await self._call(actor.handle.activate(self.detector_id, epoch))
             if actor.dead:
                 raise ActorDied("it died as soon as the detector was awake")

@@ -168,9 +168,8 @@ class RayActors:
         settings = self._settings
         name = f"{self._prefix}-{next(self._numbers)}"
         try:
-            actor = self._remote.options(name=name).remote(
-                settings.data.absolute(), settings.limits, settings.snapshots_kept
-            )
+            # Not by that name in Ray too: to register one there would hold up the loop.
+            actor = self._remote.remote(settings.data.absolute(), settings.limits, settings.snapshots_kept)
         except (RayError, ValueError) as error:
             raise ActorDied(_first_line(error)) from error
         handle = RayHandle(actor, name)
@@ -197,8 +196,10 @@ class RayDirectories:
         known = DirectorySettings(data, settings.snapshots_kept, settings.lock_wait_s)
         try:
             actor = self._remote.options(name=name).remote(known)
-        except (RayError, ValueError) as error:
-            # A ValueError where one of that name is alive, or has just died and is not yet forgotten.
+        except ValueError as error:
+            # Or the one before has just died, and its name is not yet free: then another attempt will do.
+            raise ActorDied("another service of this cluster has the data folder") from error
+        except RayError as error:
             raise ActorDied(_first_line(error)) from error
         handle = RayDirectoryHandle(actor, name)
         try:

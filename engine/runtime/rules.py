@@ -10,17 +10,8 @@ from engine.evaluation.events import Answer, Done, Refused
 from engine.evaluation.rules import Rule
 from engine.language.diagnostics import Refusal
 from engine.language.document import condition_to_document
-from engine.runtime.operations import (
-    ADD_RULE,
-    CHANGE_RULE,
-    REMOVE_RULE,
-    RULE,
-    RULES,
-    AddRule,
-    ChangeRule,
-    NamedRule,
-    Operation,
-)
+from engine.runtime import operations
+from engine.runtime.operations import AddRule, ChangeRule, NamedRule, Operation
 
 
 def answer_rules(detector: Detector, detector_id: str, operation: Operation) -> Answer:
@@ -33,15 +24,15 @@ def answer_rules(detector: Detector, detector_id: str, operation: Operation) -> 
 
 def _carried_out(detector: Detector, detector_id: str, operation: Operation) -> dict[str, Any]:
     match operation.kind:
-        case kind if kind == RULES:
+        case operations.RULES:
             return {"rules": [_document(rule, detector_id) for rule in detector.rules()]}
-        case kind if kind == RULE:
+        case operations.RULE:
             named = msgspec.json.decode(operation.payload, type=NamedRule)
             return _document(detector.rule(named.rule_id), detector_id)
-        case kind if kind == ADD_RULE:
+        case operations.ADD_RULE:
             added = msgspec.json.decode(operation.payload, type=AddRule)
             return {"id": detector.add_rule(added.name, added.condition, added.notify)}
-        case kind if kind == CHANGE_RULE:
+        case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
             changed = detector.change_rule(
                 change.rule_id,
@@ -51,7 +42,7 @@ def _carried_out(detector: Detector, detector_id: str, operation: Operation) -> 
                 notify=change.notify,
             )
             return _document(changed, detector_id)
-        case kind if kind == REMOVE_RULE:
+        case operations.REMOVE_RULE:
             named = msgspec.json.decode(operation.payload, type=NamedRule)
             detector.remove_rule(named.rule_id)
             return {"id": named.rule_id}

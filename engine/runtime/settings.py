@@ -48,6 +48,8 @@ class RuntimeSettings:
     """Between two questions to the directory for what is new."""
     ask_s: float = 0.05
     """Between two questions at least, where an unknown token or detector calls for one."""
+    directory_hung_s: float = 10.0
+    """A directory that has not answered for so long is taken for dead, and started anew."""
     word_age_max_s: float = 15.0
     """Tokens are not trusted when the directory's last word is older."""
     lock_wait_s: float = 5.0

@@ -9,6 +9,7 @@ from api.app import create_app
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import TOKEN, ScriptedFleet
+from tests.api.wire import Wire, served
 from tests.faults import LocalService, local_service
 
 BOOTSTRAP = "the-first-token"
@@ -42,6 +43,14 @@ async def caller(settings: Settings, service: LocalService) -> Caller:
 @pytest.fixture
 def scripted() -> ScriptedFleet:
     return ScriptedFleet()
+
+
+@pytest.fixture
+async def wire(scripted: ScriptedFleet) -> AsyncIterator[Wire]:
+    """Real sockets to an application over the scripted fleet."""
+    settings = Settings(max_body_bytes=100_000, max_batch_body_bytes=200_000, max_drain_bytes=400_000)
+    async with served(create_app(settings, scripted), settings) as wire:
+        yield wire
 
 
 @pytest.fixture

@@ -10,6 +10,10 @@ from typing import Any, Self
 
 from api.server import serve, server_config
 from api.settings import Settings
+from tests.api.scripted import DETECTOR
+
+EVALUATE = f"/api/detectors/{DETECTOR}/evaluate"
+EVENT = json.dumps({"event": {"fields": {}, "timestamp_ms": 0}}).encode()
 
 
 @dataclass

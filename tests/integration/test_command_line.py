@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import threading
@@ -63,6 +64,18 @@ def test_a_service_that_was_ended_is_found_again_as_it_was(tmp_path: Path, numbe
         assert second.call("GET", f"/api/detectors/{detector}/rules") == rules
         assert evaluate(second, detector, 61_000, user="u", ok=False) == ["the rule"]
         assert evaluate(second, detector, 61_001, user="u", ok=False) == []
+
+
+def test_what_could_not_be_saved_is_told_and_the_status_is_1(tmp_path: Path) -> None:
+    with served(tmp_path / "data") as running:
+        detector = with_rule(running)
+        shutil.rmtree(tmp_path / "data" / "detectors" / detector)
+        (tmp_path / "data" / "detectors" / detector).write_text("in the way")
+        evaluate(running, detector, 1000, a=1)
+        assert running.end() == 1
+        assert detector in running.said()
+        assert "not saved" in running.said()
+        assert "Traceback" not in running.said()
 
 
 def test_ctrl_c_reaches_the_whole_group_of_processes_and_still_everything_is_saved(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ async def test_a_killed_directory_is_started_again_while_warm_detectors_go_on(ra
 
 async def test_a_second_service_on_the_same_folder_is_refused(ray_fleet, tmp_path):
     async with ray_fleet(tmp_path) as fleet:
-        with pytest.raises(StorageError):
+        with pytest.raises(StorageError, match="another service of this cluster has the data folder"):
             async with ray_fleet(tmp_path):
                 pass
         assert await fleet.detectors() == []

@@ -13,7 +13,7 @@ from tests.strategies import Change, Step, Submit, World, scripts
 EXAMPLES = settings.default.max_examples
 
 
-@settings(max_examples=3 * EXAMPLES)
+@settings(max_examples=2 * EXAMPLES)
 @given(scripts())
 def test_engine_and_reference_agree_on_every_script(script: list[Step]) -> None:
     run(script)
@@ -22,9 +22,9 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step]) -> None:
 @pytest.mark.parametrize(
     ("count", "shape"),
     [
-        (1_500, {"depth": 4, "steps_max": 18}),
-        (1_000, {"depth": 2, "steps_max": 24}),
-        (150, {"depth": 3, "steps_max": 60}),
+        (800, {"depth": 4, "steps_max": 18}),
+        (600, {"depth": 2, "steps_max": 24}),
+        (80, {"depth": 3, "steps_max": 60}),
     ],
     ids=["deep conditions", "shallow conditions", "long scripts"],
 )

@@ -15,15 +15,15 @@ from tests.bounded import LASTING, BoundedWorld
 def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     reloaded: bool, seed: int, effort: int, record_property: Callable[[str, object], None]
 ) -> None:
-    record_property("examples", 50 * effort)
+    record_property("examples", 30 * effort)
     evictions = 0
-    for number in range(50 * effort):
+    for number in range(30 * effort):
         world = BoundedWorld.drawn(random.Random(f"{seed} {number}").choice)
         expected = world.expected()
         difference = world.disagreement(expected, reloaded=reloaded)
         assert difference is None, f"world {number} of seed {seed}: {difference}"
         evictions += sum(evicted for _, evicted in expected)
-    assert evictions > 50 * effort
+    assert evictions > 30 * effort
 
 
 def test_the_longest_unseen_are_evicted_also_where_scans_are_rare(
@@ -32,8 +32,8 @@ def test_the_longest_unseen_are_evicted_also_where_scans_are_rare(
     """Of very many keys several are chosen at once; here that is done for few."""
     monkeypatch.setattr(slices, "_SCANNED_ALWAYS", 0)
     monkeypatch.setattr(slices, "_RESCAN_SHARE", 1)
-    record_property("examples", 50 * effort)
-    for number in range(50 * effort):
+    record_property("examples", 30 * effort)
+    for number in range(30 * effort):
         world = BoundedWorld.drawn(random.Random(f"{seed} {number}").choice, LASTING)
         difference = world.disagreement(reloaded=number % 2 == 1)
         assert difference is None, f"world {number} of seed {seed}: {difference}"

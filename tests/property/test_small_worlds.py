@@ -65,9 +65,9 @@ def keyed_pairs() -> Iterator[Condition]:
 
 
 WORLDS: dict[str, tuple[list[Condition], list[Letter], int]] = {
-    "one operator": ([op(P) for op in UNARY], letters((0, 1, 2), p=BITS), 5),
+    "one operator": ([op(P) for op in UNARY], letters((0, 1, 2), p=BITS), 4),
     "two operators": ([f(g(P)) for f in UNARY for g in UNARY], letters((0, 1, 2), p=BITS), 4),
-    "two operands": ([op(P, Q) for op in BINARY], letters((0, 1, 2), p=BITS, q=BITS), 4),
+    "two operands": ([op(P, Q) for op in BINARY], letters((0, 1), p=BITS, q=BITS), 4),
     "operators on the left": (
         [op(f(P), Q) for op in BINARY for f in UNARY],
         letters((0, 1), p=BITS, q=BITS),

@@ -26,7 +26,7 @@ def reloaded_at(script: list[Step], places: set[int]) -> None:
     pair.compare_rules()
 
 
-@settings(max_examples=2 * EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(scripts(), st.sets(st.integers(0, 18)))
 def test_a_detector_that_was_saved_and_loaded_answers_as_if_it_had_not_been(
     script: list[Step], places: set[int]
@@ -37,8 +37,8 @@ def test_a_detector_that_was_saved_and_loaded_answers_as_if_it_had_not_been(
 def test_saving_and_loading_before_every_step_changes_nothing(
     seed: int, effort: int, record_property: Callable[[str, object], None]
 ) -> None:
-    record_property("examples", 300 * effort)
-    for number in range(300 * effort):
+    record_property("examples", 150 * effort)
+    for number in range(150 * effort):
         script = World(random.Random(f"{seed} {number}").choice).script()
         reloaded_at(script, set(range(len(script))))
 
@@ -93,7 +93,7 @@ def answers_of(script: list[Step], feed: Feed) -> list[Answer]:
     return answers
 
 
-@settings(max_examples=2 * EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(scripts())
 def test_events_in_batches_are_answered_as_one_by_one(script: list[Step]) -> None:
     assert answers_of(script, in_batches) == answers_of(script, one_by_one)

@@ -192,6 +192,19 @@ def test_a_text_too_long_for_patterns_matches_nothing_and_is_remarked():
     assert [entry.code for entry in outcome.messages] == [2004]
 
 
+def test_a_large_pattern_is_tried_on_shorter_texts_only_and_that_is_remarked():
+    detector = Detector(limits=Limits(pattern_work_max=1_000))
+    detector.add_rule(name="small", condition="t matches 'b$'")
+    detector.add_rule(name="large", condition="t matches '(a|c){50}b$'")
+    names = [rule.name for rule in detector.submit({"t": "aé" * 10 + "b"}, 0).fired]
+    assert names == ["small"]
+    outcome = detector.submit({"t": "aé" * 10 + "b"}, 0)
+    ((code, message),) = outcome.messages
+    assert code == 2004
+    assert message.startswith("`t` has 21 characters; the largest of its patterns is tried on at most ")
+    assert detector.submit({"t": "ab"}, 0).messages == []
+
+
 def test_large_and_deep_conditions_within_the_limits_can_be_evaluated():
     detector = Detector()
     deep = {"leaf": {"fact": "a", "op": "eq", "value": 1}}

@@ -2,7 +2,7 @@
 
 import json
 import math
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Any as Json
 
@@ -13,6 +13,7 @@ from engine.language.diagnostics import ConditionError
 from engine.language.document import condition_from_document, condition_from_json, condition_to_document
 from engine.language.limits import Limits
 from engine.language.parser import parse
+from engine.language.printer import format as text_of
 
 OK: Json = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
 
@@ -393,5 +394,18 @@ class _Colour(IntEnum):
     RED = 1
 
 
-def test_a_number_of_a_kind_of_its_own_is_a_number() -> None:
-    assert defects_of({"leaf": {"fact": "a", "op": "eq", "value": _Colour.RED}}) == []
+class _Word(StrEnum):
+    EQ = "eq"
+    A = "a"
+
+
+class _Ratio(float):
+    def __repr__(self) -> str:
+        return "a ratio"
+
+
+def test_numbers_and_strings_of_a_kind_of_their_own_become_plain_ones() -> None:
+    given = {"leaf": {"fact": _Word.A, "op": _Word.EQ, "value": [_Colour.RED, _Ratio(0.5)]}}
+    condition = condition_from_document({"keyed": {"key": _Word.A, "inner": given}})
+    assert text_of(condition) == "per a a == [1, 0.5]"
+    assert "_" not in repr(condition_to_document(condition))

@@ -1,5 +1,6 @@
 """Each row of the language's table, and each rule about names, literals, durations and binding."""
 
+import pickle
 from typing import Any as Json
 
 import pytest
@@ -142,6 +143,7 @@ LITERALS = {
     '"\\u00e9\\ud834\\udd1e"': "é𝄞",
     '"é # no comment"': "é # no comment",
     "''": "",
+    "'  a '": "  a ",
     "'\\d+\\.\"x\"'": '\\d+\\."x"',
     "'tab\there'": "tab\there",
     "[]": [],
@@ -176,6 +178,14 @@ DURATIONS = {
 def test_each_row_of_the_table_gives_its_condition(text: str) -> None:
     assert condition_to_document(parse(text)) == TABLE[text]
     assert repr(condition_to_document(parse(text))) == repr(TABLE[text])
+
+
+@pytest.mark.parametrize("text", [*TABLE, "`a``b`('x', \"y\", `z`, $v.w)"])
+def test_a_condition_holds_plain_values_and_nothing_of_the_parser(text: str) -> None:
+    pickled = pickle.dumps(parse(text))
+    assert b"engine.language.condition" in pickled
+    assert b"lark" not in pickled
+    assert b"located" not in pickled
 
 
 @pytest.mark.parametrize("text", BINDING)

@@ -244,6 +244,8 @@ def test_a_text_that_can_be_read_is_judged_as_its_json_is(text: str) -> None:
         ("a ni [1]", 3, '"in"'),
         ("a == 1 an b == 2", 8, '"and"'),
         ("a equals 1", 3, '"=="'),
+        ("a notin [1]", 3, '"not in"'),
+        ("per k onec a == 1", 7, '"once"'),
     ],
 )
 def test_a_word_that_is_nearly_right_is_the_place_and_the_right_one_is_suggested(

@@ -154,12 +154,11 @@ def test_two_directories_cannot_have_one_folder(opened, tmp_path):
 
 
 def test_a_folder_is_let_go_of_where_opening_it_fails(opened, tmp_path, files):
-    opened().add_token(A, b"a", "hint")
-    files.fails_at = len(files.calls)
-    with pytest.raises(StorageError):
-        opened()
-    files.fails_at = None
-    assert opened().changes(0, 0).tokens == {b"a": A}
+    opened().close()
+    failing = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0), files=FaultyFiles(fails_at=0))
+    with pytest.raises(StorageError, match="cannot be read"):
+        failing.open()
+    opened()
 
 
 def test_a_directory_saved_by_a_newer_program_is_refused(opened, tmp_path):

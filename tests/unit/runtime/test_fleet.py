@@ -13,6 +13,7 @@ from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.operations import Operation
 from engine.runtime.tokens import digest_of
 from snapshots.errors import FolderInUse, StorageError
+from snapshots.store import SnapshotStore
 from tests.faults import FaultyFiles, local_fleet, local_service, until
 
 
@@ -173,7 +174,7 @@ async def test_a_second_service_on_a_folder_is_refused(tmp_path):
 
 
 async def test_warm_detectors_go_on_while_the_directory_is_gone(tmp_path):
-    async with local_service(tmp_path, poll_s=0.005, ask_s=0.001, deadline_s=0.2) as service:
+    async with local_service(tmp_path, poll_s=0.005, ask_s=0.001, deadline_s=1) as service:
         fleet = service.fleet
         warm, cold = await fleet.create_detector("warm"), await fleet.create_detector("cold")
         minted = await fleet.mint_token()
@@ -183,12 +184,9 @@ async def test_warm_detectors_go_on_while_the_directory_is_gone(tmp_path):
         await asyncio.sleep(0.02)
         await fleet.call(warm, event(2))
         assert fleet.token_known(digest_of(minted.token))
-        assert await refused(fleet.call(cold, event(1))) == 1501
-        assert await refused(fleet.create_detector("three")) == 1501
-        assert await refused(fleet.token_lookup(b"unknown")) == 1501
+        in_vain = (fleet.call(cold, event(1)), fleet.create_detector("three"), fleet.token_lookup(b"unknown"))
+        assert await asyncio.gather(*map(refused, in_vain)) == [1501] * 3
         service.directories.refuse = False
-        # One that was refused a moment ago is refused for a moment more.
-        await asyncio.sleep(0.05)
         three = await fleet.create_detector("three")
         await until(lambda: fleet.exists(three))
         assert len(service.directories.started) > 1
@@ -241,7 +239,7 @@ async def test_a_removal_whose_answer_was_lost_with_the_directory_is_no_error(tm
 
 
 async def test_tokens_are_not_trusted_when_the_directory_has_been_silent_too_long(tmp_path):
-    async with local_service(tmp_path, poll_s=0.005, word_age_max_s=0.05, deadline_s=0.5) as service:
+    async with local_service(tmp_path, poll_s=0.005, word_age_max_s=0.3, deadline_s=2) as service:
         fleet = service.fleet
         minted = await fleet.mint_token()
         assert fleet.readiness().ready
@@ -268,6 +266,35 @@ async def test_an_unknown_token_is_asked_for_and_a_flood_of_them_costs_few_quest
         assert found == [True] * 500
         assert not any(await asyncio.gather(*(fleet.token_lookup(b"%d" % number) for number in range(500))))
         assert handle.calls.count("changes") - before == 2
+        before = handle.calls.count("changes")
+        lookups = []
+        for number in range(500):
+            lookups.append(asyncio.create_task(fleet.token_lookup(b"%d" % number)))
+            await asyncio.sleep(0)
+        await asyncio.gather(*lookups)
+        assert handle.calls.count("changes") - before < 50
+
+
+async def test_a_question_that_is_under_way_does_not_answer_for_what_came_after_it(tmp_path):
+    async with local_service(tmp_path, poll_s=60, ask_s=0.001) as service:
+        handle = service.directories.started[-1]
+        changes, go_on, under_way = handle.directory.changes, asyncio.Event(), asyncio.Event()
+
+        async def answered_late(*seen: int) -> Any:
+            answer = changes(*seen)
+            under_way.set()
+            await go_on.wait()
+            return answer
+
+        handle.changes = answered_late
+        early = asyncio.create_task(service.fleet.token_lookup(b"digest"))
+        await under_way.wait()
+        handle.directory.add_token("t" * 32, b"digest", "hint")
+        late = asyncio.create_task(service.fleet.token_lookup(b"digest"))
+        await asyncio.sleep(0.01)
+        go_on.set()
+        assert await late
+        await early
 
 
 async def test_a_question_under_way_does_not_bring_a_revoked_token_back(tmp_path):
@@ -376,6 +403,68 @@ async def test_closing_tells_which_detectors_could_not_be_saved(tmp_path):
         (sentence,) = await fleet.close()
         assert changed in sentence
         assert "cannot be written" in sentence
+
+
+async def test_one_that_cannot_be_saved_does_not_keep_its_place_from_others_that_can(tmp_path):
+    class OneFolderFails(FaultyFiles):
+        failing = ""
+
+        def make_folder(self, folder: Any) -> None:
+            if folder.name == self.failing:
+                raise OSError("no room")
+            super().make_folder(folder)
+
+    files = OneFolderFails()
+    async with local_service(tmp_path, files=files, max_resident=2, turn_s=0.0, retry_s=60) as service:
+        fleet = service.fleet
+        stuck, sound, third = [await fleet.create_detector("") for _ in range(3)]
+        files.failing = stuck
+        await fleet.call(stuck, event(1))
+        await fleet.call(sound, event(1))
+        await asyncio.wait_for(fleet.call(third, event(1)), 5)
+        assert service.actors.hosting(stuck) is not None
+        files.failing = ""
+
+
+async def test_a_detector_that_nobody_waits_for_any_more_is_not_woken(tmp_path):
+    async with local_service(tmp_path, max_resident=1) as service:
+        fleet = service.fleet
+        busy, given_up = await fleet.create_detector("busy"), await fleet.create_detector("given up")
+        go_on = asyncio.Event()
+
+        async def wait(call: str) -> None:
+            if call == "handle":
+                await go_on.wait()
+
+        for actor in service.actors.started:
+            actor.before = wait
+        service.actors.before = wait
+        under_way = asyncio.create_task(fleet.call(busy, event(1)))
+        await until(lambda: fleet.awake)
+        waits = asyncio.create_task(fleet.call(given_up, event(1)))
+        await asyncio.sleep(0.01)
+        waits.cancel()
+        go_on.set()
+        await under_way
+        await until(lambda: list(fleet._lanes) in ([busy], []))
+        calls = [call for actor in service.actors.started for call, _ in actor.calls]
+        assert calls.count("activate") == 1
+
+
+async def test_a_detector_that_has_a_later_owner_is_given_up_and_woken_from_what_that_one_saved(tmp_path):
+    async with local_service(tmp_path, snapshot_interval_s=0.01) as service:
+        fleet = service.fleet
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, ops.add_rule("r", "a == 1"))
+        fenced = service.actors.hosting(detector_id)
+        assert fenced is not None
+        store = SnapshotStore(tmp_path / "detectors" / detector_id)
+        loaded = store.load()
+        assert loaded.snapshot is not None
+        store.save(loaded.snapshot.body, version=loaded.snapshot.version)
+        await fleet.call(detector_id, event(5_000_000))
+        await until(lambda: fenced.dead)
+        assert await fired(fleet, detector_id, 1, a=1) == ["r"], "at the time of the saved state"
 
 
 async def test_a_service_whose_directory_cannot_start_says_so(tmp_path):

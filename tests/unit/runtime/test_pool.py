@@ -135,16 +135,18 @@ async def test_while_none_can_be_started_takers_wait_until_one_can(make):
     await asyncio.wait_for(taker, 2)
 
 
-async def test_a_taker_that_goes_away_leaves_its_actor_to_the_next(make):
-    pool, actors = make(spares=0, max_resident=1)
+@pytest.mark.parametrize("gone_first", [False, True])
+async def test_a_taker_that_goes_away_leaves_its_actor_to_the_next(make, gone_first):
+    pool, actors = make(spares=0)
     only = await pool.take()
+    actors.refuse = True
     gone, stays = (asyncio.create_task(pool.take()) for _ in range(2))
     await settled()
-    before = len(actors.started)
+    if gone_first:
+        gone.cancel()
     pool.give_back(only)
     gone.cancel()
-    await asyncio.wait_for(stays, 1)
-    assert len(actors.started) == before
+    assert await asyncio.wait_for(stays, 1) is only
 
 
 async def test_closing_ends_every_actor(make):

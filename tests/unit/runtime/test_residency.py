@@ -84,9 +84,14 @@ async def test_one_who_no_longer_waits_gets_no_place():
     tasks = [waiting_for(Someone(residency)) for _ in range(2)]
     await settled()
     tasks[0].cancel()
-    await settled()
+    # Before its task has run, and after that.
     holder.leave()
     await asyncio.wait_for(tasks[1], 1)
+    third = waiting_for(Someone(residency))
+    await settled()
+    third.cancel()
+    await settled()
+    assert not residency._waiting
 
 
 async def test_a_place_given_to_one_who_was_just_cancelled_is_not_lost():

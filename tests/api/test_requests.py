@@ -1,0 +1,79 @@
+"""Headers and paths, on their own."""
+
+import pytest
+
+from api.envelope import RequestRefusal
+from api.requests import authorization, canonical_path, check_headers, content_length, read_head
+
+JSON = b"application/json"
+
+
+@pytest.mark.parametrize(
+    ("raw_path", "path"),
+    [
+        (b"/api/detectors", "/api/detectors"),
+        (b"/api/%64etectors", "/api/detectors"),
+        (b"/a%2Fb", "/a%2Fb"),
+        (b"/a%2fb/%63", "/a%2fb/c"),
+        (b"/%252F", "/%2F"),
+        (b"/%", "/%"),
+        (b"/%zz", "/%zz"),
+        (b"/%FF", "/\ufffd"),
+        (b"/%C3%A4", "/\u00e4"),
+        (b"http://host:80/a", "/a"),
+        (b"HTTP://host", ""),
+        (b"/http://host/a", "/http://host/a"),
+        (b"*", "*"),
+        (b"a/b", "a/b"),
+    ],
+)
+def test_a_path_is_what_its_segments_are(raw_path: bytes, path: str) -> None:
+    assert canonical_path(raw_path) == path
+
+
+def test_a_header_that_came_twice_is_noticed() -> None:
+    head = read_head([(b"authorization", b"Bearer a"), (b"x", b"1"), (b"x", b"2"), (b"authorization", b"b")])
+    assert authorization(head) == b""
+    assert head.repeated == {b"authorization"}
+    assert head.size_bytes == 13 + 8 + 4 + 2 * (1 + 1 + 4) + 13 + 1 + 4
+
+
+@pytest.mark.parametrize("length", [b"", b"-1", b"+1", b"1 ", b"0x1", b"1.0", b"\xb2", b"9" * 19])
+def test_a_length_that_is_none_is_refused(length: bytes) -> None:
+    # Hypercorn's HTTP/2 lets any value through.
+    head = read_head([(b"content-length", length)])
+    with pytest.raises(RequestRefusal) as caught:
+        check_headers(head, bytes_max=16_384, content_type=JSON)
+    assert caught.value.code == 1006
+
+
+@pytest.mark.parametrize("length", [b"0", b"007", b"9" * 18])
+def test_a_length_is_a_number(length: bytes) -> None:
+    head = read_head([(b"content-length", length)])
+    check_headers(head, bytes_max=16_384, content_type=JSON)
+    assert content_length(head) == int(length)
+
+
+def test_every_wrong_header_is_listed() -> None:
+    head = read_head(
+        [
+            (b"content-encoding", b"br"),
+            (b"content-type", b"a/b"),
+            (b"content-type", b"c/d"),
+            (b"content-length", b"x"),
+        ]
+    )
+    with pytest.raises(RequestRefusal) as caught:
+        check_headers(head, bytes_max=10, content_type=JSON)
+    assert [entry.code for entry in caught.value.entries] == [1006] * 4
+    # Where no body is taken, nothing but the size of all matters.
+    check_headers(head, bytes_max=1_000, content_type=None)
+    with pytest.raises(RequestRefusal):
+        check_headers(head, bytes_max=10, content_type=None)
+
+
+def test_the_size_of_headers_is_judged_to_the_byte() -> None:
+    head = read_head([(b"a", b"b" * 95)])
+    check_headers(head, bytes_max=100, content_type=JSON)
+    with pytest.raises(RequestRefusal):
+        check_headers(head, bytes_max=99, content_type=JSON)

@@ -1,0 +1,111 @@
+"""The running service, over HTTP, answers random scripts as the executable specification does."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.language.document import condition_to_document
+from engine.language.printer import format  # noqa: A004 -- the inverse of parse is called format
+from tests.reference import ReferenceDetector
+from tests.running import Served, served
+from tests.strategies import Add, Change, Remove, Step, Submit, World
+
+pytestmark = pytest.mark.ray
+
+SCRIPTS = 60
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("reference") / "data") as running:
+        yield running
+
+
+class Remote:
+    """A detector of the service and one of the reference, to which the same things happen."""
+
+    def __init__(self, service: Served, title: str) -> None:
+        self.service = service
+        self.path = f"/api/detectors/{service.call('POST', '/api/detectors', {'name': title})['id']}"
+        self.reference = ReferenceDetector()
+
+    def apply(self, step: Step) -> None:
+        ids = list(self.reference.rules)
+        match step:
+            case Add(name, condition, notify):
+                sent = {"condition": format(condition), "name": name, "notify": notify}
+                rule_id = self.service.call("POST", f"{self.path}/rules", sent)["id"]
+                self.reference.add_rule(rule_id, name, condition, notify=notify)
+            case Change(place, changes):
+                sent = dict(changes)
+                if "condition" in sent:
+                    sent["condition"] = format(changes["condition"])
+                self.service.call("PATCH", f"{self.path}/rules/{ids[place]}", sent)
+                self.reference.change_rule(ids[place], **changes)
+            case Remove(place):
+                self.service.call("DELETE", f"{self.path}/rules/{ids[place]}")
+                del self.reference.rules[ids[place]]
+            case Submit(fields, timestamp_ms, sent_vars):
+                body: dict[str, Any] = {"event": {"fields": fields, "timestamp_ms": timestamp_ms}}
+                if sent_vars is not None:
+                    body["context"] = {"vars": sent_vars}
+                reply = self.service.request("POST", f"{self.path}/evaluate", body)
+                expected = self.reference.evaluate(fields, timestamp_ms, sent_vars)
+                assert answered(reply.status_code, reply.json()) == expected, step
+
+    def compare_rules(self) -> None:
+        listed = self.service.call("GET", f"{self.path}/rules")["rules"]
+        rules = self.reference.rules.items()
+        assert [(rule["id"], rule["name"], rule["notify"], rule["enabled"]) for rule in listed] == [
+            (rule_id, rule.name, rule.notify, rule.enabled) for rule_id, rule in rules
+        ]
+        for given, (_, rule) in zip(listed, rules, strict=True):
+            assert given["condition"] == condition_to_document(rule.condition)
+
+
+def answered(status: int, envelope: dict[str, Any]) -> list[tuple[Any, ...]] | None:
+    """Give a reply in the form of the reference: None where the event was refused for its time."""
+    if status == 422:
+        assert [entry["code"] for entry in envelope["errors"]] == [1402]
+        return None
+    assert status == 200, envelope
+    return [
+        (action["type"], action["ruleId"], action["name"], action["priority"], action["notify"])
+        for action in envelope["result"]["actions"]
+    ]
+
+
+def test_the_service_answers_random_scripts_as_specified(
+    service: Served, seed: int, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("examples", SCRIPTS)
+    for number in range(SCRIPTS):
+        script = World(random.Random(f"{seed} {number}").choice).script(depth=3, steps_max=14)
+        remote = Remote(service, f"script {number}")
+        for step in script:
+            remote.apply(step)
+        remote.compare_rules()
+        service.call("DELETE", remote.path)
+
+
+def test_a_restart_in_the_middle_of_a_script_changes_no_answer(tmp_path: Path, seed: int) -> None:
+    folder = tmp_path / "data"
+    scripts = [World(random.Random(f"{seed} restart {n}").choice).script(depth=3) for n in range(12)]
+    remotes: list[Remote] = []
+    with served(folder) as running:
+        token = running.token
+        for number, script in enumerate(scripts):
+            remotes.append(Remote(running, f"script {number}"))
+            for step in script[: len(script) // 2]:
+                remotes[-1].apply(step)
+        assert running.end() == 0
+    with served(folder) as running:
+        running.token = token
+        for remote, script in zip(remotes, scripts, strict=True):
+            remote.service = running
+            for step in script[len(script) // 2 :]:
+                remote.apply(step)
+            remote.compare_rules()
