@@ -11,7 +11,15 @@ from api.bodies import CallerGone, Message, Receive, Send, read_body, send_and_d
 from api.envelope import Reply, RequestRefusal, reply_to
 from api.hot import HotPath
 from api.operations import OPERATIONS, Operation
-from api.requests import Head, authorization, canonical_path, check_headers, content_length, read_head
+from api.requests import (
+    Head,
+    authorization,
+    canonical_path,
+    check_headers,
+    content_length,
+    is_ambiguous,
+    read_head,
+)
 from api.settings import Settings
 from api.watch import Watch, Watches
 
@@ -65,6 +73,8 @@ class Dispatcher:
             return
         except Exception as error:  # noqa: BLE001 -- each becomes a reply; this is where that happens
             outcome = reply_to(error)
+            if is_ambiguous(read_head(scope["headers"])):
+                outcome = outcome.closing()
         if isinstance(outcome, Handover):
             await self._quart(outcome.scope, outcome.receive, send)
         elif watch.body_is_read:

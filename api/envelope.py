@@ -79,17 +79,20 @@ class Reply(NamedTuple):
             *self.headers,
         ]
 
+    def closing(self) -> "Reply":
+        """The same reply, after which the connection ends."""
+        return self._replace(headers=(*self.headers, (b"connection", b"close")))
+
 
 class RequestRefusal(Refusal):
     """A request that is refused for what it is as HTTP: path, method, headers, size, token.
 
-    `headers` tell the caller how to do better. `closes` ends the connection after the reply.
+    `headers` tell the caller how to do better.
     """
 
-    def __init__(self, code: int, *defects: str, headers: Headers = (), closes: bool = False) -> None:
+    def __init__(self, code: int, *defects: str, headers: Headers = ()) -> None:
         super().__init__(*(Entry(code, defect) for defect in defects))
         self.headers = headers
-        self.closes = closes
 
 
 class DeadlinePassed(Exception):
@@ -126,8 +129,7 @@ def reply_to(error: Exception) -> Reply:
     """Give the reply that an exception comes to. What nobody foresaw is logged, and told without detail."""
     match error:
         case RequestRefusal():
-            closing: Headers = ((b"connection", b"close"),) if error.closes else ()
-            return refused(error.entries, (*error.headers, *closing))
+            return refused(error.entries, error.headers)
         case Refusal():
             return refused(error.entries, _retry_after(getattr(error, "retry_after_s", None)))
         case DetectorUnavailable():

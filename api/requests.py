@@ -26,11 +26,7 @@ class Head(NamedTuple):
 
 
 def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
-    """Read the headers of a request, whose names are in lower case.
-
-    Raises RequestRefusal 1006 where the body's end is told in two ways: what one reader takes for the body,
-    another would take for the next request.
-    """
+    """Read the headers of a request, whose names are in lower case."""
     found: dict[bytes, bytes] = {}
     repeated = _NONE
     size_bytes = 0
@@ -40,11 +36,15 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
             if name in found:
                 repeated |= {name}
             found[name] = value
-    if b"transfer-encoding" in found and b"content-length" in found:
-        raise RequestRefusal(
-            1006, "the request has both a Content-Length and a Transfer-Encoding", closes=True
-        )
     return Head(found, repeated, size_bytes)
+
+
+def is_ambiguous(head: Head) -> bool:
+    """Tell whether the body's end is told in two ways.
+
+    What one reader takes for the body, another takes for the next request; so no other may come after it.
+    """
+    return b"transfer-encoding" in head.found and b"content-length" in head.found
 
 
 def authorization(head: Head) -> bytes | None:
@@ -62,6 +62,8 @@ def content_length(head: Head) -> int | None:
 def check_headers(head: Head, *, bytes_max: int, content_type: bytes | None) -> None:
     """Raise RequestRefusal 1006, with every defect, or 1002. `content_type` is None for no body."""
     defects = []
+    if is_ambiguous(head):
+        defects.append("the request has both a Content-Length and a Transfer-Encoding")
     if head.size_bytes > bytes_max:
         defects.append(f"the headers are larger than {bytes_max} bytes together")
     if content_type is None:

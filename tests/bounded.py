@@ -39,6 +39,10 @@ INNER: tuple[Condition, ...] = (
 LASTING = INNER[:2]
 """Those that never expire: once it is live, a key is live for ever."""
 
+FEW = ((1, 2, 3, 4), (1, 2, 3), (0, 1, 1, 400, 999, 1000, 1001, 2500))
+MANY = (tuple(range(12)), (5, 6, 7), (0, 1, 1, 10, 10, 950, 1001))
+"""Keys, how many of them may be live, and the milliseconds between two events."""
+
 Path = tuple[str, ...]
 Key = tuple[Path, tuple[Any, ...]]
 
@@ -104,13 +108,15 @@ class BoundedWorld:
         """Give a world in which each decision is taken by `choose`."""
         paths = choose(([("u",)], [("u", "v")], [("u",), ("v",)]))
         rules = [(path, choose(inner)) for path in paths for _ in choose(((0,), (0, 0)))]
+        # More keys than one event sweeps: some that have expired are still there when room is needed.
+        keys, keys_max, pauses_ms = choose((FEW, FEW, MANY))
         events: list[Submission] = []
         time_ms = 0
         for _ in range(choose(range(8, 30))):
-            time_ms += choose((0, 1, 1, 400, 999, 1000, 1001, 2500))
-            keys = {name: choose((1, 2, 3, 4)) for name in choose(paths)}
-            events.append(({"p": choose((0, 1, 1)), "q": choose((0, 0, 1)), **keys}, time_ms))
-        return cls(rules, choose((1, 2, 3)), events)
+            time_ms += choose(pauses_ms)
+            shown = {name: choose(keys) for name in choose(paths)}
+            events.append(({"p": choose((0, 1, 1)), "q": choose((0, 0, 1)), **shown}, time_ms))
+        return cls(rules, choose(keys_max), events)
 
     def conditions(self) -> Iterator[Condition]:
         for path, inner in self.rules:

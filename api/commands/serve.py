@@ -57,9 +57,9 @@ def serve(**given: object) -> None:
     from api.supervisor import Running, StartError, UnsavedError, run  # noqa: PLC0415
 
     async def announce(running: Running) -> bool:
-        click.echo(f"Listening on {running.url}; Ctrl-C or SIGTERM ends it.")
-        if running.minted:
-            click.echo(f"The first token, shown only now: {running.token}")
+        lines = [f"The first token, shown only now: {running.token}"] if running.minted else []
+        # In one piece, and this line last: whoever waits for it has seen the token.
+        click.echo("\n".join([*lines, f"Listening on {running.url}; Ctrl-C or SIGTERM ends it."]))
         return True
 
     try:

@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import json
 import re
 from typing import Annotated, Any, Final, TypeVar
 
@@ -43,7 +44,7 @@ def decode(
             return value_of_last
         raise _shape_refusal(document, type_, str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise _unreadable(error) from None
+        raise _unreadable(body, error) from None
     _check_bounds(body, depth_max, digits_max)
     return value
 
@@ -65,18 +66,39 @@ def _untyped(body: bytes) -> object:
     try:
         return msgspec.json.decode(body)
     except (ValueError, RecursionError) as error:
-        raise _unreadable(error) from None
+        raise _unreadable(body, error) from None
 
 
-def _unreadable(error: Exception) -> Refusal:
+def _unreadable(body: bytes, error: Exception) -> Refusal:
+    """Say why a body is no JSON, in words that do not mislead where the decoder's own would."""
     match error:
         case RecursionError():
             reason = "it is nested too deeply"
         case UnicodeDecodeError():
-            reason = f"byte {error.start} is not valid UTF-8"
+            reason = f"byte {_invalid_at(body)} is not valid UTF-8"
+        case _ if "truncated" in str(error) and _breaks_off_at_a_surrogate(body):
+            reason = "a string holds half of a surrogate pair"
         case _:
             reason = str(error).removeprefix("JSON is malformed: ").split(" - at ")[0].lower()
     return Refusal(Entry(1000, f"the body is not JSON: {reason}"))
+
+
+def _invalid_at(body: bytes) -> int:
+    """Give the offset of the first byte that is not UTF-8; the decoder counts from the string it is in."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return 0
+
+
+def _breaks_off_at_a_surrogate(body: bytes) -> bool:
+    """Tell whether a body that seems truncated to the decoder is whole to one that takes half pairs."""
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _check_bounds(body: bytes, depth_max: int, digits_max: int) -> None:

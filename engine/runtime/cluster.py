@@ -5,10 +5,8 @@ import logging
 import os
 import secrets
 import shutil
-import signal
 import socket
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +19,7 @@ os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 
 import ray
 
+from engine.runtime.ray_processes import RayProcesses
 from snapshots.errors import StorageError
 from snapshots.lock import FolderLock
 
@@ -54,7 +53,8 @@ class Cluster:
     address: str
     """For other processes to join."""
     folder: "_Folder | None"
-    """What Ray keeps while it runs, where it was started here."""
+    """What Ray keeps while it runs, where it was started here, for this user alone."""
+    processes: RayProcesses
 
 
 def start(address: str = LOCAL) -> Cluster:
@@ -63,6 +63,7 @@ def start(address: str = LOCAL) -> Cluster:
     Ray takes over SIGTERM: install signal handlers afterwards. Raises ClusterError.
     """
     folder = None
+    processes = RayProcesses()
     options: dict[str, Any] = {
         "namespace": NAMESPACE,
         "log_to_driver": False,
@@ -83,18 +84,16 @@ def start(address: str = LOCAL) -> Cluster:
     else:
         _check_reachable(address)
     try:
-        with _children_deaf_to_termination():
+        with processes.starting():
             ray.init(address=address, **options)
     except BaseException as error:
         # Also where a signal ends the start: Ray makes a SystemExit of it.
-        ray.shutdown()
-        if folder is not None:
-            folder.remove()
+        _leave(folder, processes)
         if not isinstance(error, Exception):
             raise
         # Ray raises a dozen kinds here; all mean the same to an operator.
         raise ClusterError(f"ray cannot be used at `{address}`: {error}") from error
-    return Cluster(ray.get_runtime_context().gcs_address, folder)
+    return Cluster(ray.get_runtime_context().gcs_address, folder, processes)
 
 
 def stop(cluster: Cluster) -> None:
@@ -102,23 +101,14 @@ def stop(cluster: Cluster) -> None:
 
     Actors run nothing more: close the fleet before.
     """
-    ray.shutdown()
-    if cluster.folder is not None:
-        cluster.folder.remove()
+    _leave(cluster.folder, cluster.processes)
 
 
-@contextlib.contextmanager
-def _children_deaf_to_termination() -> Iterator[None]:
-    """Have processes that are started meanwhile ignore SIGTERM, as Ray has them ignore SIGINT.
-
-    Service managers and shells send it to all processes of a group. Ray's would end before this one has had
-    every detector saved; and they end with this one in any case.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _leave(folder: "_Folder | None", processes: RayProcesses) -> None:
+    with processes.ending():
+        ray.shutdown()
+    if folder is not None:
+        folder.remove()
 
 
 class _Folder:

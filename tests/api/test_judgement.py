@@ -339,3 +339,47 @@ async def test_names_are_bounded_and_have_no_control_characters(
         reply = await caller(method, path, document)
         assert reply.codes == ([] if good else [1001]), path
         assert good or reply.texts[0].startswith("name: expected 1 to 255 characters")
+
+
+@pytest.mark.parametrize("end", ["", "/batch"])
+async def test_the_hot_path_and_the_long_way_agree(caller: Caller, end: str) -> None:
+    """An id with an escape in it takes the long way, and nothing else about it is different."""
+    body = {"events": [EVENT]} if end else {"event": EVENT}
+    plain = json.dumps(body).encode()
+    largest = 40_000 if end else 20_000
+    token = f"Bearer {caller.token}"
+    json_type = ("Content-Type", "application/json")
+    contents = [
+        plain.rjust(largest),
+        plain.rjust(largest + 1),
+        b"",
+        b"{",
+        b"{}",
+        b"[[" * 100,
+        json.dumps({**body, "x": 1}).encode(),
+        plain.replace(b": 0}", b": -1e12}"),
+        plain.replace(b": 0}", b": 1e300}"),
+    ]
+    heads = [
+        [("Authorization", token), json_type],
+        [("Authorization", token)],
+        [("Authorization", token), json_type, ("X-Long", "x" * 16_000)],
+        [("Authorization", token), json_type, ("X-Long", "x" * 17_000)],
+        [("Authorization", token), ("Content-Type", "application/json; x=y")],
+        [("Authorization", token), ("Content-Type", "text/plain")],
+        [("Authorization", token), json_type, json_type],
+        [("Authorization", token), json_type, ("Content-Encoding", "gzip")],
+        [("Authorization", token), ("Authorization", token), json_type],
+        [("Authorization", "Bearer x"), json_type],
+        [("Authorization", token.upper()), json_type],
+        [json_type],
+    ]
+    for detector in (await caller.detector(), UNKNOWN):
+        escaped = f"%{ord(detector[0]):02x}" + detector[1:]
+        for content, headers in [(one, heads[0]) for one in contents] + [(plain, one) for one in heads]:
+            found = []
+            for named in (detector, escaped):
+                path = f"/api/detectors/{named}/evaluate{end}"
+                reply = await caller.plain("POST", path, content=content, headers=headers)
+                found.append((reply.status_code, reply.content))
+            assert found[0] == found[1], (content[:50], headers)

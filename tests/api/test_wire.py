@@ -134,15 +134,24 @@ async def test_a_body_that_nobody_wants_is_ignored(wire: Wire) -> None:
     assert await good(connection)
 
 
-@pytest.mark.parametrize("path", [EVALUATE, "/api/detectors", "/healthz"])
+@pytest.mark.parametrize(
+    ("path", "token", "expected"),
+    [
+        (EVALUATE, TOKEN, (400, [1006])),
+        ("/api/detectors", TOKEN, (400, [1006])),
+        # What is judged before headers still is; but nothing more is read from the connection.
+        (EVALUATE, "unknown", (401, [1101])),
+        ("/healthz", TOKEN, (405, [1005])),
+    ],
+)
 async def test_two_ways_to_tell_the_end_of_a_body_are_refused_and_the_connection_closed(
-    wire: Wire, path: str
+    wire: Wire, path: str, token: str, expected: tuple[int, list[int]]
 ) -> None:
     headers = ("Transfer-Encoding: chunked", "Content-Length: 5")
     connection = await wire.connect()
-    await connection.send(request("POST", path, token=TOKEN, headers=headers) + chunked(EVENT))
+    await connection.send(request("POST", path, token=token, headers=headers) + chunked(EVENT))
     reply = await connection.receive()
-    assert (reply.status, reply.codes) == (400, [1006])
+    assert (reply.status, reply.codes) == expected
     assert reply.headers["connection"] == "close"
     assert await connection.at_end()
 

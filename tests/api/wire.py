@@ -135,6 +135,8 @@ def request(
 ) -> bytes:
     """Give a request as bytes."""
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *headers]
+    if method == "POST" and not any(line.lower().startswith("content-type") for line in headers):
+        lines.append("Content-Type: application/json")
     if token is not None:
         lines.append(f"Authorization: Bearer {token}")
     if body and length:

@@ -78,11 +78,14 @@ def test_what_could_not_be_saved_is_told_and_the_status_is_1(tmp_path: Path) -> 
         assert "Traceback" not in running.said()
 
 
-def test_ctrl_c_reaches_the_whole_group_of_processes_and_still_everything_is_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_of_processes_still_lets_everything_be_saved(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with served(tmp_path / "data", start_new_session=True) as first:
         detector = with_rule(first, FAILURE_TWICE)
         evaluate(first, detector, 1000, user="u", ok=False, first=True)
-        os.killpg(first.process.pid, signal.SIGINT)
+        os.killpg(first.process.pid, number)
         assert first.process.wait(40) == 0
         assert "Traceback" not in first.said()
     with served(tmp_path / "data") as second:

@@ -16,7 +16,7 @@ SHAPES: tuple[tuple[int, dict[str, int]], ...] = (
     (300, {"depth": 4, "steps_max": 18}),
     (30, {"depth": 3, "steps_max": 60}),
 )
-WORLDS = 40
+WORLDS = 30
 
 
 Worlds = list[tuple[BoundedWorld, list[Answer]]]

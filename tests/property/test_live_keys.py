@@ -13,8 +13,13 @@ from tests.bounded import LASTING, BoundedWorld
     "reloaded", [False, True], ids=["kept in memory", "saved and loaded after each event"]
 )
 def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
-    reloaded: bool, seed: int, effort: int, record_property: Callable[[str, object], None]
+    reloaded: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    effort: int,
+    record_property: Callable[[str, object], None],
 ) -> None:
+    monkeypatch.setattr(slices, "_RESCAN_SHARE", 1)
     record_property("examples", 30 * effort)
     evictions = 0
     for number in range(30 * effort):

@@ -52,6 +52,19 @@ def test_what_is_not_json_is_1000_whatever_its_shape(body):
     assert message.startswith("the body")
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"name": "\\ud800"}', "a string holds half of a surrogate pair"),
+        (b'{"name": "abc\xff"}', "byte 13 is not valid UTF-8"),
+        (b'{"name": "abc', "input data was truncated"),
+        (b'{"name": 1e999}', "number out of range"),
+    ],
+)
+def test_the_reason_why_a_body_is_no_json_does_not_mislead(body, reason):
+    assert refused(body) == [(1000, f"the body is not JSON: {reason}")]
+
+
 def test_every_defect_of_shape_is_listed_in_document_order():
     body = b'{"event":{"fields":[],"timestamp_ms":"x","z":1},"context":null,"contxt":{}}'
     assert refused(body, EvaluateBody) == [

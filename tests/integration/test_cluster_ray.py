@@ -1,0 +1,112 @@
+"""Ray as this process starts and ends it: what signals do to its processes, and what stays behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.runtime import cluster
+from engine.runtime.ray_processes import _children
+
+pytestmark = pytest.mark.ray
+
+SERVICE = """
+import asyncio, signal, sys
+from pathlib import Path
+from engine.runtime import cluster, operations
+from engine.runtime.on_ray import fleet_on_ray
+from engine.runtime.settings import RuntimeSettings
+
+async def main():
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    fleet = fleet_on_ray(RuntimeSettings(data=Path(sys.argv[1])))
+    await fleet.start()
+    detector_id = await fleet.create_detector("one")
+    event = operations.evaluate(b'{"event": {"fields": {}, "timestamp_ms": 1000}}')
+    await fleet.call(detector_id, event)
+    print("up", flush=True)
+    await stop.wait()
+    # Time for whatever the signal does to others.
+    await asyncio.sleep(0.5)
+    print(await fleet.call(detector_id, event), await fleet.close(), flush=True)
+
+started = cluster.start()
+try:
+    asyncio.run(main())
+finally:
+    cluster.stop(started)
+"""
+
+
+def descendants(pid: int) -> set[int]:
+    children = _children(pid)
+    return children.union(*(descendants(child) for child in children))
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there, and not only waiting for its parent to take note of its end."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_signal_to_all_processes_lets_every_detector_be_saved_and_leaves_no_process_behind(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVICE, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as service:
+        assert service.stdout is not None
+        try:
+            assert service.stdout.readline() == "up\n"
+            below = descendants(service.pid)
+            assert len(below) >= 5, "the processes of Ray, the directory, actors"
+            # As a service manager does.
+            for pid in {service.pid, *below}:
+                os.kill(pid, signal.SIGTERM)
+            output, _ = service.communicate(timeout=100)
+        finally:
+            service.kill()
+    assert re.fullmatch(r"Done\(.*\) \[\]\n", output), output
+    assert service.returncode == 0
+    assert [path.name for path in tmp_path.glob("detectors/*/*.rds")]
+    give_up_s = time.monotonic() + 20
+    while any(map(running, below)):
+        assert time.monotonic() < give_up_s, {pid for pid in below if running(pid)}
+        time.sleep(0.05)
+
+
+def test_what_a_killed_process_left_behind_is_removed_by_the_next_start_and_nothing_else(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(cluster.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(cluster, "_FOLDER_CHARS_MAX", 1_000)
+    held, left = cluster._Folder(), cluster._Folder()
+    for folder in (held, left):
+        (folder.path / "ray" / "session").mkdir(parents=True)
+    # As the operating system does when a process ends.
+    left._lock.release()
+    foreign = tmp_path / "rd-ray-of-someone"
+    (foreign / "ray").mkdir(parents=True)
+    busy = tmp_path / "rd-ray-with-more"
+    busy.mkdir()
+    (busy / "lock").touch()
+    (busy / "thesis.txt").touch()
+    new = cluster._Folder()
+    assert set(tmp_path.iterdir()) == {held.path, new.path, foreign, busy}
+    new.remove()
+    held.remove()
+
+
+def test_a_cluster_that_is_not_there_is_told_at_once():
+    for address, reason in (("127.0.0.1:1", "nothing answers"), ("ray://127.0.0.1:10001", "HOST:PORT")):
+        with pytest.raises(cluster.ClusterError, match=reason):
+            cluster.start(address)
