@@ -14,12 +14,13 @@ from snapshots.files import FILE_MODE, FOLDER_MODE
 class FolderLock:
     """A hold on a data folder, until it is released or its process ends.
 
-    The file `lock` in the folder bears the holder's pid, for people. What counts is the operating system's
-    lock on it, which no dead process keeps.
+    The file `lock` in the folder bears a pid, for people: `pid`, that of the service for which the lock is
+    held, or this process's own. What counts is the operating system's lock on it, which no dead process keeps.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, pid: int | None = None) -> None:
         self._folder = folder
+        self._pid = pid or os.getpid()
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
@@ -43,7 +44,7 @@ class FolderLock:
         # The pid is a courtesy: a full disk must not keep the service from starting.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(descriptor, f"{self._pid}\n".encode(), 0)
         self._descriptor = descriptor
 
     def release(self) -> None:

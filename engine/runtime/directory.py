@@ -67,6 +67,8 @@ class DirectorySettings:
     data: Path
     snapshots_kept: int
     lock_wait_s: float
+    service_pid: int | None = None
+    """The process that whoever finds the folder in use is to look for; None for the directory's own."""
 
 
 class Directory:
@@ -79,7 +81,7 @@ class Directory:
     def __init__(self, settings: DirectorySettings, *, files: Files | None = None) -> None:
         self._files = files or RealFiles()
         self._detectors_folder = settings.data / "detectors"
-        self._lock = FolderLock(settings.data)
+        self._lock = FolderLock(settings.data, pid=settings.service_pid)
         self._lock_wait_s = settings.lock_wait_s
         self._store = SnapshotStore(
             settings.data / "directory", kept=settings.snapshots_kept, files=self._files

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -193,7 +194,7 @@ class RayDirectories:
         settings = self._settings
         data = settings.data.absolute()
         name = directory_name(data)
-        known = DirectorySettings(data, settings.snapshots_kept, settings.lock_wait_s)
+        known = DirectorySettings(data, settings.snapshots_kept, settings.lock_wait_s, os.getpid())
         try:
             actor = self._remote.options(name=name).remote(known)
         except ValueError as error:

@@ -82,10 +82,13 @@ def test_the_examples_of_the_api_print_what_is_shown(service: Served) -> None:
 
 
 @pytest.mark.ray
-def test_the_demo_prints_what_is_shown() -> None:
+def test_the_demo_prints_what_is_shown_and_ends_when_it_is_to() -> None:
+    run = program("demo", "--exit")
+    assert (run.returncode, run.stderr) == (0, "")
     shown = comparable(block("the demo's output"))
-    assert shown
-    assert shown in comparable(program("demo", "--exit").stdout)
+    assert "login after a row of failures" in shown
+    assert shown in comparable(run.stdout)
+    assert "curl" not in run.stdout
 
 
 def test_the_example_in_python_does_what_is_shown() -> None:

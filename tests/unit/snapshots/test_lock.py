@@ -53,6 +53,11 @@ def test_a_folder_that_was_released_can_be_taken_again(tmp_path):
             FolderLock(tmp_path).acquire()
 
 
+def test_the_pid_may_be_that_of_the_service_for_which_the_lock_is_held(tmp_path):
+    with FolderLock(tmp_path, pid=1), pytest.raises(FolderInUse, match="pid 1"):
+        FolderLock(tmp_path).acquire()
+
+
 def test_a_missing_folder_is_made(tmp_path):
     with FolderLock(tmp_path / "a" / "b"):
         assert (tmp_path / "a" / "b" / "lock").exists()
