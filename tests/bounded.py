@@ -102,6 +102,8 @@ class BoundedWorld:
     rules: list[tuple[Path, Condition]]
     keys_max: int
     events: list[Submission]
+    disabled_before: int
+    """The event before which the last rule is turned off."""
 
     @classmethod
     def drawn(cls, choose: Any, inner: Sequence[Condition] = INNER) -> Self:
@@ -116,7 +118,7 @@ class BoundedWorld:
             time_ms += choose(pauses_ms)
             shown = {name: choose(keys) for name in choose(paths)}
             events.append(({"p": choose((0, 1, 1)), "q": choose((0, 0, 1)), **shown}, time_ms))
-        return cls(rules, choose(keys_max), events)
+        return cls(rules, choose(keys_max), events, choose(range(len(events) * 3 // 2)))
 
     def conditions(self) -> Iterator[Condition]:
         for path, inner in self.rules:
@@ -127,13 +129,21 @@ class BoundedWorld:
 
     def expected(self) -> list[Answer]:
         reference = BoundedReference(self.rules, self.keys_max)
-        return [reference.observe(Event(time_ms * 1_000, fields, {})) for fields, time_ms in self.events]
+        answers: list[Answer] = []
+        for number, (fields, time_ms) in enumerate(self.events):
+            if number == self.disabled_before:
+                reference.rules = self.rules[:-1]
+            verdicts, evicted = reference.observe(Event(time_ms * 1_000, fields, {}))
+            answers.append((verdicts + [False] * (len(self.rules) - len(verdicts)), evicted))
+        return answers
 
     def given(self, *, reloaded: bool = False) -> Iterator[Answer]:
         limits = replace(Limits(), keys_max=self.keys_max)
         detector = Detector(limits=limits)
         ids = [detector.add_rule(name="rule", condition=condition) for condition in self.conditions()]
-        for fields, time_ms in self.events:
+        for number, (fields, time_ms) in enumerate(self.events):
+            if number == self.disabled_before:
+                detector.change_rule(ids[-1], enabled=False)
             outcome = detector.submit(fields, time_ms)
             fired = {action["ruleId"] for action in outcome.actions}
             evicted = any(message.code == 2002 for message in outcome.messages)
@@ -148,5 +158,6 @@ class BoundedWorld:
             if wanted != given:
                 rules = "\n".join(map(repr, self.conditions()))
                 events = "\n".join(map(repr, self.events[: place + 1]))
-                return f"at most {self.keys_max} keys\n{rules}\n{events}\nexpected {wanted}, given {given}"
+                bounds = f"at most {self.keys_max} keys, the last rule off before {self.disabled_before}"
+                return f"{bounds}\n{rules}\n{events}\nexpected {wanted}, given {given}"
         return None

@@ -1,10 +1,11 @@
 """Evaluate bodies and their answers: decoded where they are evaluated, encoded where the outcome is known."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
-from engine.evaluation.bodies import decode
+from engine.evaluation.bodies import DEFECTS_MAX, decode
 from engine.evaluation.detector import Detector, Outcome
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -73,17 +74,14 @@ def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
 def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     """Give an evaluate body. Raises Refusal 1000 or 1001 with every defect."""
     decoded = decode(body, EvaluateBody, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
-    _check_timestamps([("event", decoded.event)])
+    _check_timestamps([decoded.event], lambda _: "event")
     return decoded
 
 
 def decode_batch(body: bytes, limits: Limits) -> BatchBody:
-    """Give a batch body. Raises Refusal 1000 or 1001 with every defect, 1400 for too many events."""
+    """Give a batch body. Raises Refusal 1000, or 1001 with every defect."""
     decoded = decode(body, BatchBody, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
-    if len(decoded.events) > limits.batch_events_max:
-        most = limits.batch_events_max
-        raise Refusal(Entry(1400, f"the batch has {len(decoded.events)} events, at most {most} are accepted"))
-    _check_timestamps([(f"events[{index}]", event) for index, event in enumerate(decoded.events)])
+    _check_timestamps(decoded.events, lambda index: f"events[{index}]")
     return decoded
 
 
@@ -103,6 +101,9 @@ def evaluate_batch_body(detector: Detector, body: bytes) -> Answer:
         decoded = decode_batch(body, detector.limits)
     except Refusal as refusal:
         return Refused(refusal.entries)
+    count, most = len(decoded.events), detector.limits.batch_events_max
+    if count > most:
+        return Refused((Entry(1400, f"the batch has {count} events, at most {most} are accepted"),))
     sent = _vars(decoded.context)
     entries = [_evaluated(detector, event, sent) for event in decoded.events]
     return Done(b'{"results":[' + b",".join(entries) + b"]}")
@@ -127,11 +128,11 @@ def _vars(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
     return {}
 
 
-def _check_timestamps(events: list[tuple[str, EventBody]]) -> None:
+def _check_timestamps(events: list[EventBody], place: Callable[[int], str]) -> None:
     wild = [
-        Entry(1001, f"{place}.timestamp_ms: expected a number from -8.64e15 to 8.64e15")
-        for place, event in events
+        Entry(1001, f"{place(index)}.timestamp_ms: expected a number from -8.64e15 to 8.64e15")
+        for index, event in enumerate(events)
         if not -TIMESTAMP_MS_MAX <= event.timestamp_ms <= TIMESTAMP_MS_MAX
     ]
     if wild:
-        raise Refusal(*wild[:32])
+        raise Refusal(*wild[:DEFECTS_MAX])

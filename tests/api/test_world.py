@@ -143,6 +143,9 @@ async def test_a_limit_of_rules_and_one_of_batches_are_1400(tmp_path: Path) -> N
         events = [EVENT["event"]] * 3
         reply = await caller("POST", f"/api/detectors/{detector}/evaluate/batch", {"events": events})
         assert (reply.status, reply.codes) == (409, [1400])
+        # Which detector is meant is judged before how much there is.
+        reply = await caller("POST", f"/api/detectors/{'0' * 32}/evaluate/batch", {"events": events})
+        assert (reply.status, reply.codes) == (404, [1200])
 
 
 @pytest.mark.parametrize("path", [f"/api/detectors/{DETECTOR}/evaluate", f"/api/detectors/{DETECTOR}/rules"])

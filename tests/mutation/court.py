@@ -17,7 +17,14 @@ from tests.mutation.recording import Recording
 
 TESTS: Final = Path(__file__).parents[1]
 UNIT_TESTS: Final = [TESTS / "unit" / "evaluation" / name for name in ("test_detector.py", "test_slices.py")]
-RELOADED: Final = ("engine.evaluation", "tests.bounded", "tests.conformance", "tests.differential")
+RELOADED: Final = (
+    "engine.evaluation",
+    "tests.bounded",
+    "tests.conformance",
+    "tests.differential",
+    "tests.feeding",
+    "tests.long_texts",
+)
 MEMORY_BYTES: Final = 2 << 30
 
 SURVIVED, KILLED, TIMEOUT = "survived", "killed", "timeout"

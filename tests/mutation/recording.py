@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from tests.bounded import LASTING, Answer, BoundedWorld
 from tests.conformance.vectors import Vector, read
+from tests.feeding import rule_id
 from tests.reference import ReferenceDetector
 from tests.strategies import Add, Change, Remove, Step, Submit, World
 
@@ -44,11 +45,6 @@ def record() -> Recording:
         [(world, world.expected()) for world in map(BoundedWorld.drawn, choosers)],
         [(world, world.expected()) for world in (BoundedWorld.drawn(choose, LASTING) for choose in choosers)],
     )
-
-
-def rule_id(number: int) -> str:
-    """Give the id of the rule that is created as the so-manieth, from 0."""
-    return f"{number:032x}"
 
 
 def specified(script: list[Step]) -> list[Any]:

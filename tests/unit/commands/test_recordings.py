@@ -105,7 +105,7 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
         ("e", b'{"ts": 1}\n{"ts": NaN}\n', "line 2: not JSON"),
         ("e", b'{"ts": 1}\n{"ts": 2, "a": 1e999}\n', "line 2: not JSON"),
         ("e", b'{"ts": 1}\n{"ts": 2, "a": "\xff"}\n', "line 2: not JSON: it is not valid UTF-8"),
-        ("e", b'{"ts": 1}\n{"a":' + b"[" * 5000 + b"\n", "line 2: not JSON: it is nested too deeply"),
+        ("e", b'{"ts": 1}\n{"a":' + b"[" * 200_000 + b"\n", "line 2: not JSON: it is nested too deeply"),
         ("e", b'{"ts": 1}\n\n{"other": 2}\n', "line 3: the event has no `ts`"),
         ("e", b'{"ts": 1}\n{"ts": "noon"}\n', "line 2: `ts`: expected a time .* got `noon`"),
         ("e", b'{"when": 1}\n', "line 1: none of @timestamp, timestamp, .* say which"),

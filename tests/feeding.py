@@ -1,0 +1,87 @@
+"""Ways to feed the events of a script to the engine: one by one, in batches, or each to a new life."""
+
+import itertools
+from collections.abc import Callable
+
+from engine import Detector, Refusal
+from engine.evaluation.detector import BatchRefused
+from tests.differential import Action, in_order
+from tests.strategies import Add, Change, Remove, Step, Submit
+
+Answer = list[Action] | None
+"""The actions, or None for an event that was refused."""
+
+Feed = Callable[[Detector, list[Submit]], list[Answer]]
+
+
+def rule_id(number: int) -> str:
+    """Give the id of the rule that is created as the so-manieth, from 0."""
+    return f"{number:032x}"
+
+
+def one_by_one(detector: Detector, events: list[Submit]) -> list[Answer]:
+    """Evaluate each event in a call of its own."""
+    answers: list[Answer] = []
+    for event in events:
+        try:
+            actions = detector.evaluate(event.fields, event.timestamp_ms, event.vars)
+        except Refusal as refusal:
+            if refusal.code != 1402:
+                raise
+            answers.append(None)
+        else:
+            answers.append([in_order(action) for action in actions])
+    return answers
+
+
+def in_batches(detector: Detector, events: list[Submit]) -> list[Answer]:
+    """Evaluate many events in a call. A batch ends at an event that is refused; what follows is another."""
+    rows = [(event.fields, event.timestamp_ms, event.vars) for event in events]
+    answers: list[Answer] = []
+    while len(answers) < len(rows):
+        refused = None
+        try:
+            done = detector.evaluate_many(rows[len(answers) :])
+        except BatchRefused as refusal:
+            if refusal.code != 1402 or refusal.index != len(refusal.results):
+                raise
+            done, refused = list(refusal.results), refusal
+        answers += [[in_order(action) for action in actions] for actions in done]
+        answers += [None] if refused else []
+    return answers
+
+
+def answers(script: list[Step], feed: Feed, *, reloaded: bool = False) -> list[Answer]:
+    """Give the engine's answers to all events of a script. Those between two changes are fed together.
+
+    `reloaded`: before each step the detector is saved, and the one that is loaded takes its place.
+    """
+    numbers = itertools.count()
+
+    def new_id() -> str:
+        return rule_id(next(numbers))
+
+    detector = Detector(new_id=new_id)
+    given: list[Answer] = []
+    for submissions, steps in itertools.groupby(script, key=lambda step: isinstance(step, Submit)):
+        together = [list(steps)] if submissions and not reloaded else [[step] for step in steps]
+        for portion in together:
+            if reloaded:
+                detector = Detector.load(detector.dump(), Detector.STATE_VERSION, new_id=new_id)
+            if submissions:
+                given += feed(detector, portion)
+            else:
+                change(detector, portion[0])
+    return given
+
+
+def change(detector: Detector, step: Step) -> None:
+    """Let a step happen that is no event."""
+    ids = [rule.id for rule in detector.rules()]
+    match step:
+        case Add(name, condition, notify):
+            detector.add_rule(name=name, condition=condition, notify=notify)
+        case Change(place, changes):
+            detector.change_rule(ids[place], **changes)
+        case Remove(place):
+            detector.remove_rule(ids[place])
