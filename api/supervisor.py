@@ -34,6 +34,10 @@ class UnsavedError(Exception):
     """The service ended, and something that it held in memory could not be saved; the message says what."""
 
 
+class RayLostError(UnsavedError):
+    """The Ray that was started inside ended by itself, and the service with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
     """The service, once it answers."""
@@ -54,18 +58,24 @@ def run(settings: Settings, work: Work) -> None:
 
     The order matters. The socket comes first, since a port in use is the commonest obstacle and found at
     once; the signal handlers come last, since Ray installs its own when it starts. Raises StartError,
-    UnsavedError.
+    UnsavedError, RayLostError.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _interrupt_on_sigterm()
     with suppress(KeyboardInterrupt), _listening(settings) as listener:
         _refuse_folder_in_use(settings)
-        with _ray(settings.ray_address), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, listener, work))
+        with (
+            _ray(settings.ray_address) as ray,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            runner.run(_serve(settings, listener, work, ray.processes.lost_descriptor))
 
 
-async def _serve(settings: Settings, listener: socket.socket, work: Work) -> None:
+async def _serve(
+    settings: Settings, listener: socket.socket, work: Work, ray_lost_descriptor: int | None
+) -> None:
     stopping = _stop_on_signals()
+    ray_lost = _stop_when_readable(ray_lost_descriptor, stopping)
     async with _fleet(settings) as fleet:
         if stopping.is_set():
             return
@@ -85,9 +95,12 @@ async def _serve(settings: Settings, listener: socket.socket, work: Work) -> Non
             # Load balancers are given time to notice, while requests are still served. Then the server
             # takes no more, and lets those under way finish.
             app.announce_shutdown()
-            await asyncio.sleep(settings.shutdown_wait_s)
+            if not ray_lost.is_set():
+                await asyncio.sleep(settings.shutdown_wait_s)
 
         await serve(app, config, until_stopped)
+        if ray_lost.is_set():
+            raise RayLostError("ray's own process ended; what was evaluated after the last snapshots is lost")
 
 
 async def _until_stopped(work: Awaitable[bool], stopping: asyncio.Event) -> None:
@@ -121,6 +134,21 @@ def _stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     return stopping
+
+
+def _stop_when_readable(descriptor: int | None, stopping: asyncio.Event) -> asyncio.Event:
+    """Give an event that is set, and sets `stopping`, once there is something to read from the descriptor."""
+    happened = asyncio.Event()
+    if descriptor is not None:
+        loop = asyncio.get_running_loop()
+
+        def take_note() -> None:
+            loop.remove_reader(descriptor)
+            happened.set()
+            stopping.set()
+
+        loop.add_reader(descriptor, take_note)
+    return happened
 
 
 @asynccontextmanager
@@ -181,7 +209,7 @@ def _refuse_folder_in_use(settings: Settings) -> None:
 
 
 @contextmanager
-def _ray(address: str) -> Iterator[None]:
+def _ray(address: str) -> Iterator[cluster.Cluster]:
     """Keep Ray started, or the cluster at `address` joined. Raises StartError."""
     try:
         started = cluster.start(address)
@@ -192,7 +220,7 @@ def _ray(address: str) -> Iterator[None]:
         raise KeyboardInterrupt from None
     try:
         _interrupt_on_sigterm()
-        yield
+        yield started
     finally:
         cluster.stop(started)
 

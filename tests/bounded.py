@@ -39,12 +39,15 @@ INNER: tuple[Condition, ...] = (
 LASTING = INNER[:2]
 """Those that never expire: once it is live, a key is live for ever."""
 
-FEW = ((1, 2, 3, 4), (1, 2, 3), (0, 1, 1, 400, 999, 1000, 1001, 2500))
-MANY = (tuple(range(12)), (5, 6, 7), (0, 1, 1, 10, 10, 950, 1001))
-"""Keys, how many of them may be live, and the milliseconds between two events."""
+EXPIRING = INNER[3:5]
+"""Those that are over with their window."""
 
 Path = tuple[str, ...]
 Key = tuple[Path, tuple[Any, ...]]
+
+
+Answer = tuple[list[bool], bool]
+"""The verdict of each rule, and whether keys were evicted."""
 
 
 class BoundedReference:
@@ -53,46 +56,35 @@ class BoundedReference:
     def __init__(self, rules: Sequence[tuple[Path, Condition]], keys_max: int) -> None:
         self.rules = rules
         self.keys_max = keys_max
-        self.events: list[Event] = []
-        self.anew: dict[Key, int] = {}
+        self.slices: dict[Key, list[Event]] = {}
+        """By key, the longest unseen first."""
 
-    def slice_of(self, key: Key) -> list[Event]:
-        return [event for event in self.events[self.anew.get(key, 0) :] if key in self.keys_of(event)]
-
-    def keys_of(self, event: Event) -> Iterator[Key]:
-        for path in dict.fromkeys(path for path, _ in self.rules):
-            values = tuple(event[name] for name in path)
-            if None not in values:
-                yield path, values
-
-    def live(self, key: Key) -> bool:
+    def live(self, key: Key, now_us: int) -> bool:
         """Tell whether some next event, now or a window later, is judged otherwise than without the slice."""
-        past, now_us = self.slice_of(key), self.events[-1].time_us
         nexts = [Event(now_us + wait, {"p": p}, {}) for wait in (0, WINDOW_US) for p in (0, 1)]
         inners = [inner for path, inner in self.rules if path == key[0]]
         return any(
-            verdict(inner, [*past, event]) is not verdict(inner, [event])
+            verdict(inner, [*self.slices[key], event]) is not verdict(inner, [event])
             for inner in inners
             for event in nexts
         )
 
-    def observe(self, event: Event) -> tuple[list[bool], bool]:
+    def observe(self, event: Event) -> Answer:
         """Give the verdict of each rule, and whether keys were evicted."""
-        self.events.append(event)
-        mine = dict(self.keys_of(event))
-        verdicts = [
-            path in mine and verdict(inner, self.slice_of((path, mine[path]))) for path, inner in self.rules
-        ]
-        last_seen = {key: i for i, seen in enumerate(self.events) for key in self.keys_of(seen)}
-        live = sorted(filter(self.live, last_seen), key=lambda key: last_seen[key])
+        for path in {path for path, _ in self.rules}:
+            key = (path, tuple(event[name] for name in path))
+            if None not in key[1]:
+                self.slices[key] = [*self.slices.pop(key, []), event]
+        seen_now = {key[0]: past for key, past in self.slices.items() if past[-1] is event}
+        verdicts = [path in seen_now and verdict(inner, seen_now[path]) for path, inner in self.rules]
+        live = [key for key in self.slices if self.live(key, event.time_us)]
         evicted = live[: max(0, len(live) - self.keys_max)]
-        self.anew |= dict.fromkeys(evicted, len(self.events))
+        for key in evicted:
+            del self.slices[key]
         return verdicts, bool(evicted)
 
 
 Submission = tuple[dict[str, Any], float]
-Answer = tuple[list[bool], bool]
-"""The verdict of each rule, and whether keys were evicted."""
 
 
 @dataclass(frozen=True)
@@ -110,15 +102,24 @@ class BoundedWorld:
         """Give a world in which each decision is taken by `choose`."""
         paths = choose(([("u",)], [("u", "v")], [("u",), ("v",)]))
         rules = [(path, choose(inner)) for path in paths for _ in choose(((0,), (0, 0)))]
-        # More keys than one event sweeps: some that have expired are still there when room is needed.
-        keys, keys_max, pauses_ms = choose((FEW, FEW, MANY))
         events: list[Submission] = []
         time_ms = 0
         for _ in range(choose(range(8, 30))):
-            time_ms += choose(pauses_ms)
-            shown = {name: choose(keys) for name in choose(paths)}
+            time_ms += choose((0, 1, 1, 400, 999, 1000, 1001, 2500))
+            shown = {name: choose((1, 2, 3, 4)) for name in choose(paths)}
             events.append(({"p": choose((0, 1, 1)), "q": choose((0, 0, 1)), **shown}, time_ms))
-        return cls(rules, choose(keys_max), events, choose(range(len(events) * 3 // 2)))
+        return cls(rules, choose((1, 2, 3)), events, choose(range(len(events) * 3 // 2)))
+
+    @classmethod
+    def crowded(cls, choose: Any) -> Self:
+        """Give a world in which more keys expire at a time than an event sweeps, and then room is needed."""
+        rules = [(("u",), choose(LASTING)), (("v",), choose(EXPIRING))]
+        events: list[Submission] = []
+        time_ms = 0
+        for _ in range(60):
+            time_ms += choose((1, 1, 1, 1, 1, 1, 30, 400))
+            events.append(({"p": choose((0, 1, 1, 1)), choose("uvv"): choose(range(14))}, time_ms))
+        return cls(rules, choose((8, 10, 12)), events, choose(range(90)))
 
     def conditions(self) -> Iterator[Condition]:
         for path, inner in self.rules:

@@ -64,8 +64,8 @@ def answers(script: list[Step], feed: Feed, *, reloaded: bool = False) -> list[A
     detector = Detector(new_id=new_id)
     given: list[Answer] = []
     for submissions, steps in itertools.groupby(script, key=lambda step: isinstance(step, Submit)):
-        together = [list(steps)] if submissions and not reloaded else [[step] for step in steps]
-        for portion in together:
+        alike = list(steps)
+        for portion in [alike] if submissions and not reloaded else [[step] for step in alike]:
             if reloaded:
                 detector = Detector.load(detector.dump(), Detector.STATE_VERSION, new_id=new_id)
             if submissions:

@@ -1,4 +1,4 @@
-"""What a detector makes of texts that are too long for patterns: no match, and message 2004 for each such name."""
+"""What becomes of texts that are too long for patterns: no match, and message 2004 for each such name."""
 
 import itertools
 from collections.abc import Iterator

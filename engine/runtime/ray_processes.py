@@ -24,6 +24,14 @@ class RayProcesses:
         self._raylet: _Process | None = None
         self._others: list[_Process] = []
 
+    @property
+    def lost_descriptor(self) -> int | None:
+        """A descriptor that can be read from once the raylet has ended, with which all actors end.
+
+        None where Ray was not started here, or where the system has no descriptors of processes.
+        """
+        return None if self._raylet is None else self._raylet.descriptor
+
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
         """Start Ray within this context, in the main thread."""

@@ -17,8 +17,7 @@ SHAPES: tuple[tuple[int, dict[str, int]], ...] = (
     (300, {"depth": 4, "steps_max": 18}),
     (30, {"depth": 3, "steps_max": 60}),
 )
-WORLDS = 30
-
+WORLDS = 60
 
 Worlds = list[tuple[BoundedWorld, list[Answer]]]
 
@@ -39,11 +38,13 @@ def record() -> Recording:
         World(random.Random(f"{SEED} {number} {shape}").choice).script(**shape) for number, shape in shapes
     ]
     choosers = [random.Random(f"{SEED} {number}").choice for number in range(WORLDS)]
+    worlds = [draw(choose) for choose in choosers for draw in (BoundedWorld.drawn, BoundedWorld.crowded)]
+    lasting_worlds = [BoundedWorld.drawn(choose, LASTING) for choose in choosers]
     return Recording(
         [vector for _, vector in read()],
         [(script, specified(script)) for script in scripts],
-        [(world, world.expected()) for world in map(BoundedWorld.drawn, choosers)],
-        [(world, world.expected()) for world in (BoundedWorld.drawn(choose, LASTING) for choose in choosers)],
+        [(world, world.expected()) for world in worlds],
+        [(world, world.expected()) for world in lasting_worlds],
     )
 
 

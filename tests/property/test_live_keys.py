@@ -42,3 +42,14 @@ def test_the_longest_unseen_are_evicted_also_where_scans_are_rare(
         world = BoundedWorld.drawn(random.Random(f"{seed} {number}").choice, LASTING)
         difference = world.disagreement(reloaded=number % 2 == 1)
         assert difference is None, f"world {number} of seed {seed}: {difference}"
+
+
+def test_what_has_expired_makes_room_before_anything_is_evicted(
+    monkeypatch: pytest.MonkeyPatch, seed: int, effort: int, record_property: Callable[[str, object], None]
+) -> None:
+    monkeypatch.setattr(slices, "_RESCAN_SHARE", 1)
+    record_property("examples", 30 * effort)
+    for number in range(30 * effort):
+        world = BoundedWorld.crowded(random.Random(f"{seed} {number}").choice)
+        difference = world.disagreement(reloaded=number % 2 == 1)
+        assert difference is None, f"world {number} of seed {seed}: {difference}"
