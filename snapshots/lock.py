@@ -15,7 +15,8 @@ class FolderLock:
     """A hold on a data folder, until it is released or its process ends.
 
     The file `lock` in the folder bears a pid, for people: `pid`, that of the service for which the lock is
-    held, or this process's own. What counts is the operating system's lock on it, which no dead process keeps.
+    held, or this process's own. What counts is the operating system's lock on it, which no dead process
+    keeps.
     """
 
     def __init__(self, folder: Path, *, pid: int | None = None) -> None:

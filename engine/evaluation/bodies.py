@@ -4,6 +4,8 @@ import difflib
 import functools
 import json
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -15,6 +17,8 @@ T = TypeVar("T")
 
 DEFECTS_MAX: Final = 32
 """How many defects of one body are listed; a hostile body must not be answered by a larger reply."""
+
+_NAME_CHARS_SHOWN: Final = 80
 
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NUMBER: Final = re.compile(rb"-?([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -124,65 +128,64 @@ def _deeper_than(body: bytes, depth_max: int) -> bool:
 
 
 def _shape_refusal(document: object, type_: type, complaint: str) -> Refusal:
-    defects = list(_defects(document, msgspec.inspect.type_info(type_), ""))
-    # What the walk below does not know is still refused, in the decoder's own words.
-    defects = defects or [complaint]
-    shown = [Entry(1001, defect) for defect in defects[:DEFECTS_MAX]]
+    # No more are looked for than are told: a body may hold a hundred thousand.
+    found = _defects(document, msgspec.inspect.type_info(type_), "")
+    defects = list(islice(found, DEFECTS_MAX + 1))
+    # What the walk does not know is still refused, in the decoder's own words.
+    shown = [Entry(1001, defect) for defect in (defects or [complaint])[:DEFECTS_MAX]]
     if len(defects) > DEFECTS_MAX:
-        shown.append(Entry(1001, f"and {len(defects) - DEFECTS_MAX} more defects"))
+        shown.append(Entry(1001, "body: it has more defects than these"))
     return Refusal(*shown)
 
 
-def _defects(value: object, expected: Any, place: str) -> list[str]:
+def _defects(value: object, expected: Any, place: str) -> Iterator[str]:
     """Give every defect of shape of `value` against msgspec's description of a type, in document order."""
     info = msgspec.inspect
     where = f"{place}: " if place else "body: "
     match expected:
         case info.Metadata(type=inner, extra=extra):
-            found = _defects(value, inner, place)
-            if found and extra and "expected" in extra and _kind(value) in _kinds(inner):
-                return [f"{where}expected {extra['expected']}, got {_said(value)}"]
-            return found
+            for defect in _defects(value, inner, place):
+                if extra and "expected" in extra and _kind(value) in _kinds(inner):
+                    yield f"{where}expected {extra['expected']}, got {_said(value)}"
+                    return
+                yield defect
         case info.StructType():
-            if not isinstance(value, dict):
-                return [f"{where}expected an object, got {_kind(value)}"]
-            return _struct_defects(value, expected, place)
+            if isinstance(value, dict):
+                yield from _struct_defects(value, expected, place)
+            else:
+                yield f"{where}expected an object, got {_kind(value)}"
         case info.ListType(item_type=item):
-            if not isinstance(value, list):
-                return [f"{where}expected an array, got {_kind(value)}"]
-            return [
-                defect for i, member in enumerate(value) for defect in _defects(member, item, f"{place}[{i}]")
-            ]
+            if isinstance(value, list):
+                for index, member in enumerate(value):
+                    yield from _defects(member, item, f"{place}[{index}]")
+            else:
+                yield f"{where}expected an array, got {_kind(value)}"
         case info.DictType():
-            return [] if isinstance(value, dict) else [f"{where}expected an object, got {_kind(value)}"]
-        case _:
-            return _plain_defects(value, expected, where)
+            if not isinstance(value, dict):
+                yield f"{where}expected an object, got {_kind(value)}"
+        case _ if not _fits(value, expected):
+            kinds = sorted({name for name in _kinds(expected) if name})
+            if _kind(value) in kinds:
+                yield f"{where}the value is out of bounds"
+            else:
+                yield f"{where}expected {' or '.join(kinds)}, got {_kind(value)}"
 
 
-def _plain_defects(value: object, expected: Any, where: str) -> list[str]:
-    if _fits(value, expected):
-        return []
-    kinds = sorted({name for name in _kinds(expected) if name})
-    if _kind(value) in kinds:
-        return [f"{where}the value is out of bounds"]
-    return [f"{where}expected {' or '.join(kinds)}, got {_kind(value)}"]
-
-
-def _struct_defects(value: dict[str, object], expected: Any, place: str) -> list[str]:
+def _struct_defects(value: dict[str, object], expected: Any, place: str) -> Iterator[str]:
     members = {field.encode_name: field for field in expected.fields}
+    missing = [name for name in members if name not in value]
     prefix = f"{place}." if place else ""
-    found = []
     for name, member in value.items():
         if name in members:
-            found += _defects(member, members[name].type, prefix + name)
+            yield from _defects(member, members[name].type, prefix + name)
         elif expected.forbid_unknown_fields:
-            near = difflib.get_close_matches(name, set(members) - set(value), 1)
+            shown = name[:_NAME_CHARS_SHOWN]
+            near = difflib.get_close_matches(shown, missing, 1)
             hint = f", did you mean `{near[0]}`?" if near else ""
-            found.append(f"{prefix}{name[:80]}: unknown member{hint}")
-    found += [
-        f"{prefix}{name}: missing" for name, field in members.items() if field.required and name not in value
-    ]
-    return found
+            yield f"{prefix}{shown}: unknown member{hint}"
+    for name in missing:
+        if members[name].required:
+            yield f"{prefix}{name}: missing"
 
 
 def _fits(value: object, expected: Any) -> bool:

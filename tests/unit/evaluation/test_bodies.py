@@ -1,5 +1,6 @@
 """Decoding of bodies: what is no JSON, what has a wrong shape, what is past its bounds."""
 
+import difflib
 from typing import Annotated, Any
 
 import msgspec
@@ -147,10 +148,32 @@ def test_the_last_of_duplicate_members_counts():
     assert decode(b'{"name": 1, "name": "b"}', dict[str, Any]) == {"name": "b"}
 
 
-def test_the_list_of_defects_is_bounded():
-    entries = refused(msgspec.json.encode({f"x{i}": 1 for i in range(10_000)}))
-    assert len(entries) == DEFECTS_MAX + 1
-    assert entries[-1] == (1001, f"and {10_001 - DEFECTS_MAX} more defects")
+@pytest.mark.parametrize(
+    ("document", "type_"),
+    [
+        ({f"x{number}": 1 for number in range(50_000)}, Named),
+        ({"event": {f"x{number}": 1 for number in range(50_000)}}, EvaluateBody),
+        ({"events": [{}] * 50_000}, BatchBody),
+        ({"x" * 500_000 + str(number): 1 for number in range(2)}, Named),
+    ],
+    ids=["members", "members of a member", "elements", "long names"],
+)
+def test_no_more_defects_are_looked_for_than_are_told(document, type_, monkeypatch):
+    """Each takes a moment to tell: a body full of them would stop the process for minutes."""
+    looks = []
+    close_matches = difflib.get_close_matches
+
+    def looked(word, *others):
+        looks.append(len(word))
+        return close_matches(word, *others)
+
+    monkeypatch.setattr(difflib, "get_close_matches", looked)
+    entries = refused(msgspec.json.encode(document), type_)
+    assert len(looks) <= DEFECTS_MAX + 1
+    assert max(looks, default=0) <= 80
+    if len(document) > 2 or type_ is not Named:
+        assert len(entries) == DEFECTS_MAX + 1
+        assert entries[-1] == (1001, "body: it has more defects than these")
 
 
 def test_each_event_of_a_batch_is_judged_in_its_place():
