@@ -142,6 +142,10 @@ class BoundedWorld:
         limits = replace(Limits(), keys_max=self.keys_max)
         detector = Detector(limits=limits)
         ids = [detector.add_rule(name="rule", condition=condition) for condition in self.conditions()]
+        if self.disabled_before % 2:
+            # Nothing has been yet, so nothing is lost; but what rules remember is now in another order than they.
+            detector.change_rule(ids[0], enabled=False)
+            detector.change_rule(ids[0], enabled=True)
         for number, (fields, time_ms) in enumerate(self.events):
             if number == self.disabled_before:
                 detector.change_rule(ids[-1], enabled=False)

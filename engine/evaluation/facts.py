@@ -11,6 +11,11 @@ FALSE_KEY: Final = ("false",)
 """Booleans as keys. Python holds `True == 1`; SPEC does not."""
 
 
+_LARGE_NUMBER: Final = "number"
+_PLAIN_NUMBER_MAX: Final = 1 << 60
+"""Floats from here on are whole."""
+
+
 class Name(NamedTuple):
     """A name taken apart once: where it is looked up, and how."""
 
@@ -60,13 +65,28 @@ def holds(array: Any, value: Any) -> bool:
 
 
 def key_of(value: Any) -> Any:
-    """Give the hashable form of a scalar, in which `1` is `1.0` but not `true`; None for anything else."""
+    """Give the hashable form of a scalar, in which `1` is `1.0` but not `true`; None for anything else.
+
+    Python's hash of an integer is the integer modulo 2**61 - 1, so a stranger could send any number of keys
+    that share one. Large numbers are therefore told apart by their digits, whose hash nobody can foresee.
+    """
     kind = type(value)
-    if kind is str or kind is int or kind is float:
+    if kind is str:
         return value
+    if kind is int or kind is float:
+        if -_PLAIN_NUMBER_MAX < value < _PLAIN_NUMBER_MAX:
+            return value
+        return (_LARGE_NUMBER, hex(int(value)))
     if kind is bool:
         return TRUE_KEY if value else FALSE_KEY
     return None
+
+
+def scalar_of(key: Any) -> Any:
+    """Give a scalar whose `key_of` is `key`."""
+    if type(key) is not tuple:
+        return key
+    return int(key[1], 16) if key[0] == _LARGE_NUMBER else key == TRUE_KEY
 
 
 class Relations:

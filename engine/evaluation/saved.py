@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgpack
 import msgspec
 
-from engine.evaluation.facts import FALSE_KEY, TRUE_KEY, key_of
+from engine.evaluation.facts import key_of, scalar_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices import Key, KeyTable, Memory, NodeName
 from engine.evaluation.temporal import NEVER
@@ -138,7 +138,7 @@ def _memory_row(memory: Memory, numbers: dict[Key, int]) -> list[Any]:
 
 def _key_array(key: Key, length: int) -> list[Any]:
     parts = key if length > 1 else (key,)
-    return [part == TRUE_KEY if part in (TRUE_KEY, FALSE_KEY) else part for part in parts]
+    return list(map(scalar_of, parts))
 
 
 def _key(array: list[Any]) -> Key:

@@ -12,11 +12,14 @@ from typing import Final, NamedTuple
 _RAYLET: Final = "raylet"
 _RAYLET_MOST_MS: Final = 10_000
 
+_HELD_BACK: Final = frozenset({signal.SIGTERM, signal.SIGINT})
+"""Signals that wait until Ray has started: an exception in the midst of its start breaks the process."""
+
 
 class RayProcesses:
-    """What is started while `starting` lasts, and what that starts in turn, does not end at a SIGTERM.
+    """What is started while `starting` lasts, and what that starts in turn, ends at no SIGTERM and no SIGINT.
 
-    Service managers and shells send it to all processes of a group. Ray's would end before this one has had
+    Service managers and shells send them to all processes of a group. Ray's would end before this one has had
     every detector saved; they end with this one in any case.
     """
 
@@ -36,12 +39,16 @@ class RayProcesses:
     def starting(self) -> Iterator[None]:
         """Start Ray within this context, in the main thread."""
         earlier = _children(os.getpid())
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        handlers = {number: signal.getsignal(number) for number in _HELD_BACK}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
             yield
         finally:
-            # A SIGTERM that came meanwhile takes effect at the end of this.
             self._remember(_children(os.getpid()) - earlier)
+            # A signal that came meanwhile takes effect at the end of this, and must then not meet the handler
+            # that Ray has installed, which aborts.
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     @contextlib.contextmanager

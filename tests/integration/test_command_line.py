@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,11 +93,19 @@ def test_a_signal_to_the_whole_group_of_processes_still_lets_everything_be_saved
         assert evaluate(second, detector, 2_000, user="u", ok=False) == ["the rule"]
 
 
-def test_a_signal_during_start_up_ends_it_without_a_fuss(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "after_s"),
+    [(signal.SIGTERM, 0), (signal.SIGTERM, 1), (signal.SIGTERM, 2), (signal.SIGINT, 1.5)],
+)
+def test_a_signal_during_start_up_ends_it_without_a_fuss(
+    tmp_path: Path, number: signal.Signals, after_s: float
+) -> None:
     with started(tmp_path / "log", "serve", "--port", "0", "--data", str(tmp_path / "data")) as running:
         wait_until_listening(running.process.pid)
-        assert running.end(signal.SIGTERM) == 0
+        time.sleep(after_s)
+        assert running.end(number) == 0
         assert "Traceback" not in running.said()
+        assert "SIGTERM received" not in running.said()
 
 
 def wait_until_listening(pid: int) -> None:

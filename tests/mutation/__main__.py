@@ -86,7 +86,7 @@ def main() -> int:
             chosen += [mutant for mutant in survivors if options.only in str(mutant)]
 
         court = Court(engine, record(), Path(folder), cpu_s=600)
-        court = court._replace(cpu_s=2 + 2 * court.sound())
+        court = court._replace(cpu_s=1 + 1.5 * court.sound())
         for number, (mutant, outcome) in enumerate(court.judged(chosen, options.jobs), start=1):
             counts[outcome] += 1
             if (outcome == SURVIVED) is not (mutant in survivors):

@@ -17,7 +17,7 @@ SHAPES: tuple[tuple[int, dict[str, int]], ...] = (
     (300, {"depth": 4, "steps_max": 18}),
     (30, {"depth": 3, "steps_max": 60}),
 )
-WORLDS = 60
+WORLDS = 40
 
 Worlds = list[tuple[BoundedWorld, list[Answer]]]
 

@@ -15,7 +15,7 @@ SHARE = 4
 """Every fourth script is replayed in batches, and another fourth saved and loaded before each step."""
 
 SCANNED_ALWAYS = {"_RESCAN_SHARE": 1}
-SCANNED_RARELY = {"_RESCAN_SHARE": 1, "_SCANNED_ALWAYS": 0}
+SCANNED_RARELY = {"_RESCAN_SHARE": 3, "_SCANNED_ALWAYS": 0}
 """With these, what is done for very many keys is done for few."""
 
 

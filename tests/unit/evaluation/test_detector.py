@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from engine import BatchRefused, ConditionError, Detector, Limits, Refusal, parse
+from engine.evaluation.facts import key_of
 from engine.language.condition import Leaf
 
 
@@ -169,6 +170,37 @@ def test_a_relation_is_an_array_of_rows_of_scalars_or_nothing(sent, held):
     detector = Detector()
     detector.add_rule(name="r", condition="owns(user, 1)")
     assert bool(detector.evaluate({"user": "ada"}, 0, {"owns": sent})) is held
+
+
+def test_numbers_made_to_share_a_hash_are_told_apart_without_trying_them_all():
+    """Each comparison would be one more; a dictionary of such numbers takes as many as it has pairs."""
+    compared = 0
+
+    class Counting(tuple):
+        __slots__ = ()
+        __hash__ = tuple.__hash__
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return tuple.__eq__(self, other)
+
+    alike = [number * (2**61 - 1) for number in range(1, 2_001)]
+    assert len({hash(number) for number in alike}) == 1
+    keys = {Counting(key_of(number)) for number in alike}
+    assert len(keys) == 2_000
+    assert compared < 20_000
+
+
+def test_large_numbers_are_equal_by_value_as_keys_and_in_relations():
+    detector = Detector()
+    detector.add_rule(name="keyed", condition="per k once a == 1")
+    detector.add_rule(name="related", condition="big(k)")
+    detector.evaluate({"k": 2**70, "a": 1}, 0)
+    sent = {"big": [2.0**70]}
+    assert [a["name"] for a in detector.evaluate({"k": 2.0**70}, 1, sent)] == ["keyed", "related"]
+    assert detector.evaluate({"k": 2**70 + 1}, 2, sent) == []
+    assert detector.evaluate({"k": hex(2**70)}, 3, sent) == []
 
 
 def test_bare_scalars_are_rows_of_one_and_no_arguments_are_the_empty_row():

@@ -129,7 +129,27 @@ def test_evictions_go_on_as_before_after_a_reload():
     assert rested.dump() == Detector.load(rested.dump(), 1, limits=stayed.limits).dump()
 
 
-@pytest.mark.parametrize("key", [True, False, 0, 1, -0.0, 1.5, "1", "", 10**30, -(10**400), 2**63, "true"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        True,
+        False,
+        0,
+        1,
+        -0.0,
+        1.5,
+        "1",
+        "",
+        10**30,
+        -(10**400),
+        2**63,
+        2**60,
+        1e300,
+        -(2.0**60),
+        2.0**60 - 2**8,
+        "true",
+    ],
+)
 @pytest.mark.parametrize("rule", ["per k once a == 1", "per j per k once a == 1"])
 def test_keys_of_every_kind_come_back_from_a_dump(key, rule):
     made = detector(10, rule)
