@@ -97,7 +97,7 @@ class Settings:
     max_keys: int = _setting(1_000_000, "Live keys in one detector.", least=1)
     max_condition_bytes: int = _setting(64 * 1024, "Bytes of a condition's text.", least=1)
     max_condition_nodes: int = _setting(2_000, "Conditions within one condition, itself included.", least=1)
-    max_condition_depth: int = _setting(64, "Depth of a condition; a leaf has depth 1.", least=1, most=200)
+    max_condition_depth: int = _setting(64, "Depth of a condition; a leaf has depth 1.", least=1, most=90)
     max_pattern_program: int = _setting(
         DEFAULT_LIMITS.pattern_program_max,
         "Size of a compiled regular expression, in RE2's instructions.",
@@ -106,6 +106,11 @@ class Settings:
     max_pattern_text_chars: int = _setting(
         DEFAULT_LIMITS.pattern_text_chars_max,
         "Characters of a text that regular expressions are tried on.",
+        least=1,
+    )
+    max_pattern_work: int = _setting(
+        DEFAULT_LIMITS.pattern_work_max,
+        "Size of a compiled regular expression times the bytes of a text that it is tried on.",
         least=1,
     )
 
@@ -149,6 +154,7 @@ class Settings:
             depth_max=self.max_condition_depth,
             pattern_program_max=self.max_pattern_program,
             pattern_text_chars_max=self.max_pattern_text_chars,
+            pattern_work_max=self.max_pattern_work,
             body_depth_max=self.max_body_depth,
             batch_events_max=self.max_batch_events,
             rules_max=self.max_rules,
