@@ -1,6 +1,5 @@
 """The one place where JSON from outside is decoded: typed, bounded, every defect of shape named."""
 
-import difflib
 import functools
 import json
 import re
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from engine.language.defects import kind, meant
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS
 
@@ -145,7 +145,7 @@ def _defects(value: object, expected: Any, place: str) -> Iterator[str]:
     match expected:
         case info.Metadata(type=inner, extra=extra):
             for defect in _defects(value, inner, place):
-                if extra and "expected" in extra and _kind(value) in _kinds(inner):
+                if extra and "expected" in extra and kind(value) in _kinds(inner):
                     yield f"{where}expected {extra['expected']}, got {_said(value)}"
                     return
                 yield defect
@@ -153,22 +153,22 @@ def _defects(value: object, expected: Any, place: str) -> Iterator[str]:
             if isinstance(value, dict):
                 yield from _struct_defects(value, expected, place)
             else:
-                yield f"{where}expected an object, got {_kind(value)}"
+                yield f"{where}expected an object, got {kind(value)}"
         case info.ListType(item_type=item):
             if isinstance(value, list):
                 for index, member in enumerate(value):
                     yield from _defects(member, item, f"{place}[{index}]")
             else:
-                yield f"{where}expected an array, got {_kind(value)}"
+                yield f"{where}expected an array, got {kind(value)}"
         case info.DictType():
             if not isinstance(value, dict):
-                yield f"{where}expected an object, got {_kind(value)}"
+                yield f"{where}expected an object, got {kind(value)}"
         case _ if not _fits(value, expected):
             kinds = sorted({name for name in _kinds(expected) if name})
-            if _kind(value) in kinds:
+            if kind(value) in kinds:
                 yield f"{where}the value is out of bounds"
             else:
-                yield f"{where}expected {' or '.join(kinds)}, got {_kind(value)}"
+                yield f"{where}expected {' or '.join(kinds)}, got {kind(value)}"
 
 
 def _struct_defects(value: dict[str, object], expected: Any, place: str) -> Iterator[str]:
@@ -180,9 +180,7 @@ def _struct_defects(value: dict[str, object], expected: Any, place: str) -> Iter
             yield from _defects(member, members[name].type, prefix + name)
         elif expected.forbid_unknown_fields:
             shown = name[:_NAME_CHARS_SHOWN]
-            near = difflib.get_close_matches(shown, missing, 1)
-            hint = f", did you mean `{near[0]}`?" if near else ""
-            yield f"{prefix}{shown}: unknown member{hint}"
+            yield f"{prefix}{shown}: unknown member{meant(shown, missing)}"
     for name in missing:
         if members[name].required:
             yield f"{prefix}{name}: missing"
@@ -240,29 +238,13 @@ def _kinds(expected: Any) -> list[str]:
         case info.ListType():
             return ["an array"]
         case info.UnionType(types=types):
-            return [kind for member in types for kind in _kinds(member)]
+            return [name for member in types for name in _kinds(member)]
         case _:
             return []
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case _:
-            return "an object"
 
 
 def _said(value: object) -> str:
     """Name a value for a caller: strings by their length, as they may hold control characters."""
     if isinstance(value, str):
         return f"{len(value)} characters" if value else "an empty string"
-    return _kind(value)
+    return kind(value)

@@ -264,7 +264,7 @@ async def test_a_content_type_that_is_sent_twice_is_refused(caller: Caller) -> N
             "/rules",
             {"nmae": "x", "condition": 5, "notify": None, "priority": 1},
             [
-                "nmae: unknown member, did you mean `name`?",
+                "nmae: unknown member; did you mean `name`?",
                 "condition: expected a string, got a number",
                 "notify: expected a boolean, got null",
                 "priority: unknown member",

@@ -17,7 +17,7 @@ SHAPES: tuple[tuple[int, dict[str, int]], ...] = (
     (300, {"depth": 4, "steps_max": 18}),
     (30, {"depth": 3, "steps_max": 60}),
 )
-WORLDS = 40
+WORLDS = 30
 
 Worlds = list[tuple[BoundedWorld, list[Answer]]]
 
@@ -39,7 +39,9 @@ def record() -> Recording:
     ]
     choosers = [random.Random(f"{SEED} {number}").choice for number in range(WORLDS)]
     worlds = [draw(choose) for choose in choosers for draw in (BoundedWorld.drawn, BoundedWorld.crowded)]
-    lasting_worlds = [BoundedWorld.drawn(choose, LASTING) for choose in choosers]
+    lasting_worlds = [
+        draw(choose, LASTING) for choose in choosers for draw in (BoundedWorld.drawn, BoundedWorld.crowded)
+    ]
     return Recording(
         [vector for _, vector in read()],
         [(script, specified(script)) for script in scripts],

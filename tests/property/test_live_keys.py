@@ -10,7 +10,7 @@ from tests.bounded import LASTING, BoundedWorld
 
 
 @pytest.mark.parametrize(
-    "reloaded", [False, True], ids=["kept in memory", "saved and loaded after each event"]
+    "reloaded", [False, True], ids=["kept in memory", "saved and loaded from some event on"]
 )
 def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     reloaded: bool,

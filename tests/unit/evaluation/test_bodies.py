@@ -1,14 +1,15 @@
 """Decoding of bodies: what is no JSON, what has a wrong shape, what is past its bounds."""
 
-import difflib
 from typing import Annotated, Any
 
 import msgspec
 import pytest
 
+from engine.evaluation import bodies
 from engine.evaluation.bodies import DEFECTS_MAX, decode
 from engine.evaluation.events import BatchBody, EvaluateBody
 from engine.evaluation.rules import NameText
+from engine.language.defects import meant
 from engine.language.diagnostics import Refusal
 
 
@@ -79,7 +80,7 @@ def test_every_defect_of_shape_is_listed_in_document_order():
 
 def test_missing_members_are_named_and_misspelt_ones_guessed():
     assert refused(b'{"nmae": 1}') == [
-        (1001, "nmae: unknown member, did you mean `name`?"),
+        (1001, "nmae: unknown member; did you mean `name`?"),
         (1001, "name: missing"),
     ]
 
@@ -161,13 +162,12 @@ def test_the_last_of_duplicate_members_counts():
 def test_no_more_defects_are_looked_for_than_are_told(document, type_, monkeypatch):
     """Each takes a moment to tell: a body full of them would stop the process for minutes."""
     looks = []
-    close_matches = difflib.get_close_matches
 
-    def looked(word, *others):
+    def looked(word, known):
         looks.append(len(word))
-        return close_matches(word, *others)
+        return meant(word, known)
 
-    monkeypatch.setattr(difflib, "get_close_matches", looked)
+    monkeypatch.setattr(bodies, "meant", looked)
     entries = refused(msgspec.json.encode(document), type_)
     assert len(looks) <= DEFECTS_MAX + 1
     assert max(looks, default=0) <= 80
