@@ -1,5 +1,6 @@
 """The commands as their users run them: processes, signals, exit statuses."""
 
+import contextlib
 import json
 import os
 import re
@@ -111,9 +112,11 @@ def test_a_signal_during_start_up_ends_it_without_a_fuss(
 def wait_until_listening(pid: int) -> None:
     """Wait until the process has its socket, which is just before Ray starts."""
     for _ in range(400):
-        links = [entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()]
-        if any(link.name.startswith("socket:") for link in links):
-            return
+        # A descriptor may be closed between being listed and being read.
+        with contextlib.suppress(FileNotFoundError):
+            links = [entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()]
+            if any(link.name.startswith("socket:") for link in links):
+                return
         threading.Event().wait(0.05)
     raise AssertionError("it never listened")
 
