@@ -25,10 +25,13 @@ class Mutant(NamedTuple):
     """The function or class that it is in."""
     line: str
     """The line of source that it is in, without indentation."""
+    nth: int = 0
+    """Which it is, where the line has several places for the same change; else 0."""
 
     @property
     def change(self) -> str:
-        return f"{self.old.splitlines()[0].strip()} -> {self.new.strip() or 'nothing'}"
+        old, new = (text.strip().partition("\n")[0] or "nothing" for text in (self.old, self.new))
+        return f"{old} -> {new}" + (f", place {self.nth}" if self.nth else "")
 
     def applied(self, source: str) -> str:
         assert source.startswith(self.old, self.start), self
@@ -249,4 +252,13 @@ def mutants_of(file: str, text: str, *, templates: bool) -> list[Mutant]:
     """Give every mechanical mutant of a file, in order. `templates`: its strings hold code, mutated too."""
     source = _Source(file, text)
     found = {*_in_code(source), *(_in_templates(source) if templates else ())}
-    return sorted(found, key=lambda mutant: (mutant.start, mutant.new))
+    alike = dict[tuple[int, str, str], list[Mutant]]()
+    for mutant in sorted(found, key=lambda mutant: (mutant.start, mutant.new)):
+        line = text.count("\n", 0, mutant.start)
+        alike.setdefault((line, mutant.old, mutant.new), []).append(mutant)
+    numbered = [
+        mutant._replace(nth=nth if len(group) > 1 else 0)
+        for group in alike.values()
+        for nth, mutant in enumerate(group, start=1)
+    ]
+    return sorted(numbered, key=lambda mutant: (mutant.start, mutant.new))
