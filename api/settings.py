@@ -110,7 +110,12 @@ class Settings:
     )
     max_pattern_work: int = _setting(
         DEFAULT_LIMITS.pattern_work_max,
-        "Size of a compiled regular expression times the bytes of a text that it is tried on.",
+        "Work of a regular expression that explodes times the bytes of a text that it is tried on.",
+        least=1,
+    )
+    max_pattern_event_work: int = _setting(
+        DEFAULT_LIMITS.pattern_event_work_max,
+        "The same for all such expressions that may be in the texts of one event.",
         least=1,
     )
 
@@ -155,6 +160,7 @@ class Settings:
             pattern_program_max=self.max_pattern_program,
             pattern_text_chars_max=self.max_pattern_text_chars,
             pattern_work_max=self.max_pattern_work,
+            pattern_event_work_max=self.max_pattern_event_work,
             body_depth_max=self.max_body_depth,
             batch_events_max=self.max_batch_events,
             rules_max=self.max_rules,

@@ -19,8 +19,12 @@ class Limits:
     pattern_text_chars_max: int = 32 * 1024
     """A longer text matches no pattern, and the reply says so (message 2004)."""
     pattern_work_max: int = 1_000_000
-    """Instructions of a pattern times bytes of a text: past it the text is too long for that pattern.
-    One search within it takes at most some 10 ms, and nearly always microseconds."""
+    """Work of a pattern for each byte times bytes of a text: past it the text is too long for that pattern.
+    The work is 1, except for patterns that can make RE2 build ever more states: for those it is about as many
+    as they have characters when their repetitions are written out. Within it a search takes at most some
+    10 ms, and nearly always microseconds."""
+    pattern_event_work_max: int = 2_000_000
+    """The same for all patterns of that kind together that may be in the texts of one event."""
 
     body_depth_max: int = 64
     digits_max: int = 4_000

@@ -5,9 +5,18 @@ from functools import lru_cache
 import re2
 
 from engine.language.limits import Limits
+from engine.language.pattern_cost import explodes, is_vague, places
+from engine.language.pattern_syntax import read
 
 MEMORY_BYTES_MAX = 1024 * 1024
 """What RE2 may use for one expression. Past it RE2 searches by its slower method; the answer is the same."""
+
+LARGE_STEPS_MIN = 500
+STEP_MEMORY_BYTES = 1024
+"""What a large but harmless expression may use beyond that for each step: its states are few, but large."""
+
+EXPLODING_MEMORY_BYTES_MAX = 256 * 1024
+"""The same for expressions that could use any amount. The sooner RE2 gives up, the less it takes in all."""
 
 UNICODE_CLASSES_MAX = 1_000
 """How many classes such as `\\pL` the patterns of one condition may have: a tenth of a second's work."""
@@ -23,17 +32,20 @@ class PatternError(Exception):
 class CompiledPattern:
     """A regular expression that is ready to be tried on texts.
 
-    A search costs at most some 10 ns for each instruction of the program and byte of the text, whatever the
-    expression (measured over expressions made to be slow). So a large expression takes only short texts.
+    A harmless one costs a nanosecond or two for each byte of a text. One that explodes costs at most some
+    10 ns for each unit of its `work_per_byte`, whatever the text, and the larger that is, the shorter are the
+    texts that it takes. All of it follows from the expression alone.
     """
 
-    __slots__ = ("_search", "program_size", "text_bytes_max", "text_chars_max")
+    __slots__ = ("_search", "explodes", "program_size", "text_bytes_max", "text_chars_max", "work_per_byte")
 
-    def __init__(self, expression: "re2._Regexp", limits: Limits) -> None:
+    def __init__(self, expression: "re2._Regexp", explodes: bool, work_per_byte: int, limits: Limits) -> None:
         self._search = expression.search
         self.program_size: int = expression.programsize
+        self.explodes = explodes
+        self.work_per_byte = work_per_byte
         self.text_chars_max = limits.pattern_text_chars_max
-        self.text_bytes_max: int = limits.pattern_work_max // max(1, self.program_size)
+        self.text_bytes_max: int = limits.pattern_work_max // work_per_byte
 
     def found_in(self, text: str) -> bool:
         """Tell whether the expression is found anywhere in the text.
@@ -61,7 +73,7 @@ class CompiledPattern:
 def compile_pattern(pattern: str, limits: Limits) -> CompiledPattern:
     """Give the compiled expression, or raise PatternError. `pattern` holds whole characters only."""
     try:
-        expression = re2.compile(pattern, _options())
+        expression = re2.compile(pattern, options())
     except re2.error as error:
         raise PatternError(_reason(error)) from None
     size = expression.programsize
@@ -69,7 +81,14 @@ def compile_pattern(pattern: str, limits: Limits) -> CompiledPattern:
         raise PatternError(
             f"it is too large: {size} steps when compiled, at most {limits.pattern_program_max} are allowed"
         )
-    return CompiledPattern(expression, limits)
+    tree = read(pattern)
+    if tree is not None and not explodes(tree):
+        if size > LARGE_STEPS_MIN:
+            expression = _again(pattern, expression, MEMORY_BYTES_MAX + size * STEP_MEMORY_BYTES)
+        return CompiledPattern(expression, explodes=False, work_per_byte=1, limits=limits)
+    work = max(1, size if tree is None or is_vague(tree) else places(tree))
+    frugal = _again(pattern, expression, EXPLODING_MEMORY_BYTES_MAX)
+    return CompiledPattern(frugal, explodes=True, work_per_byte=work, limits=limits)
 
 
 def unicode_classes(pattern: str) -> int:
@@ -77,13 +96,22 @@ def unicode_classes(pattern: str) -> int:
     return pattern.count(r"\p") + pattern.count(r"\P")
 
 
-def _options() -> "re2.Options":
-    options = re2.Options()
-    options.log_errors = False
+def options(memory_bytes_max: int = MEMORY_BYTES_MAX) -> "re2.Options":
+    """Give how every expression is read. Memory changes what a search costs, never what it finds."""
+    chosen = re2.Options()
+    chosen.log_errors = False
     # A search that need not say where its groups lie is the faster.
-    options.never_capture = True
-    options.max_mem = MEMORY_BYTES_MAX
-    return options
+    chosen.never_capture = True
+    chosen.max_mem = memory_bytes_max
+    return chosen
+
+
+def _again(pattern: str, expression: "re2._Regexp", memory_bytes_max: int) -> "re2._Regexp":
+    """Give the same expression with other memory to search in, if it can be compiled within that."""
+    try:
+        return re2.compile(pattern, options(memory_bytes_max))
+    except re2.error:
+        return expression
 
 
 def _reason(error: Exception) -> str:

@@ -67,17 +67,50 @@ def test_a_text_past_the_bound_holds_no_pattern() -> None:
         assert pattern.found_in(text) is (not long and "a" in text)
 
 
-def test_the_larger_the_pattern_the_shorter_the_texts_that_it_takes() -> None:
-    pattern = compile_pattern("a.*b", DEFAULT_LIMITS)
-    limits = Limits(pattern_work_max=10 * pattern.program_size)
-    pattern = compile_pattern("a.*b", limits)
-    assert pattern.text_bytes_max == 10
-    assert pattern.found_in("a" + "x" * 8 + "b")
-    assert not pattern.found_in("a" + "x" * 9 + "b")
-    assert pattern.found_in("a" + "é" * 4 + "b")
-    assert not pattern.found_in("a" + "é" * 5 + "b")
-    assert pattern.too_long("é" * 6)
-    assert not pattern.too_long("é" * 5)
+def test_the_more_work_a_pattern_is_the_shorter_the_texts_that_it_takes() -> None:
+    work = compile_pattern("[ab].{8}c", DEFAULT_LIMITS).work_per_byte
+    pattern = compile_pattern("[ab].{8}c", Limits(pattern_work_max=12 * work))
+    assert work == 10
+    assert pattern.text_bytes_max == 12
+    assert pattern.found_in("a" + "x" * 8 + "c..")
+    assert not pattern.found_in("a" + "x" * 8 + "c...")
+    assert pattern.found_in("aéxxxxxxxc")
+    assert pattern.found_in("aééxxxxxxc")
+    assert not pattern.found_in("aééxxxxxxc.")
+    assert pattern.too_long("é" * 7)
+    assert not pattern.too_long("é" * 6)
+
+
+def test_a_harmless_pattern_takes_texts_of_any_length_however_large_it_is() -> None:
+    words = "|".join(f"word{number}x" for number in range(400))
+    pattern = compile_pattern(words, DEFAULT_LIMITS)
+    assert pattern.program_size > 500
+    text = "é" * (DEFAULT_LIMITS.pattern_text_chars_max - 8) + "word399x"
+    assert pattern.found_in(text)
+    assert not pattern.found_in(text + " ")
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "中", "\U0001f600"])
+def test_the_bound_on_texts_counts_characters_and_that_on_work_bytes(letter: str) -> None:
+    size = len(letter.encode())
+    for limits, count in (
+        (Limits(pattern_text_chars_max=12), 12),
+        (Limits(pattern_work_max=12 * size), 12),
+        (Limits(pattern_work_max=13 * size - 1), 12),
+    ):
+        pattern = compile_pattern(f"{letter}$", limits)
+        assert pattern.found_in(letter * count)
+        assert not pattern.too_long(letter * count)
+        assert not pattern.found_in(letter * (count + 1))
+        assert pattern.too_long(letter * (count + 1))
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "中", "\ud800"])
+@pytest.mark.parametrize("expression", ["a", "", r"\pL", "[ab].{30}c", "(?s).", "a|é|中"])
+def test_texts_of_a_million_characters_hold_no_pattern(letter: str, expression: str) -> None:
+    pattern = compile_pattern(expression, DEFAULT_LIMITS)
+    assert pattern.found_in(letter * 1_000_000) is False
+    assert pattern.too_long(letter * 1_000_000)
 
 
 def test_half_characters_hold_no_pattern_and_raise_nothing() -> None:

@@ -1,0 +1,367 @@
+"""RE2's syntax -> a tree, as far as it must be known to foresee what an expression costs.
+
+Only expressions that RE2 has accepted come here. What is not understood is never guessed: the tree decides
+about costs, and about texts that cannot hold the expression, so it may be vague or missing, but not wrong.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+POINT_MAX: Final = 0x10FFFF
+
+Ranges = tuple[tuple[int, int], ...]
+"""Code points, from and to, both included; not sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Char:
+    """One character, as it was written."""
+
+    point: int
+    fold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """One of several characters."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """One character of which nothing else is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """A place, of no width. `text_start` is the one that holds at the first character only."""
+
+    text_start: bool
+    word: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """One after the other."""
+
+    parts: "tuple[Tree, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of them."""
+
+    parts: "tuple[Tree, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Several times; without an end where `most` is None. A lazy one rather ends than goes on."""
+
+    part: "Tree"
+    least: int
+    most: int | None
+    lazy: bool
+
+
+Tree = Char | Class | Opaque | Assertion | Sequence | Choice | Repeat
+
+_DEPTH_MAX: Final = 50
+_MEANINGFUL: Final = frozenset(r"\.[]{}()*+?^$|")
+
+_DIGITS: Final[Ranges] = ((48, 57),)
+_WORD: Final[Ranges] = ((48, 57), (65, 90), (95, 95), (97, 122))
+_SPACE: Final[Ranges] = ((9, 10), (12, 13), (32, 32))
+_PERL: Final[dict[str, Ranges]] = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
+_CONTROL: Final = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
+_POSIX: Final[dict[str, Ranges]] = {
+    "alnum": ((48, 57), (65, 90), (97, 122)),
+    "alpha": ((65, 90), (97, 122)),
+    "ascii": ((0, 127),),
+    "blank": ((9, 9), (32, 32)),
+    "cntrl": ((0, 31), (127, 127)),
+    "digit": _DIGITS,
+    "graph": ((33, 126),),
+    "lower": ((97, 122),),
+    "print": ((32, 126),),
+    "punct": ((33, 47), (58, 64), (91, 96), (123, 126)),
+    "space": ((9, 13), (32, 32)),
+    "upper": ((65, 90),),
+    "word": _WORD,
+    "xdigit": ((48, 57), (65, 70), (97, 102)),
+}
+
+
+def read(pattern: str) -> Tree | None:
+    """Give the tree of an expression that RE2 accepts; None where it uses what is not known here."""
+    if _MEANINGFUL.isdisjoint(pattern):
+        return Sequence(tuple(Char(ord(letter), fold=False) for letter in pattern))
+    reader = _Reader(pattern)
+    try:
+        tree = reader.choice()
+    except (_NotKnownError, IndexError, ValueError):
+        return None
+    return tree if reader.at == len(pattern) else None
+
+
+def complement(ranges: Ranges) -> Ranges:
+    """Give all other code points."""
+    rest, low = [], 0
+    for start, end in sorted(ranges):
+        if start > low:
+            rest.append((low, start - 1))
+        low = max(low, end + 1)
+    if low <= POINT_MAX:
+        rest.append((low, POINT_MAX))
+    return tuple(rest)
+
+
+def merged(ranges: Ranges) -> Ranges:
+    """Give the same code points in ranges that are sorted and apart."""
+    return complement(complement(ranges))
+
+
+def folded(ranges: Ranges) -> Ranges:
+    """Give the code points with the other case of each letter of ASCII, and in place of others all beyond."""
+    more = [*ranges, *_other_case(ranges)]
+    if any(end > _ASCII_MAX for _, end in ranges):
+        more.append((_ASCII_MAX + 1, POINT_MAX))
+    return tuple(more)
+
+
+def _other_case(ranges: Ranges) -> list[tuple[int, int]]:
+    more = []
+    for start, end in ranges:
+        for low, high, other in ((65, 90, 32), (97, 122, -32)):
+            if start <= high and end >= low:
+                more.append((max(start, low) + other, min(end, high) + other))
+    # Two letters beyond ASCII fold into it.
+    for letter, kin in ((107, 0x212A), (115, 0x17F)):
+        if any(start <= letter <= end for start, end in (*ranges, *more)):
+            more.append((kin, kin))
+    return more
+
+
+_ASCII_MAX: Final = 127
+
+
+class _NotKnownError(Exception):
+    """The expression uses syntax that is not known here."""
+
+
+class _Reader:
+    """Reads from left to right; the flags are those of the innermost group."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self.at = 0
+        self._depth = 0
+        self._fold = self._lines = self._dot_all = self._swapped = False
+
+    def choice(self) -> Tree:
+        """Read up to the end of the group, or of the expression."""
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            raise _NotKnownError
+        branches = [self._sequence()]
+        while self._next("|"):
+            branches.append(self._sequence())
+        self._depth -= 1
+        return branches[0] if len(branches) == 1 else Choice(tuple(branches))
+
+    def _sequence(self) -> Tree:
+        parts: list[Tree] = []
+        while self.at < len(self._pattern) and self._pattern[self.at] not in "|)":
+            part = self._atom()
+            if part is not None:
+                parts.append(self._repeated(part))
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def _repeated(self, part: Tree) -> Tree:
+        while self.at < len(self._pattern):
+            counts = self._times()
+            if counts is None:
+                return part
+            part = Repeat(part, *counts, lazy=self._next("?") is not self._swapped)
+        return part
+
+    def _times(self) -> tuple[int, int | None] | None:
+        """Read how often what was read is repeated; None if it is not."""
+        match self._pattern[self.at]:
+            case "*":
+                counts: tuple[int, int | None] = 0, None
+            case "+":
+                counts = 1, None
+            case "?":
+                counts = 0, 1
+            case "{":
+                return self._counts()
+            case _:
+                return None
+        self.at += 1
+        return counts
+
+    def _counts(self) -> tuple[int, int | None] | None:
+        """Read `{n}`, `{n,}` or `{n,m}`; a brace that begins none of them is a character."""
+        end = self._pattern.find("}", self.at)
+        least, comma, most = self._pattern[self.at + 1 : end].partition(",")
+        if end < 0 or not _is_number(least) or (most and not _is_number(most)):
+            return None
+        self.at = end + 1
+        if not comma:
+            return int(least), int(least)
+        return int(least), int(most) if most else None
+
+    def _atom(self) -> Tree | None:
+        """Read one atom; None of flags alone, which hold from here to the end of the group."""
+        letter = self._pattern[self.at]
+        self.at += 1
+        match letter:
+            case "(":
+                return self._group()
+            case "[":
+                return self._class()
+            case ".":
+                return Class(((0, POINT_MAX),) if self._dot_all else complement(((10, 10),)))
+            case "^":
+                return Assertion(not self._lines, word=False)
+            case "$":
+                return Assertion(text_start=False, word=False)
+            case "\\":
+                return self._escape()
+            case _:
+                return Char(ord(letter), self._fold)
+
+    def _group(self) -> Tree | None:
+        flags = self._fold, self._lines, self._dot_all, self._swapped
+        if self._next("?"):
+            if self._next("P<") or self._next("<"):
+                self.at = self._pattern.index(">", self.at) + 1
+            elif self._flags():
+                return None
+        inner = self.choice()
+        if not self._next(")"):
+            raise _NotKnownError
+        self._fold, self._lines, self._dot_all, self._swapped = flags
+        return inner
+
+    def _flags(self) -> bool:
+        """Read flags up to their colon or parenthesis; tell whether it was the parenthesis."""
+        on = True
+        while True:
+            letter = self._pattern[self.at]
+            self.at += 1
+            match letter:
+                case "i":
+                    self._fold = on
+                case "m":
+                    self._lines = on
+                case "s":
+                    self._dot_all = on
+                case "U":
+                    self._swapped = on
+                case "-":
+                    on = False
+                case ":" | ")":
+                    return letter == ")"
+                case _:
+                    raise _NotKnownError
+
+    def _escape(self) -> Tree:
+        letter = self._pattern[self.at]
+        self.at += 1
+        match letter:
+            case "A":
+                return Assertion(text_start=True, word=False)
+            case "z":
+                return Assertion(text_start=False, word=False)
+            case "b" | "B":
+                return Assertion(text_start=False, word=True)
+            case "d" | "w" | "s" | "D" | "W" | "S":
+                return self._of(_perl(letter))
+            case "p" | "P":
+                return self._opaque_class()
+            case _:
+                self.at -= 1
+                return Char(self._escaped_point(), self._fold)
+
+    def _opaque_class(self) -> Opaque:
+        self.at = self._pattern.index("}", self.at) + 1 if self._pattern[self.at] == "{" else self.at + 1
+        return Opaque()
+
+    def _escaped_point(self) -> int:
+        letter = self._pattern[self.at]
+        self.at += 1
+        if letter == "x":
+            if self._next("{"):
+                end = self._pattern.index("}", self.at)
+                digits, self.at = self._pattern[self.at : end], end + 1
+            else:
+                digits, self.at = self._pattern[self.at : self.at + 2], self.at + 2
+            return int(digits, 16)
+        if letter in _CONTROL:
+            return _CONTROL[letter]
+        if letter.isascii() and letter.isalnum():
+            # Octal numbers, \Q, \C: rare, and of many rules.
+            raise _NotKnownError
+        return ord(letter)
+
+    def _class(self) -> Tree:
+        negated = self._next("^")
+        ranges: list[tuple[int, int]] = []
+        first = True
+        opaque = False
+        while first or self._pattern[self.at] != "]":
+            first = False
+            if self._next("[:"):
+                end = self._pattern.index(":]", self.at)
+                name, self.at = self._pattern[self.at : end], end + 2
+                if name.lstrip("^") not in _POSIX:
+                    raise _NotKnownError
+                posix = _POSIX[name.lstrip("^")]
+                ranges.extend(complement(posix) if name.startswith("^") else posix)
+                continue
+            if self._pattern[self.at] == "\\" and self._pattern[self.at + 1] in "dwsDWSpP":
+                letter = self._pattern[self.at + 1]
+                self.at += 2
+                if letter in "pP":
+                    self._opaque_class()
+                    opaque = True
+                else:
+                    ranges.extend(_perl(letter))
+                continue
+            low = high = self._class_point()
+            if self._pattern[self.at] == "-" and self._pattern[self.at + 1] != "]":
+                self.at += 1
+                high = self._class_point()
+            ranges.append((low, high))
+        self.at += 1
+        if opaque:
+            return Opaque()
+        if negated:
+            return Class(complement((*ranges, *_other_case(tuple(ranges))) if self._fold else tuple(ranges)))
+        return self._of(tuple(ranges))
+
+    def _class_point(self) -> int:
+        if self._next("\\"):
+            return self._escaped_point()
+        self.at += 1
+        return ord(self._pattern[self.at - 1])
+
+    def _of(self, ranges: Ranges) -> Class:
+        return Class(folded(ranges) if self._fold else ranges)
+
+    def _next(self, expected: str) -> bool:
+        """Step over what is expected, if it is there."""
+        there = self._pattern.startswith(expected, self.at)
+        self.at += len(expected) if there else 0
+        return there
+
+
+def _perl(letter: str) -> Ranges:
+    return _PERL[letter] if letter.islower() else complement(_PERL[letter.lower()])
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

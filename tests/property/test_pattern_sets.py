@@ -1,0 +1,83 @@
+"""Many patterns in sets are found exactly where each of them is found by itself."""
+
+from collections import Counter
+
+import pytest
+import re2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.evaluation.pattern_sets import PatternSets
+from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.language.pattern_cost import longest
+from engine.language.pattern_guards import guard_of, leading
+from engine.language.pattern_syntax import read
+from engine.language.patterns import compile_pattern, options
+from tests.pattern_strategies import patterns, texts
+
+SMALL = Limits(pattern_text_chars_max=15, pattern_work_max=60)
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), patterns),
+        st.tuples(st.just("remove"), st.integers(0, 30)),
+        st.tuples(st.just("find"), texts),
+    ),
+    max_size=40,
+)
+
+
+def singly(counts: Counter[str], text: str, limits: Limits) -> list[str]:
+    return sorted(pattern for pattern in counts if compile_pattern(pattern, limits).found_in(text))
+
+
+@pytest.mark.parametrize("limits", [DEFAULT_LIMITS, SMALL], ids=["default", "small"])
+@given(steps=steps, text=texts)
+def test_sets_find_what_each_pattern_finds_by_itself(steps, text, limits):
+    sets, counts = PatternSets(limits), Counter[str]()
+    for step in [*steps, ("find", text)]:
+        match step:
+            case "add", str() as pattern:
+                sets.add(pattern)
+                counts[pattern] += 1
+            case "remove", int() as number if counts:
+                pattern = list(counts)[number % len(counts)]
+                sets.remove(pattern)
+                counts = counts - Counter([pattern])
+            case "find", str() as tried:
+                assert sorted(sets.found(tried)) == singly(counts, tried, limits)
+        assert len(sets) == len(counts)
+
+
+@given(st.lists(patterns, min_size=1, max_size=20, unique=True), st.lists(texts, min_size=1, max_size=5))
+def test_many_patterns_together_change_no_verdict(together, tried):
+    sets = PatternSets(DEFAULT_LIMITS)
+    for pattern in together:
+        sets.add(pattern)
+    for text in tried:
+        assert sorted(sets.found(text)) == singly(Counter(together), text, DEFAULT_LIMITS)
+
+
+@given(patterns, texts)
+def test_every_match_begins_with_what_is_said_to_lead_it_and_is_no_longer_than_said(pattern, text):
+    tree = read(pattern)
+    try:
+        match = re2.compile(pattern, options()).search(text)
+    except UnicodeEncodeError:
+        match = None
+    if match is None or tree is None:
+        return
+    leaders = leading(tree)
+    if leaders is not None:
+        written = "|".join(
+            f"(?i:{re2.escape(one.text)})" if one.fold else re2.escape(one.text) for one in leaders
+        )
+        assert re2.match(written, text[match.start() :])
+    assert longest(tree) is None or match.end() - match.start() <= longest(tree)
+
+
+@given(patterns, texts)
+def test_what_guards_a_pattern_is_found_wherever_the_pattern_is(pattern, text):
+    guard = guard_of(read(pattern))
+    if guard is not None and compile_pattern(pattern, DEFAULT_LIMITS).found_in(text):
+        assert compile_pattern(guard, DEFAULT_LIMITS).found_in(text)

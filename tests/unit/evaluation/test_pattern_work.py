@@ -1,0 +1,176 @@
+"""The bound on what the exploding patterns of one event may cost together."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.evaluation.pattern_work import PatternWork
+from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.language.patterns import compile_pattern
+
+HOSTILE = "[ab].{30}c"
+WORK = compile_pattern(HOSTILE, DEFAULT_LIMITS).work_per_byte
+GUARDED = "secret.{0,40}[a-z]{9,}x"
+GUARDED_WORK = compile_pattern(GUARDED, DEFAULT_LIMITS).work_per_byte
+
+
+def work_of(patterns: list[tuple[str, str]], limits: Limits = DEFAULT_LIMITS) -> PatternWork:
+    work = PatternWork(limits)
+    for fact, pattern in patterns:
+        work.add(fact, pattern)
+    return work
+
+
+def cut(work: PatternWork, **values: object) -> set[str]:
+    return set(work.begin(values, {}))
+
+
+def test_work_up_to_the_bound_is_done_and_one_byte_more_is_not():
+    limits = Limits(pattern_event_work_max=10 * WORK)
+    work = work_of([("t", HOSTILE)], limits)
+    found_in = work.finder("t", HOSTILE)
+    for text, too_much in (("x" * 10, False), ("x" * 11, True), ("é" * 5, False), ("é" * 5 + "x", True)):
+        assert cut(work, t=text) == ({"t"} if too_much else set())
+    work = work_of([("t", "[ab].{8}c|x[ab]{9}")], Limits(pattern_event_work_max=200))
+    found_in = work.finder("t", "[ab].{8}c|x[ab]{9}")
+    for text, found in (("a12345678c", True), ("a12345678c" * 2, False), ("a12345678c", True)):
+        work.begin({"t": text}, {})
+        assert found_in(text) is found
+        assert work.is_cut("t") is not found
+
+
+def test_harmless_patterns_are_never_cut():
+    harmless = [rf"(?i)\\users\\[^\\]+\\app{number}" for number in range(300)]
+    harmless += [rf"-enc{number}(odedcommand)?\s+[a-z0-9+/=]{{20,}}" for number in range(300)]
+    work = work_of([("t", pattern) for pattern in harmless], Limits(pattern_event_work_max=1))
+    text = r"C:\users\ada\app7 -enc9 " + "0a" * 4_000
+    assert cut(work, t=text) == set()
+    found = [pattern for pattern in harmless if work.finder("t", pattern)(text)]
+    assert found == [r"(?i)\\users\\[^\\]+\\app7", r"-enc9(odedcommand)?\s+[a-z0-9+/=]{20,}"]
+
+
+def test_exploding_patterns_whose_literals_are_missing_are_no_work():
+    patterns = [("t", f"(?i)secret{number}.{{0,40}}[a-z]{{9}}x") for number in range(500)]
+    work = work_of(patterns)
+    assert cut(work, t="a" * 8_000) == set()
+    assert cut(work, t="SECRET7 and secret23: abcdefghijx" + "a" * 4_000) == set()
+    assert cut(work, t="".join(f"secret{number}" for number in range(500))) == {"t"}
+
+
+def test_exploding_patterns_are_work_only_behind_what_they_begin_with():
+    rules = [
+        rf"(?i)(?:api|key).{{0,{number}}}['\"][0-9a-z]{{32,{number + 20}}}['\"]" for number in range(15, 45)
+    ]
+    work = work_of([("t", pattern) for pattern in rules])
+    text = "the Api key is 'x', the KEY7 is '" + "0a" * 16 + "'" + " word" * 900
+    assert cut(work, t=text) == set()
+    assert sum(work.finder("t", pattern)(text) for pattern in rules) == 30
+    assert cut(work, t=text + "key" * 100) == {"t"}
+    assert cut(work, t="secret" * 100) == set()
+
+
+def test_facts_of_less_work_come_first_and_those_alike_by_name():
+    limits = Limits(pattern_event_work_max=30 * WORK)
+    for order in itertools.permutations(["a", "b", "c"]):
+        work = work_of([(fact, HOSTILE) for fact in order], limits)
+        assert cut(work, a="x" * 10, b="x" * 10, c="x" * 10) == set()
+        assert cut(work, a="x" * 11, b="x" * 11, c="x" * 10) == {"b"}
+        assert cut(work, a="x" * 31, b="x" * 12, c="x" * 11) == {"a"}
+        assert cut(work, a="x" * 31, b="x" * 31, c=None) == {"a", "b"}
+        assert cut(work, a=7, b=["x" * 99], c="x" * 30) == set()
+
+
+def test_texts_on_which_a_pattern_is_not_tried_anyway_are_no_work():
+    limits = Limits(pattern_event_work_max=20 * WORK, pattern_work_max=15 * WORK)
+    work = work_of([("a", HOSTILE), ("b", HOSTILE)], limits)
+    assert cut(work, a="x" * 16, b="x" * 15) == set()
+    assert cut(work, a="x" * 15, b="x" * 15) == {"b"}
+    assert cut(work, a="x\ud800" * 15, b="x" * 15) == set()
+
+
+def test_a_pattern_counts_once_however_many_rules_have_it_until_the_last_is_gone():
+    limits = Limits(pattern_event_work_max=10 * (WORK + GUARDED_WORK) - 1)
+    patterns = [("t", HOSTILE), ("t", HOSTILE), ("t", GUARDED), ("t", "harmless")]
+    work = work_of(patterns, limits)
+    assert cut(work, t="secret1234") == {"t"}
+    work.remove("t", "harmless")
+    work.remove("t", HOSTILE)
+    assert cut(work, t="secret1234") == {"t"}
+    work.remove("t", HOSTILE)
+    assert cut(work, t="secret1234") == set()
+    work.remove("t", GUARDED)
+    assert work._facts == {}
+    work.remove("t", GUARDED)
+    work.remove("nowhere", GUARDED)
+
+
+def test_a_pattern_is_tried_once_on_a_text_however_many_ask(monkeypatch):
+    work = work_of([("t", HOSTILE)])
+    tried: list[str] = []
+    bounded = work._facts["t"].patterns[HOSTILE].bounded
+    search = bounded.compiled.found_in
+    monkeypatch.setattr(
+        type(bounded.compiled), "found_in", lambda _, text: tried.append(text) or search(text)
+    )
+    text, other = "a" + "x" * 30 + "c", "a" + "x" * 30 + "d"
+    work.begin({"t": text}, {})
+    assert [work.finder("t", HOSTILE)(text) for _ in range(3)] == [True] * 3
+    assert [work.finder("t", HOSTILE)(other) for _ in range(3)] == [False] * 3
+    assert tried == [text, other]
+
+
+def test_a_pattern_that_was_not_added_is_still_held_to_what_is_cut():
+    work = work_of([("t", HOSTILE)], Limits(pattern_event_work_max=10))
+    found_in = work.finder("t", GUARDED)
+    text = "secret" + "a" * 9 + "x"
+    assert found_in(text)
+    assert cut(work, t=text) == {"t"}
+    assert not found_in(text)
+
+
+patterns = st.sampled_from(
+    [HOSTILE, GUARDED, "word.{0,30}[a-z]{9,}x", "a[ab]{30}c", "(a|b)*a(a|b){30}", "harmless"]
+)
+facts = st.sampled_from(["a", "b", "c"])
+texts = st.lists(st.sampled_from(["word", "secret", "é", "x" * 9]), max_size=9).map("".join)
+
+
+@pytest.mark.parametrize("bound", [1_000, 10_000])
+@given(
+    added=st.lists(st.tuples(facts, patterns), max_size=12),
+    removed=st.lists(st.integers(0, 11)),
+    values=st.dictionaries(facts, texts),
+    data=st.data(),
+)
+def test_what_is_cut_follows_from_what_is_there_and_from_the_event_alone(bound, added, removed, values, data):
+    limits = Limits(pattern_event_work_max=bound)
+    work, left = work_of(added, limits), list(added)
+    for number in removed:
+        if number < len(left):
+            work.remove(*left.pop(number))
+    expected = cut(work_of(data.draw(st.permutations(left)), limits), **values)
+    assert cut(work, **values) == expected
+    assert cut(work, **dict(reversed(values.items()))) == expected
+
+
+@given(added=st.lists(st.tuples(facts, patterns), max_size=12), values=st.dictionaries(facts, texts))
+def test_what_is_tried_is_within_the_bound_and_what_is_cut_would_not_be(added, values):
+    limits = Limits(pattern_event_work_max=10_000)
+    work_there = {
+        fact: sum(
+            len(text.encode()) * compiled.work_per_byte
+            for pattern in {pattern for there, pattern in added if there == fact}
+            if (compiled := compile_pattern(pattern, limits)).explodes and _guard(pattern) in text
+        )
+        for fact, text in values.items()
+    }
+    gone = cut(work_of(added, limits), **values)
+    tried = [work_there[fact] for fact in values if fact not in gone]
+    assert sum(tried) <= 10_000
+    assert all(sum(tried) + work_there[fact] > 10_000 for fact in gone)
+
+
+def _guard(pattern: str) -> str:
+    return pattern.partition(".")[0] if pattern[0] in "sw" else ""
