@@ -1,0 +1,90 @@
+"""Measures the engine in process, beside its peers and beside what one would write by hand.
+
+    python -m tests.bench                     every case, within ten minutes
+    python -m tests.bench stateless --quick   one case, in smaller worlds; all of them take a minute
+    python -m tests.bench --record            and keep the ratios in recorded.json, measured up to three times
+    python -m tests.bench --check             and exit 1 where a ratio is worse than recorded
+
+The table goes to standard output, in Markdown; progress to standard error. Peers come with the extra `bench`;
+one that is not installed is named as such.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.bench.cases import CASES
+from tests.bench.effort import FULL, QUICK
+from tests.bench.peers import versions
+from tests.bench.record import (
+    RECORDED,
+    Results,
+    Watch,
+    circumstances,
+    gone,
+    measured,
+    ratios_recorded,
+    record,
+    settled,
+    worse_than_recorded,
+)
+from tests.bench.rows import Part
+from tests.bench.table import table
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="smaller worlds, within a minute")
+    parser.add_argument("--record", action="store_true", help="keep the ratios")
+    parser.add_argument("--check", action="store_true", help="compare the ratios with those kept")
+    options = parser.parse_args(given)
+    unknown = [case for case in options.cases if case not in CASES]
+    if unknown:
+        parser.error(f"no such case: {', '.join(unknown)}; there are {', '.join(CASES)}")
+    return options
+
+
+def main(given: Sequence[str], recorded: Path = RECORDED) -> int:
+    """Measure, print, and give the exit status."""
+    options = arguments(given)
+    effort = QUICK if options.quick else FULL
+    started_s = time.monotonic()
+
+    def watch(part: Part) -> None:
+        print(f"{time.monotonic() - started_s:5.0f} s  {part}", file=sys.stderr)
+
+    parts = [part for case in options.cases or CASES for part in CASES[case](effort)]
+    results = measured(parts, watch)
+    rows = [row for _, of_part in results for row in of_part]
+    print(table(rows))
+    print(f"\n{', '.join(circumstances().values())}; {effort.name}, {time.monotonic() - started_s:.0f} s")
+    print(f"Peers: {versions()}")
+    status = check(results, ratios_recorded(effort.name, recorded), watch) if options.check else 0
+    if options.record:
+        record(settled(results, watch), effort.name, recorded)
+    return status
+
+
+def check(results: Results, ratios: Mapping[str, float], watch: Watch) -> int:
+    """Say what is worse than recorded, and give 1 where anything is."""
+    worse = worse_than_recorded(results, ratios, watch)
+    lost = gone(results, ratios)
+    unknown = [row.key for _, rows in results for row in rows if row.key not in ratios]
+    print()
+    for line in (
+        *(f"worse: {each}" for each in worse),
+        *(f"recorded, but not measured any more: {key}" for key in lost),
+        *(f"not recorded yet: {key}" for key in unknown),
+    ):
+        print(line)
+    compared = sum(len(rows) for _, rows in results) - len(unknown)
+    print(f"{compared} ratios compared, {len(worse)} worse")
+    return 1 if worse or lost or not compared else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

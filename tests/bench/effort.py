@@ -1,0 +1,104 @@
+"""How much a run measures: the sizes of the worlds and the time that each measurement may take."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """The sizes of one kind of run. Counts of rules, events and keys; times in seconds.
+
+    A pass is one timed stretch of one contestant. It takes at most about `pass_s`, whatever the contestant:
+    a slow one gets through fewer events.
+    """
+
+    name: str
+    warm_events: int
+    warm_s: float
+    passes: int
+    pass_s: float
+    pass_events_max: int
+    stateless_rules: tuple[int, ...]
+    indexed_rules: tuple[int, ...]
+    restless_rules: tuple[int, ...]
+    keys_of_stream: int
+    pattern_rules: int
+    growth_rules: int
+    growth_adds: int
+    keys: int
+    keys_max: int
+    narrow_rules: int
+    keys_of_narrow_rule: int
+    pause_runs: int
+
+    @property
+    def events(self) -> int:
+        """Events that no contestant comes to the end of: a probe, what warms up, and the timed ones."""
+        return 11 * PROBE_EVENTS + self.warm_events + (1 + self.passes) * self.pass_events_max
+
+
+PROBE_EVENTS = 20
+"""Events that tell how fast a contestant is, before its passes are planned."""
+
+FULL = Effort(
+    name="full",
+    warm_events=16_000,
+    warm_s=16,
+    passes=9,
+    pass_s=0.14,
+    pass_events_max=12_000,
+    stateless_rules=(1, 100, 1_000),
+    indexed_rules=(1_000, 10_000, 100_000),
+    restless_rules=(10, 100, 1_000),
+    keys_of_stream=10_000,
+    pattern_rules=1_000,
+    growth_rules=100_000,
+    growth_adds=200,
+    keys=1_000_000,
+    keys_max=100_000,
+    narrow_rules=1_000,
+    keys_of_narrow_rule=100,
+    pause_runs=3,
+)
+
+QUICK = Effort(
+    name="quick",
+    warm_events=2_000,
+    warm_s=0.2,
+    passes=7,
+    pass_s=0.04,
+    pass_events_max=10_000,
+    stateless_rules=(1, 100, 1_000),
+    indexed_rules=(1_000, 10_000),
+    restless_rules=(10, 100),
+    keys_of_stream=10_000,
+    pattern_rules=1_000,
+    growth_rules=5_000,
+    growth_adds=50,
+    keys=50_000,
+    keys_max=5_000,
+    narrow_rules=100,
+    keys_of_narrow_rule=100,
+    pause_runs=1,
+)
+
+TINY = Effort(
+    name="tiny",
+    warm_events=40,
+    warm_s=0.01,
+    passes=2,
+    pass_s=0.01,
+    pass_events_max=400,
+    stateless_rules=(1, 20),
+    indexed_rules=(100, 200),
+    restless_rules=(6, 12),
+    keys_of_stream=20,
+    pattern_rules=20,
+    growth_rules=60,
+    growth_adds=5,
+    keys=600,
+    keys_max=100,
+    narrow_rules=5,
+    keys_of_narrow_rule=10,
+    pause_runs=1,
+)
+"""Worlds in which nothing is worth measuring, for tests of the benchmarks themselves."""

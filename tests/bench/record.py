@@ -1,0 +1,157 @@
+"""Ratios as they were once recorded, and what has become worse since.
+
+Only ratios are kept: they compare ours with a yardstick of the same run, and so survive a change of machine
+better than times do. Quick and full runs are recorded apart.
+"""
+
+import itertools
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench.rows import Part, Row
+
+RECORDED: Final = Path(__file__).with_name("recorded.json")
+AGAIN_S_MAX: Final = 15
+"""What takes longer is measured twice for the record, not three times."""
+MEASURED_AGAIN_MAX: Final = 2
+"""How often what looks worse is measured again before it is called worse."""
+
+
+Results = Sequence[tuple[Part, list[Row]]]
+"""What was measured, with the parts that can measure it again."""
+
+Watch = Callable[[Part], None]
+"""Told of each part before it is measured."""
+
+
+def unwatched(_: Part) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worse:
+    """A row whose ratio is past what was recorded and tolerated."""
+
+    key: str
+    recorded: float
+    measured: float
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.measured:.3g}x, recorded {self.recorded:.3g}x"
+
+
+def measured(parts: Sequence[Part], watch: Watch = unwatched) -> Results:
+    """Give the rows of each part."""
+    results: list[tuple[Part, list[Row]]] = []
+    for part in parts:
+        watch(part)
+        results.append((part, part.measure()))
+    return results
+
+
+def settled(results: Results, watch: Watch = unwatched) -> list[Row]:
+    """Give rows to be recorded: the median of three measurements, or of two where one takes long.
+
+    One lucky measurement, recorded, would make every later one look worse.
+    """
+    rows = []
+    for part, first in results:
+        started_s = time.monotonic()
+        watch(part)
+        measurements = [first, part.measure()]
+        if time.monotonic() - started_s < AGAIN_S_MAX:
+            measurements.append(part.measure())
+        ratios: dict[str, list[float]] = {}
+        for row in itertools.chain(*measurements):
+            ratios.setdefault(row.key, []).append(row.ratio)
+        rows += [replace(row, ratio=statistics.median(ratios[row.key])) for row in first]
+    return rows
+
+
+def looks_worse(row: Row, ratios: Mapping[str, float]) -> bool:
+    """Tell whether a row's ratio is past the recorded one by more than the row tolerates."""
+    recorded = ratios.get(row.key)
+    return recorded is not None and row.ratio > recorded * (1 + row.tolerance)
+
+
+def worse_than_recorded(
+    results: Results,
+    ratios: Mapping[str, float],
+    watch: Watch = unwatched,
+) -> list[Worse]:
+    """Give the rows that are worse than recorded each time that they are measured.
+
+    A part with a row that looks worse is measured again, at most twice, and each row's best ratio counts.
+    """
+    found = []
+    for part, rows in results:
+        best = {row.key: row for row in rows}
+        for _ in range(MEASURED_AGAIN_MAX):
+            if not any(looks_worse(row, ratios) for row in best.values()):
+                break
+            watch(part)
+            for row in part.measure():
+                if row.key not in best or row.ratio < best[row.key].ratio:
+                    best[row.key] = row
+        found += [
+            Worse(row.key, ratios[row.key], row.ratio) for row in best.values() if looks_worse(row, ratios)
+        ]
+    return found
+
+
+def gone(results: Results, ratios: Mapping[str, float]) -> list[str]:
+    """Give the recorded rows of the measured cases that are not measured any more."""
+    keys = {row.key for _, rows in results for row in rows}
+    cases = {part.case for part, _ in results}
+    return [key for key in ratios if key not in keys and key.partition(": ")[0] in cases]
+
+
+def ratios_recorded(effort: str, path: Path = RECORDED) -> dict[str, float]:
+    """Give the recorded ratios of one kind of run; none where nothing has been recorded."""
+    ratios: dict[str, float] = _read(path).get(effort, {}).get("ratios", {})
+    return ratios
+
+
+def record(rows: Sequence[Row], effort: str, path: Path = RECORDED) -> None:
+    """Put the ratios of these rows in the place of those recorded for their cases."""
+    document = _read(path)
+    cases = {row.case for row in rows}
+    kept = {
+        key: ratio
+        for key, ratio in ratios_recorded(effort, path).items()
+        if key.partition(": ")[0] not in cases
+    }
+    ratios = {**kept, **{row.key: float(f"{row.ratio:.4g}") for row in rows}}
+    document[effort] = {**circumstances(), "ratios": ratios}
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def circumstances() -> dict[str, str]:
+    """Tell when and on what the figures were measured."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{_processor()}, {os.cpu_count()} cores",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+
+
+def _processor() -> str:
+    told = Path("/proc/cpuinfo")
+    if told.exists():
+        for line in told.read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return document

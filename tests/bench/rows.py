@@ -1,0 +1,66 @@
+"""What a benchmark gives: rows, each with what was measured, what it is compared with, and its target."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+TOLERANCE = 0.25
+"""How much worse a ratio may be than the recorded one, as a share, before it counts as worse."""
+
+Other = float | str
+"""What a peer came to in the row's unit, or in words why there is no figure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a row is to reach, in words, and whether it has."""
+
+    text: str
+    met: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table. All figures are in `unit`; None stands for what there is not.
+
+    `ratio` is what ours costs over what `over` costs, so that less is better whatever the unit. It is what
+    is recorded and checked, for it says the same on any machine of a kind.
+    """
+
+    case: str
+    name: str
+    unit: str
+    ours: float
+    floor: float | None = None
+    peers: Mapping[str, Other] = field(default_factory=dict)
+    ratio: float
+    over: str = "floor"
+    target: Target | None = None
+    tolerance: float = TOLERANCE
+    remark: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name under which the row is recorded."""
+        return f"{self.case}: {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a case that is measured as a whole, and again as a whole where a row of it looks worse."""
+
+    case: str
+    measure: Callable[[], list[Row]]
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.case} {self.name}".rstrip()
+
+
+def at_most(limit: float, value: float, text: str) -> Target:
+    """Give the target of a figure that is to be small."""
+    return Target(text=text, met=value <= limit)
+
+
+def at_least(limit: float, value: float, text: str) -> Target:
+    """Give the target of a figure that is to be large."""
+    return Target(text=text, met=value >= limit)

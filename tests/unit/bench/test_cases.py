@@ -1,0 +1,177 @@
+"""Every case runs in a tiny world, in which ours, the floor and the peers that are installed agree."""
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tests.bench import fresh, growth, indexed, keys, mixtures, restless, stateless, temporal
+from tests.bench.cases import CASES
+from tests.bench.effort import FULL, QUICK, TINY
+from tests.bench.peers import NAMES, NOT_INSTALLED, Contestant, Field, Verdicts, of_three_leaves, version_of
+from tests.bench.race import Condition, Event, World, ours, race
+from tests.bench.rows import Part
+
+TINY_PARTS = [part for parts in CASES.values() for part in parts(TINY)]
+
+
+@pytest.fixture
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run here what would have a process of its own, and let memory grow by a page at each look."""
+    for module in (growth, keys):
+
+        def call(_: str, function: str, *, module: object = module, **arguments: object) -> dict[str, float]:
+            answer = getattr(module, function)(**json.loads(json.dumps(arguments)))
+            return json.loads(json.dumps(answer))
+
+        monkeypatch.setattr(module, "call", call)
+        monkeypatch.setattr(module, "resident_bytes", itertools.count(4_096, 4_096).__next__)
+    monkeypatch.setattr(keys, "SETTLING_EVENTS", 10)
+
+
+@pytest.mark.usefixtures("_here")
+@pytest.mark.parametrize("part", TINY_PARTS, ids=str)
+def test_a_case_gives_rows_with_a_ratio(part: Part) -> None:
+    rows = part.measure()
+    assert rows
+    assert len({row.key for row in rows}) == len(rows)
+    for row in rows:
+        assert row.case == part.case
+        assert row.ratio > 0
+        assert row.floor is not None
+
+
+def test_full_and_quick_runs_have_the_same_parts() -> None:
+    for parts in CASES.values():
+        assert len(parts(FULL)) >= len(parts(QUICK)) > 0
+
+
+@pytest.mark.usefixtures("_here")
+def test_every_peer_is_named_whether_it_is_installed_or_not() -> None:
+    named: dict[str, object] = {}
+    for case in ("stateless", "temporal"):
+        for part in CASES[case](TINY):
+            for row in part.measure():
+                named |= row.peers
+    for name in NAMES:
+        if version_of(name) is None:
+            assert str(named[name]).startswith(NOT_INSTALLED)
+        else:
+            assert isinstance(named[name], float)
+
+
+def test_a_peer_that_is_not_installed_is_not_made() -> None:
+    def make() -> Contestant:
+        raise AssertionError
+
+    assert Field.of({"no-such-package-of-rules": [make]}).absent == {
+        "no-such-package-of-rules": NOT_INSTALLED
+    }
+
+
+def test_the_peers_that_are_installed_judge_alike() -> None:
+    rules = stateless.rules_drawn(30)
+    events = stateless.events_drawn(TINY.events)
+    contestants = [stateless.floor(rules), *of_three_leaves(rules).contestants]
+    assert race(contestants, events, TINY).fired["floor"] > 0
+
+
+def agree(conditions: Sequence[Condition], floor: Contestant, events: list[Event]) -> None:
+    """Hold the engine to what a floor says, on every event."""
+    engine = ours(conditions)
+    answers, by_hand = engine.counts(engine.run(events)), floor.counts(floor.run(events))
+    assert answers == by_hand
+    assert sum(by_hand) > 0
+    assert 0 in by_hand
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("member", temporal.MEMBERS, ids=lambda member: member.name)
+def test_a_loop_by_hand_keeps_the_edges_of_a_window(member: temporal.Member, keyed: bool) -> None:
+    stream = temporal.Stream(step_ms=120_000, window_ms=600_000, keys=2)
+    loop = member.loop_keyed if keyed else member.loop
+    condition = f"per user ({member.condition})" if keyed else member.condition
+    agree([condition], temporal.by_hand(loop, stream.window_ms), stream.events(1_500, alarming=0.2))
+
+
+def test_a_crowded_mixture_is_judged_alike() -> None:
+    world = mixtures.world(50, 4_000)
+    agree(world.conditions, world.floor, world.events)
+
+
+def test_crowded_stateless_rules_are_judged_alike() -> None:
+    rules = stateless.rules_drawn(200)
+    edges = [(rule.low, rule.high, country) for rule in rules for country in rule.countries]
+    events: list[Event] = [
+        ({"amount": amount, "country": country, "email": f"a@{domain}.example"}, 0.0, None)
+        for low, high, country in edges[:150]
+        for amount in (low - 1, low, high, high + 1)
+        for domain in stateless.DOMAINS
+    ]
+    agree([rule.text() for rule in rules], stateless.floor(rules), events)
+
+
+@pytest.mark.parametrize("world_of", [indexed.stateless_world, mixtures.world])
+def test_rules_of_the_indexed_worlds_fire_sometimes_and_seldom(world_of: Callable[[int, int], World]) -> None:
+    world = world_of(200, 3_000)
+    answers = world.floor.run(world.events)
+    fired = {number for answer in answers for number in answer}
+    assert len(fired) > 20
+    assert sum(map(len, answers)) < 20 * len(world.events)
+
+
+def test_every_kind_of_a_mixture_fires() -> None:
+    world = mixtures.world(200, 20_000)
+    fired = {number for answer in world.floor.run(world.events) for number in answer}
+    texts = [str(world.conditions[number]) for number in fired]
+    for sign in ("'once_within'", "'since'", "'since_within'", "'keyed'"):
+        assert any(sign in text for text in texts), sign
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_every_restless_rule_is_true_at_some_events_of_its_type_and_false_at_others(keyed: bool) -> None:
+    events = restless.events_drawn(6, 2_000)
+    answers = restless.floor(keyed=keyed).run(events)
+    for number in range(6):
+        verdicts = {
+            number in answer
+            for (fields, _, _), answer in zip(events, answers, strict=True)
+            if fields["number"] == number
+        }
+        assert verdicts == {True, False}, restless.condition(number, keyed=keyed)
+
+
+def test_a_floor_that_forgets_is_found_out() -> None:
+    world = mixtures.world(200, TINY.events * 10)
+    forgetful = mixtures.world(200, 1).floor
+    answers = world.floor.run(world.events), forgetful.run(world.events[1_000:])
+    assert answers[0][1_000:] != answers[1]
+
+
+def test_answers_of_reelay_tell_only_changes() -> None:
+    verdicts = Verdicts()
+    assert verdicts.counts([{}, {"time": 1, "value": True}, {}]) == [0, 1, 1]
+    assert verdicts.counts([{}, {"time": 4, "value": False}, {}]) == [1, 0, 0]
+
+
+def test_expiring_keys_are_those_that_grew_and_evicted_ones_are_past_the_limit() -> None:
+    window_ms = keys.WINDOW_MS
+    assert keys.time_of(FULL.keys) < window_ms, "none expires while they come"
+    assert FULL.keys_max < FULL.keys
+
+
+def test_a_function_runs_in_a_process_of_its_own() -> None:
+    answer = fresh.call("tests.bench.keys", "keep_in_a_dict", keys=5_000)
+    assert answer["taken_bytes"] > 5_000 * 50
+
+
+def test_rules_of_growth_are_judged_as_their_python_would_be() -> None:
+    texts = [growth.condition(number)[0] for number in range(40)]
+    contestant = ours([text for text in texts if "once" not in text])
+    events = [({**growth.event(number), "type": "v0"}, float(number), None) for number in range(2_000)]
+    pythons = [python for text, python in map(growth.condition, range(40)) if "once" not in text]
+    codes = [compile(python, "rule", "eval") for python in pythons]
+    by_hand = [sum(bool(eval(code, {}, fields)) for code in codes) for fields, _, _ in events]
+    assert contestant.counts(contestant.run(events)) == by_hand
+    assert sum(by_hand) > 0

@@ -1,0 +1,80 @@
+"""Contestants judge the same events, and are found out where they do not."""
+
+import gc
+
+import pytest
+
+from tests.bench.effort import PROBE_EVENTS, TINY
+from tests.bench.race import BATCH_EVENTS, Contestant, Disagreement, Event, Raced, batches, ours, race
+
+EVENTS: list[Event] = [({"x": number % 3}, float(number), None) for number in range(TINY.events)]
+
+
+class Honest:
+    """Fires one rule where x is 1, and remembers which events it was shown."""
+
+    def __init__(self, events: list[Event] = EVENTS) -> None:
+        self.shown: list[float] = []
+        self.events = events
+
+    def run(self, events: list[Event]) -> list[list[int]]:
+        self.shown += [time_ms for _, time_ms, _ in events]
+        return [[0] if fields["x"] == 1 else [] for fields, _, _ in events]
+
+    def contestant(self, name: str, pass_events_max: int | None = None) -> Contestant:
+        return Contestant(name, self.run, pass_events_max=pass_events_max)
+
+
+def test_each_contestant_sees_the_events_in_order_and_none_twice() -> None:
+    one, other = Honest(), Honest()
+    raced = race([one.contestant("one"), other.contestant("other", 7)], EVENTS, TINY)
+    for honest, name in ((one, "one"), (other, "other")):
+        assert honest.shown == [float(number) for number in range(raced.events[name])]
+        assert raced.cost_s[name] > 0
+    # How much it warms up depends on its speed.
+    most = 11 * PROBE_EVENTS + TINY.warm_events + 7 * (1 + TINY.passes)
+    assert most - TINY.warm_events < raced.events["other"] <= most
+
+
+def test_the_events_suffice_for_the_fastest() -> None:
+    raced = race([Contestant("idle", lambda events: [()] * len(events))], EVENTS, TINY)
+    assert raced.events["idle"] == TINY.events
+
+
+def test_the_engine_and_a_loop_by_hand_agree() -> None:
+    raced = race([ours(["x == 1"]), Honest().contestant("floor")], EVENTS, TINY)
+    assert raced.fired["ours"] > 0
+
+
+@pytest.mark.parametrize("place", [0, PROBE_EVENTS, PROBE_EVENTS + 30])
+def test_one_event_judged_otherwise_is_noticed(place: int) -> None:
+    honest = Honest()
+
+    def run(events: list[Event]) -> list[list[int]]:
+        return [[0] * (time_ms == place or fields["x"] == 1) for fields, time_ms, _ in events]
+
+    assert EVENTS[place][0]["x"] != 1
+    contestants = [honest.contestant("honest"), Contestant("liar", run)]
+    with pytest.raises(
+        Disagreement, match=f"event {place}, .*1 rules fire for|event {place}, .*0 rules fire for"
+    ):
+        race(contestants, EVENTS, TINY)
+
+
+def test_the_collector_is_left_as_it_was() -> None:
+    frozen = gc.get_freeze_count()
+    race([Honest().contestant("one")], EVENTS, TINY)
+    assert gc.get_freeze_count() <= frozen
+
+
+def test_batches_are_all_events_in_portions() -> None:
+    events = EVENTS * (1 + 2 * BATCH_EVENTS // len(EVENTS))
+    portions = list(batches(events))
+    assert [event for portion in portions for event in portion] == events
+    assert max(map(len, portions)) == BATCH_EVENTS
+
+
+def test_a_ratio_is_the_median_of_neighbours_not_of_all() -> None:
+    raced = Raced({"ours": [2.0, 20.0, 6.0], "floor": [1.0, 10.0, 1.0]}, {}, {})
+    assert raced.ratio == 2.0
+    assert raced.cost_s == {"ours": 6.0, "floor": 1.0}

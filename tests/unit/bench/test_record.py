@@ -1,0 +1,162 @@
+"""`--check` finds what has become worse, and nothing else."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import tests.bench.__main__ as program
+from tests.bench.effort import QUICK
+from tests.bench.record import MEASURED_AGAIN_MAX, ratios_recorded, record, settled, worse_than_recorded
+from tests.bench.rows import Part, Row
+
+QUICKLY = ["--quick"]
+
+
+def row(name: str, ratio: float, case: str = "scripted", tolerance: float = 0.25) -> Row:
+    return Row(case=case, name=name, unit="µs", ours=ratio, floor=1.0, ratio=ratio, tolerance=tolerance)
+
+
+class Scripted:
+    """A part that gives the ratios of its script, one measurement after another; the last one stays."""
+
+    def __init__(self, **ratios: list[float]) -> None:
+        self.ratios = ratios
+        self.measured = 0
+
+    def __call__(self) -> list[Row]:
+        place = self.measured
+        self.measured += 1
+        return [row(name, script[min(place, len(script) - 1)]) for name, script in self.ratios.items()]
+
+
+def worse(script: Scripted, recorded: Mapping[str, float]) -> list[str]:
+    part = Part("scripted", script)
+    return [each.key for each in worse_than_recorded([(part, part.measure())], recorded)]
+
+
+def test_a_ratio_that_stays_worse_is_called_worse_after_it_was_measured_again() -> None:
+    script = Scripted(slow=[2.6, 2.7, 2.6], fine=[1.0])
+    assert worse(script, {"scripted: slow": 2.0, "scripted: fine": 1.0}) == ["scripted: slow"]
+    assert script.measured == 1 + MEASURED_AGAIN_MAX
+
+
+def test_noise_within_the_tolerance_is_not_measured_again() -> None:
+    script = Scripted(noisy=[2.49])
+    assert worse(script, {"scripted: noisy": 2.0}) == []
+    assert script.measured == 1
+
+
+@pytest.mark.parametrize("calm_at", range(1, 1 + MEASURED_AGAIN_MAX))
+def test_one_calm_measurement_is_enough(calm_at: int) -> None:
+    script = Scripted(noisy=[9.0] * calm_at + [2.0] + [9.0] * 5)
+    assert worse(script, {"scripted: noisy": 2.0}) == []
+    assert script.measured == 1 + calm_at
+
+
+def test_each_row_may_be_calm_at_another_time() -> None:
+    script = Scripted(one=[2.0, 9.0, 9.0], other=[9.0, 9.0, 2.0])
+    assert worse(script, {"scripted: one": 2.0, "scripted: other": 2.0}) == []
+
+
+def test_a_better_ratio_and_one_that_was_never_recorded_are_not_worse() -> None:
+    assert worse(Scripted(better=[0.1], fresh=[1e6]), {"scripted: better": 2.0}) == []
+
+
+def test_a_row_tolerates_what_it_says() -> None:
+    results = [
+        (Part("scripted", lambda: [row("wide", 5.9, tolerance=2.0)]), [row("wide", 5.9, tolerance=2.0)])
+    ]
+    assert worse_than_recorded(results, {"scripted: wide": 2.0}) == []
+    assert len(worse_than_recorded(results, {"scripted: wide": 1.9})) == 1
+
+
+def test_what_is_recorded_is_read_again_and_other_cases_and_efforts_stay(tmp_path: Path) -> None:
+    path = tmp_path / "recorded.json"
+    record([row("a", 1.25), row("b", 3.0, case="other")], "quick", path)
+    record([row("a", 7.0)], "full", path)
+    record([row("renamed", 2.0)], "quick", path)
+    assert ratios_recorded("quick", path) == {"other: b": 3.0, "scripted: renamed": 2.0}
+    assert ratios_recorded("full", path) == {"scripted: a": 7.0}
+    document = json.loads(path.read_text("utf-8"))
+    assert set(document["quick"]) == {"date", "machine", "python", "ratios"}
+
+
+def test_a_lucky_measurement_is_not_what_is_recorded() -> None:
+    script = Scripted(noisy=[1.0, 2.2, 2.0], steady=[3.0])
+    part = Part("scripted", script)
+    assert [row.ratio for row in settled([(part, part.measure())])] == [2.0, 3.0]
+    assert script.measured == 3
+
+
+def test_nothing_is_recorded_where_nothing_was(tmp_path: Path) -> None:
+    assert ratios_recorded("quick", tmp_path / "absent.json") == {}
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    path = tmp_path / "recorded.json"
+    record([row("steady", 2.0), row("other's", 5.0, case="elsewhere")], QUICK.name, path)
+    return path
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[Row]]]:
+    """The rows of the only case there is, to be set by the test."""
+    rows: dict[str, list[Row]] = {"scripted": [row("steady", 2.0)]}
+
+    def parts(_: object) -> list[Part]:
+        return [Part("scripted", lambda: rows["scripted"])]
+
+    monkeypatch.setattr(program, "CASES", {"scripted": parts})
+    return rows
+
+
+def test_the_command_succeeds_where_all_is_as_recorded(scripts, recorded, capsys) -> None:
+    assert program.main([*QUICKLY, "--check"], recorded) == 0
+    assert "1 ratios compared, 0 worse" in capsys.readouterr().out
+
+
+def test_the_command_fails_and_says_which_ratio_is_worse(scripts, recorded, capsys) -> None:
+    scripts["scripted"] = [row("steady", 2.6)]
+    assert program.main([*QUICKLY, "--check"], recorded) == 1
+    assert "worse: scripted: steady: 2.6x, recorded 2x" in capsys.readouterr().out
+
+
+def test_the_command_fails_where_a_recorded_row_is_gone(scripts, recorded, capsys) -> None:
+    scripts["scripted"] = [row("renamed", 2.0), row("steady", 2.0)]
+    assert program.main([*QUICKLY, "--check"], recorded) == 0
+    assert "not recorded yet: scripted: renamed" in capsys.readouterr().out
+    record([row("steady", 2.0), row("lost", 2.0)], QUICK.name, recorded)
+    assert program.main([*QUICKLY, "--check"], recorded) == 1
+    assert "not measured any more: scripted: lost" in capsys.readouterr().out
+
+
+def test_the_command_fails_where_there_is_nothing_to_compare_with(scripts, tmp_path) -> None:
+    assert program.main([*QUICKLY, "--check"], tmp_path / "absent.json") == 1
+
+
+def test_without_check_a_worse_ratio_is_no_failure(scripts, recorded) -> None:
+    scripts["scripted"] = [row("steady", 99.0)]
+    assert program.main(QUICKLY, recorded) == 0
+    assert ratios_recorded(QUICK.name, recorded)["scripted: steady"] == 2.0
+
+
+def test_recording_comes_after_checking(scripts, recorded) -> None:
+    scripts["scripted"] = [row("steady", 99.0)]
+    assert program.main([*QUICKLY, "--check", "--record"], recorded) == 1
+    assert program.main([*QUICKLY, "--check"], recorded) == 0
+
+
+def test_a_case_that_is_not_there_is_wrong_usage(capsys) -> None:
+    with pytest.raises(SystemExit) as caught:
+        program.main(["statless"])
+    assert caught.value.code == 2
+    assert "no such case: statless" in capsys.readouterr().err
+
+
+def test_the_kept_record_speaks_of_the_cases_that_there_are() -> None:
+    for effort in ("full", "quick"):
+        ratios = ratios_recorded(effort)
+        assert {key.partition(": ")[0] for key in ratios} == set(program.CASES), effort
