@@ -46,7 +46,7 @@ def in_batches(detector: Detector, events: list[Submit]) -> list[Answer]:
             if refusal.code != 1402 or refusal.index != len(refusal.results):
                 raise
             done, refused = list(refusal.results), refusal
-        answers += [[in_order(action) for action in actions] for actions in done]
+        answers += [[in_order(rule.action()) for rule in fired] for fired in done]
         answers += [None] if refused else []
     return answers
 

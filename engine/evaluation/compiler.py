@@ -1,327 +1,324 @@
-"""Condition -> code. One Python function for each shape of rule; rules of one shape differ in constants only.
+"""Shapes -> functions: one event is shown to many rules of a shape, or many events to few rules.
 
-The function observes one event: it updates every temporal memory of the rule, whatever the truth of its
-neighbours, and returns the verdict. Temporal nodes become statements, innermost first; all that is stateless
-stays an expression, where stopping early cannot be seen.
+Functions update every temporal memory of their rules, whatever the truth of their neighbours, and say which
+rules fire. Facts and keys are looked up once for all rules of a function.
 """
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, assert_never
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
+from engine.evaluation.anatomy import Path
+from engine.evaluation.columns import NO_SLOT
 from engine.evaluation.facts import Relations, dig, equal, holds, key_of, split_name
-from engine.evaluation.slices import KeyTable, Memory, NodeName, State
-from engine.evaluation.temporal import (
-    HISTORICALLY,
-    HISTORICALLY_FOR_STRONG,
-    HISTORICALLY_FOR_WEAK,
-    NEVER,
-    ONCE,
-    ONCE_WITHIN,
-    SINCE,
-    SINCE_WITHIN,
-    WINDOW_US_MAX,
-    Operator,
-)
-from engine.language import condition as language
-from engine.language.condition import Condition, FactArg, LeafValue
-from engine.language.limits import Limits
-from engine.language.patterns import compile_pattern
+from engine.evaluation.pattern_work import PatternWork
+from engine.evaluation.rules import Rule
+from engine.evaluation.shapes import Abstraction, Junction, Known, Predicate, Shape, remembers
+from engine.evaluation.slices import SETTLE_EVERY, State, Store
+from engine.evaluation.tables import SHARDS
+from engine.evaluation.temporal import NEVER, Regime
+from engine.evaluation.writer import EagerWriter, Writer
+from engine.language.condition import Condition, microseconds
 
-Observe = Callable[[Mapping[str, Any], Mapping[str, Any], int, int, Relations], bool]
-"""(fields, vars, time in microseconds, number of the event, relations) -> verdict."""
+Values = Mapping[str, Any]
+
+Fire = Callable[[int], None]
+"""What is told the priority of a rule that fires."""
+
+Observe = Callable[[list[Any], list[Any], Values, Values, int, int, Relations | None, Fire], None]
+"""(constants, rest, fields, vars, time in microseconds, number of the event, relations, what is told what
+fires)."""
+
+Event = tuple[Values, float, Values | None]
+"""Fields, timestamp in milliseconds, vars."""
+
+Fired = tuple[Rule, ...]
+"""The rules that fire, in order of priority."""
 
 
-class Program(NamedTuple):
-    """A compiled rule: its function and what it needs of the world around it."""
+class Row(NamedTuple):
+    """A rule as it is run with others of its shape: their function, and its constants.
+
+    `rest` are those that are looked at only where the first test has not failed.
+    """
 
     observe: Observe
-    memories: tuple[Memory, ...]
-    """One for each temporal node of the condition; each was acquired and must be released."""
-    relations: frozenset[str]
-    matched: Mapping[str, int]
-    """The names whose texts are tried against patterns, and up to how many bytes every one of them is."""
+    constants: list[Any]
+    rest: list[Any]
 
 
-def compile_rule(condition: Condition, state: State, birth: int, limits: Limits) -> Program:
-    """Give the program of a valid condition whose history begins with event number `birth`."""
-    writer = _Writer(state, birth, limits)
-    verdict = writer.expression(condition, _Scope((), "", 1))
-    source = writer.source(verdict)
-    observe = _factory(source)(writer.constants)
-    return Program(observe, tuple(writer.memories), frozenset(writer.relations), writer.matched)
+class Stream(Protocol):
+    """What a function over many events needs of the detector around it."""
+
+    clock_us: int | None
+    events_seen: int
+    state: State
+
+    @property
+    def latest_us(self) -> int:
+        """The time up to which events may be stamped."""
+
+    def time_of(self, stamped_us: int, clock_us: int) -> int:
+        """Give the time of an event that is stamped before the clock or too late. May raise Refusal."""
+
+    def settle(self) -> None:
+        """Settle the state."""
 
 
-@functools.lru_cache(maxsize=4096)
-def _factory(source: str) -> Callable[[list[Any]], Observe]:
-    """Give the factory of one shape. Its source holds no word of a caller's: those are constants."""
-    namespace: dict[str, Any] = dict(_NAMES)
-    exec(compile(source, "<rule>", "exec"), namespace)  # noqa: S102 -- the source is this module's own
-    factory: Callable[[list[Any]], Observe] = namespace["bind"]
-    return factory
+ObserveMany = Callable[[Iterable[Event], Stream, list[Fired]], None]
+"""(events, detector, where the rules that each event fires go)."""
 
 
-_NAMES: Final[dict[str, Any]] = {
+class Compiler:
+    """Compiles the rules of one detector."""
+
+    def __init__(self, state: State, patterns: PatternWork) -> None:
+        self._state = state
+        self._patterns = patterns
+        # As long as any rule uses one.
+        self._functions: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
+
+    def row(self, condition: Condition, stores: Sequence[Store], known: Known | None) -> Row:
+        """Give a rule with these memories as a row, for events of which something may be known beforehand."""
+        parts = Abstraction(self._patterns.finder, known)
+        shape = parts.shape(condition, [(store, self._state.regime(store)) for store in stores])
+        tables = tuple(
+            self._state.tables[path] if number in parts.sliced else None
+            for number, path in enumerate(parts.paths)
+        )
+        name = (shape, parts.facts, parts.paths, *map(id, tables))
+        observe = self._functions.get(name)
+        if observe is None:
+            whole = self._state.whole
+            given = [*_names(parts.facts), *tables, whole, whole.cells, whole.ticks]
+            observe = _factory(_rows_source(shape, parts))(given)
+            self._functions[name] = observe
+        count = _first_constants(shape, parts)
+        return Row(observe, parts.constants[:count], parts.constants[count:])
+
+    def stream(self, rules: Sequence[tuple[Rule, Sequence[Store]]]) -> ObserveMany:
+        """Give the function that shows many events to rules, which are told in order with their memories.
+
+        Most of what an event costs with few rules is the way to them; here there is none.
+        """
+        parts = Abstraction(self._patterns.finder)
+        shapes = [
+            parts.shape(rule.condition, [(store, Regime.SEEN) for store in stores]) for rule, stores in rules
+        ]
+        writer = EagerWriter(parts.constants)
+        verdicts = [writer.verdict(shape) for shape in shapes]
+        tables = [
+            self._state.tables[path] for number, path in enumerate(parts.paths) if number in parts.sliced
+        ]
+        source = _stream_source(parts, writer, verdicts, begins=self._patterns.explodes)
+        given = [*parts.constants, *_names(parts.facts), *((rule,) for rule, _ in rules)]
+        for table in tables:
+            given += [table.shards, table.seen]
+        observe_many: ObserveMany = _factory(source)([*given, self._state.whole.cells, self._patterns.begin])
+        return observe_many
+
+
+_ROWS: Final = """\
+def bind(given):
+ {given}whole, cells, ticks = given
+ def observe(constants, rest, fields, vars, now, tick, relations, fire):
+  {lookups}
+  {rows}
+ return observe
+"""
+
+_MANY: Final = """\
+def bind(given):
+ {given}cells, begin = given
+ def observe_many(events, detector, results):
+  clock = NEVER if detector.clock_us is None else detector.clock_us
+  latest, tick, state = detector.latest_us, detector.events_seen, detector.state
+  append = results.append
+  {load}
+  try:
+   for fields, timestamp_ms, vars in events:
+    now = timestamp_ms * 1000 if type(timestamp_ms) is int else microseconds(timestamp_ms, 1000)
+    if not clock <= now <= latest:
+     now = detector.time_of(now, clock)
+    clock = now
+    tick += 1
+    {lookups}
+    {lines}
+    {fired}
+    {settle}
+  finally:
+   {store}
+   if clock != NEVER:
+    detector.clock_us, detector.events_seen = clock, tick
+ return observe_many
+"""
+
+_GLOBALS: Final[dict[str, Any]] = {
     "NEVER": NEVER,
+    "NOTHING": {},
+    "Relations": Relations,
     "dig": dig,
     "equal": equal,
     "holds": holds,
     "key_of": key_of,
+    "microseconds": microseconds,
 }
 
 
-class _Scope(NamedTuple):
-    """Where a node stands: inside which keys, and how far its statements are indented."""
+def _first_constants(shape: Shape, parts: Abstraction) -> int:
+    """Give how many constants a row needs for its first test: all of them where something is remembered."""
+    match shape:
+        case Junction("and", (Predicate(_, _, constants), *others)) if not any(map(remembers, others)):
+            return len(constants)
+        case _:
+            return len(parts.constants)
 
-    path: tuple[str, ...]
-    key: str
-    """The variable that holds this path's key; empty outside of any."""
-    depth: int
 
+def _rows(shape: Shape, parts: Abstraction) -> list[str]:
+    """Give the statements that run the rows of a shape.
 
-class _Writer:
-    """Writes the function of one rule: statements, constants, memories."""
-
-    def __init__(self, state: State, birth: int, limits: Limits) -> None:
-        self._state = state
-        self._birth = birth
-        self._limits = limits
-        self._lines: list[str] = []
-        self._facts: dict[str, str] = {}
-        self._lookups: list[str] = []
-        self._tables: dict[tuple[str, ...], str] = {}
-        self._variables = 0
-        self._numbered: dict[int, str] = {}
-        self.constants: list[Any] = []
-        self.memories: list[Memory] = []
-        self.relations: set[str] = set()
-        self.matched: dict[str, int] = {}
-
-    def source(self, verdict: str) -> str:
-        """Give the whole source: a factory that binds the constants and returns the rule's function."""
-        names = "".join(f"c{number}, " for number in range(len(self.constants)))
-        return "\n".join(
-            (
-                "def bind(constants):",
-                f"  {names}= constants" if names else "  pass",
-                "  def observe(fields, vars, now, tick, relations):",
-                *(f"    {line}" for line in self._lookups),
-                *(f"  {line}" for line in self._lines),
-                f"    return {verdict}",
-                "  return observe",
-            )
-        )
-
-    # -- stateless ------------------------------------------------------------------------------------------
-
-    def expression(self, node: Condition, scope: _Scope) -> str:
-        """Write what the node needs done, and give an expression for its truth now, without side effects."""
-        match node:
-            case language.Leaf():
-                return self._leaf(node)
-            case language.Ref():
-                return self._ref(node)
-            case language.InRelation():
-                return self._in_relation(node)
-            case language.All():
-                return "(" + " and ".join([self.expression(member, scope) for member in node.members]) + ")"
-            case language.Any():
-                return "(" + " or ".join([self.expression(member, scope) for member in node.members]) + ")"
-            case language.Not():
-                return f"(not {self.expression(node.inner, scope)})"
-            case language.Keyed():
-                return self._keyed(node, scope)
-            case language.Once():
-                return self._temporal(node, ONCE, scope, inner=node.inner)
-            case language.Historically():
-                return self._temporal(node, HISTORICALLY, scope, inner=node.inner)
-            case language.Since():
-                return self._temporal(node, SINCE, scope, left=node.left, right=node.right)
-            case language.OnceWithin():
-                return self._temporal(node, ONCE_WITHIN, scope, inner=node.inner)
-            case language.HistoricallyFor():
-                strong = node.boundary == "strong"
-                operator = HISTORICALLY_FOR_STRONG if strong else HISTORICALLY_FOR_WEAK
-                return self._temporal(node, operator, scope, inner=node.inner)
-            case language.SinceWithin():
-                return self._temporal(node, SINCE_WITHIN, scope, left=node.left, right=node.right)
-            case _:
-                assert_never(node)
-
-    def _leaf(self, leaf: language.Leaf) -> str:
-        fact = self._fact(leaf.fact)
-        value = leaf.value
-        match leaf.op:
-            case "eq":
-                return self._equals(fact, value)
-            case "neq":
-                return f"({fact} is not None and not {self._equals(fact, value)})"
-            case "in" | "nin" if isinstance(value, tuple):
-                among = f"({_is_of(fact, value)} and {fact} in {self._constant(frozenset(value))})"
-                return among if leaf.op == "in" else f"({fact} is not None and not {among})"
-            case "contains":
-                return self._contains(fact, value)
-            case "matches" if isinstance(value, str):
-                pattern = compile_pattern(value, self._limits)
-                known = self.matched.get(leaf.fact, pattern.text_bytes_max)
-                self.matched[leaf.fact] = min(known, pattern.text_bytes_max)
-                return f"(type({fact}) is str and {self._constant(pattern.found_in)}({fact}))"
-            case "between" if isinstance(value, tuple):
-                low, high = map(self._constant, value)
-                return f"({_is_of(fact, value)} and {low} <= {fact} <= {high})"
-            case _:
-                raise AssertionError(leaf)
-
-    def _equals(self, fact: str, value: LeafValue) -> str:
-        if isinstance(value, bool):
-            return f"({fact} is {value})"
-        if isinstance(value, tuple):
-            return f"equal({fact}, {self._constant(list(value))})"
-        # Of all JSON values, only booleans equal one of another type in Python: the numbers 1 and 0.
-        if value in (0, 1):
-            return f"({fact} == {self._constant(value)} and type({fact}) is not bool)"
-        return f"({fact} == {self._constant(value)})"
-
-    def _contains(self, fact: str, value: LeafValue) -> str:
-        constant = self._constant(value)
-        if isinstance(value, str):
-            return f"((type({fact}) is str or type({fact}) is list) and {constant} in {fact})"
-        return f"holds({fact}, {constant})"
-
-    def _ref(self, ref: language.Ref) -> str:
-        left, right = self._fact(ref.fact), self._fact(ref.reference)
-        present = f"{left} is not None and {right} is not None"
-        match ref.op:
-            case "eq":
-                return f"({present} and equal({left}, {right}))"
-            case "neq":
-                return f"({present} and not equal({left}, {right}))"
-            case "in":
-                return f"({left} is not None and holds({right}, {left}))"
-            case "nin":
-                return f"({left} is not None and type({right}) is list and not holds({right}, {left}))"
-            case _:
-                raise AssertionError(ref)
-
-    def _in_relation(self, node: language.InRelation) -> str:
-        self.relations.add(node.relation)
-        arguments = [
-            self._fact(argument.fact) if isinstance(argument, FactArg) else self._constant(argument)
-            for argument in node.args
+    A row that fails its first test has only that one's constants touched: of many rows in slow memory, to
+    touch the others costs more than all else.
+    """
+    writer = Writer()
+    first = _first_constants(shape, parts)
+    count = len(parts.constants)
+    if not first:
+        verdict = writer.verdict(shape)
+        return [
+            "each = iter(rest)",
+            f"for {_numbered('c', range(count))}priority, in zip({', '.join(['each'] * (count + 1))}):",
+            *(f" {line}" for line in writer.lines),
+            f" if {verdict}: fire(priority)",
         ]
-        return f"relations.holds({', '.join([self._constant(node.relation), *arguments])})"
+    tests = [writer.verdict(shape)]
+    if first < count and isinstance(shape, Junction):
+        tests = [writer.verdict(member) for member in shape.members]
+    width = count + 1 - first
+    return [
+        f"place = -{width}",
+        f"for {_numbered('c', range(first))} in zip(*constants):",
+        f" place += {width}",
+        *(f" {line}" for line in writer.lines),
+        f" if {tests[0]}:",
+        f"  {_numbered('c', range(first, count))}priority, = rest[place : place + {width}]",
+        f"  if {' and '.join(tests[1:]) or 'True'}: fire(priority)",
+    ]
 
-    # -- temporal -------------------------------------------------------------------------------------------
 
-    def _keyed(self, node: language.Keyed, scope: _Scope) -> str:
-        key, verdict = self._variable(), self._variable()
-        value = self._fact(node.key)
-        path = (*scope.path, node.key)
-        self._line(scope, f"{verdict} = False")
-        self._line(scope, f"{key} = {value} if type({value}) is str else key_of({value})")
-        self._line(scope, f"if {key} is not None:")
-        inside = _Scope(path, key, scope.depth + 1)
-        if scope.path:
-            # A slice of a slice: the key is the tuple of all keys on the path.
-            outer = f"(*{scope.key}, {key})" if len(scope.path) > 1 else f"({scope.key}, {key})"
-            self._line(inside, f"{key} = {outer}")
-        placeholder = len(self._lines)
-        inner = self.expression(node.inner, inside)
-        if path in self._tables:
-            seen = self._tables[path]
-            sighting = [f"if {key} in {seen}:", f"    {seen}[{key}] = tick"]
-            self._lines[placeholder:placeholder] = ["  " * inside.depth + line for line in sighting]
-        self._line(inside, f"{verdict} = {inner}")
-        return verdict
+def _numbered(letter: str, numbers: Iterable[int]) -> str:
+    return "".join(f"{letter}{number}, " for number in numbers)
 
-    def _temporal(
-        self,
-        node: Condition,
-        operator: Operator,
-        scope: _Scope,
-        **operands: Condition,
-    ) -> str:
-        parts = {name: self.expression(operand, scope) for name, operand in operands.items()}
-        window_us = min(node.window_us, WINDOW_US_MAX) if isinstance(node, language.Windowed) else None
-        memory = self._state.acquire(
-            NodeName(node, scope.path, self._birth), window_us if operator.expires else None
-        )
-        self.memories.append(memory)
-        if window_us is not None:
-            parts["edge"] = f"now - {self._constant(window_us)}"
-        verdict = self._variable()
-        for line in operator.update:
-            for written in self._accessed(line, memory, scope):
-                self._line(scope, written.format(verdict=verdict, **parts))
-        return verdict
 
-    def _accessed(self, line: str, memory: Memory, scope: _Scope) -> list[str]:
-        """Give a line of an operator's code with the access to its memory filled in."""
-        code = line.strip()
-        indent = line[: len(line) - len(code)]
-        if not scope.path:
-            single = self._shared(memory.single)
-            filled = {
-                "{read}": f"{single}[0]",
-                "{write}": [f"{single}[0] = now"],
-                "{clear}": [f"{single}[0] = NEVER"],
-            }
+def _rows_source(shape: Shape, parts: Abstraction) -> str:
+    lookups = _fact_lookups(parts.facts)
+    for number, path in enumerate(parts.paths):
+        if number in parts.sliced:
+            lookups += [f"k{number}, s{number} = table{number}.key, table{number}.slot"]
         else:
-            by_key, table = self._shared(memory.by_key), self._state.table(scope.path)
-            filled = {
-                "{read}": f"{by_key}.get({scope.key}, NEVER)",
-                "{write}": [
-                    f"{by_key}[{scope.key}] = now",
-                    f"if {scope.key} not in {self._seen(table)}:",
-                    f"    {self._shared(table)}.admit({scope.key}, tick)",
-                ],
-                "{clear}": [f"{by_key}.pop({scope.key}, None)"],
-            }
-        whole = filled.get(code)
-        if isinstance(whole, list):
-            return [indent + part for part in whole]
-        return [indent + code.replace("{read}", str(filled["{read}"]))]
-
-    def _seen(self, table: KeyTable) -> str:
-        if table.path not in self._tables:
-            self._tables[table.path] = self._constant(table.seen)
-        return self._tables[table.path]
-
-    # -- names ----------------------------------------------------------------------------------------------
-
-    def _fact(self, name: str) -> str:
-        """Give the variable that holds the value of a name; each is looked up once for each event."""
-        if name not in self._facts:
-            of_vars, whole, steps = split_name(name)
-            source = "vars" if of_vars else "fields"
-            variable = self._facts[name] = f"f{len(self._facts)}"
-            key = self._constant(whole)
-            found = f"dig({source}, {key}, {self._constant(steps)})" if steps else f"{source}.get({key})"
-            self._lookups.append(f"{variable} = {found}")
-        return self._facts[name]
-
-    def _constant(self, value: Any) -> str:
-        self.constants.append(value)
-        return f"c{len(self.constants) - 1}"
-
-    def _shared(self, value: Any) -> str:
-        """Give the constant of a dict or list of this detector's, which may have one already."""
-        if id(value) not in self._numbered:
-            self._numbered[id(value)] = self._constant(value)
-        return self._numbered[id(value)]
-
-    def _variable(self) -> str:
-        self._variables += 1
-        return f"t{self._variables}"
-
-    def _line(self, scope: _Scope, text: str) -> None:
-        self._lines.append("  " * scope.depth + text)
+            lookups += _key_lookup(parts, number, path)
+    return _ROWS.format(
+        given=_given(parts.facts) + _numbered("table", range(len(parts.paths))),
+        lookups=_block(lookups, 2),
+        rows=_block(_rows(shape, parts), 2),
+    )
 
 
-def _is_of(fact: str, values: tuple[object, ...]) -> str:
-    """Give the test that a fact is of the type of the values; of no values, that can never be told."""
-    if not values:
-        return "False"
-    if isinstance(values[0], str):
-        return f"type({fact}) is str"
-    return f"(type({fact}) is int or type({fact}) is float)"
+def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str], *, begins: bool) -> str:
+    lookups = (["begin(fields, vars)"] if begins else []) + _fact_lookups(parts.facts)
+    tables = ""
+    for number, path in enumerate(parts.paths):
+        lookups += _key_lookup(parts, number, path)
+        if number in parts.sliced:
+            tables += f"shards{number}, seen{number}, "
+            lookups += [
+                f"s{number} = {NO_SLOT}",
+                f"if k{number} is not None:",
+                f" s{number} = shards{number}[hash(k{number}) % {SHARDS}].get(k{number}, {NO_SLOT})",
+                f" if s{number} >= 0:",
+                f"  seen{number}[s{number}] = tick",
+            ]
+    if begins or parts.asks_relations or any(name.startswith("$") for name in parts.facts):
+        lookups.insert(0, "vars = vars or NOTHING")
+    if parts.asks_relations:
+        lookups.insert(1, "relations = Relations(vars)")
+    constants, rules = _numbered("c", range(len(parts.constants))), _numbered("r", range(len(verdicts)))
+    settle = [
+        f"if state.due or not tick % {SETTLE_EVERY}:",
+        " detector.clock_us, detector.events_seen = clock, tick",
+        " detector.settle()",
+    ]
+    return _MANY.format(
+        given=constants + _given(parts.facts) + rules + tables,
+        load=_block([f"m{cell} = cells[{cell}]" for cell in writer.cells], 2),
+        lookups=_block(lookups, 4),
+        lines=_block(writer.lines, 4),
+        fired=_block(_fired(verdicts), 4),
+        settle=_block(settle if tables else [], 4),
+        store=_block([f"cells[{cell}] = m{cell}" for cell in writer.cells], 3),
+    )
+
+
+def _fired(verdicts: list[str]) -> list[str]:
+    """Give the statements that say which rules fire; where it is but one, its tuple is there already."""
+    if not verdicts:
+        return ["append(())"]
+    if len(verdicts) == 1:
+        return [f"append(r0 if {verdicts[0]} else ())"]
+    lines = [f"fired = r0 if {verdicts[0]} else ()"]
+    lines += [f"if {verdict}: fired += r{number}" for number, verdict in enumerate(verdicts) if number]
+    return [*lines, "append(fired)"]
+
+
+def _given(facts: Sequence[str]) -> str:
+    """Give the variables to which `_names` are given."""
+    return "".join(
+        f"n{number}, steps{number}, " if split_name(name).steps else f"n{number}, "
+        for number, name in enumerate(facts)
+    )
+
+
+def _names(facts: Sequence[str]) -> list[Any]:
+    given: list[Any] = []
+    for name in facts:
+        _, whole, steps = split_name(name)
+        given += [whole, steps] if steps else [whole]
+    return given
+
+
+def _fact_lookups(facts: Sequence[str]) -> list[str]:
+    lines = []
+    for number, name in enumerate(facts):
+        of_vars, _, steps = split_name(name)
+        values = "vars" if of_vars else "fields"
+        found = f"dig({values}, n{number}, steps{number})" if steps else f"{values}.get(n{number})"
+        lines.append(f"f{number} = {found}")
+    return lines
+
+
+def _key_lookup(parts: Abstraction, number: int, path: Path) -> list[str]:
+    """Give the statements for the key of a path: None where the event belongs to no slice of it."""
+    fact = f"f{parts.facts.index(path[-1])}"
+    key = f"k{number}"
+    lines = [f"{key} = {fact} if type({fact}) is str else key_of({fact})"]
+    if len(path) > 1:
+        # A slice of a slice: the key is the tuple of all keys on the path.
+        outer = f"k{parts.paths.index(path[:-1])}"
+        both = f"(*{outer}, {key})" if len(path) > 2 else f"({outer}, {key})"  # noqa: PLR2004
+        lines.append(f"{key} = {both} if {outer} is not None and {key} is not None else None")
+    return lines
+
+
+def _block(lines: Sequence[str], depth: int) -> str:
+    """Give statements as they stand in a template, at the place of the first."""
+    return ("\n" + " " * depth).join(lines) or "pass"
+
+
+@functools.lru_cache(maxsize=4096)
+def _factory(source: str) -> Callable[[list[Any]], Any]:
+    """Give what binds a function to names and tables; rules of one shape share its code."""
+    namespace: dict[str, Any] = dict(_GLOBALS)
+    exec(compile(source, "<rules>", "exec"), namespace)  # noqa: S102 -- the source is this module's own
+    bind: Callable[[list[Any]], Any] = namespace["bind"]
+    return bind

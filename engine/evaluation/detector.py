@@ -3,38 +3,40 @@
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from engine.evaluation import saved
-from engine.evaluation.compiler import Program, compile_rule
-from engine.evaluation.facts import Relations, dig, split_name
+from engine.evaluation.compiler import Event, Fired
+from engine.evaluation.facts import Relations, split_name, value_of
+from engine.evaluation.programs import Programs
 from engine.evaluation.rules import Rule, check_name
-from engine.evaluation.slices import State
+from engine.evaluation.slices import SETTLE_EVERY, State
+from engine.evaluation.temporal import NEVER
 from engine.language.condition import Condition, microseconds
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.document import condition_from_document, condition_to_document
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.parser import parse
 
-Event = tuple[Mapping[str, Any], float, Mapping[str, Any] | None]
-"""Fields, timestamp in milliseconds, vars."""
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+_ANY_TIME: Final = 1 << 63
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LiveRule:
-    """A rule with what the detector made of it. A disabled rule has no program and no history."""
+    """A rule, and when its history began. A disabled rule has none."""
 
     rule: Rule
     birth: int
     """How many events the detector had seen when the rule's history began."""
-    program: Program | None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one event came to: the rules that fired, in order of priority, and what is said about it."""
 
-    fired: list[Rule]
+    fired: Fired
     messages: list[Entry]
 
     @property
@@ -46,9 +48,7 @@ class Outcome:
 class BatchRefused(Refusal):
     """An event of `evaluate_many` was refused: `index` is its place, `results` what came before it."""
 
-    def __init__(
-        self, *entries: Entry, index: int = 0, results: tuple[list[dict[str, Any]], ...] = ()
-    ) -> None:
+    def __init__(self, *entries: Entry, index: int = 0, results: tuple[Fired, ...] = ()) -> None:
         super().__init__(*entries)
         self.index = index
         self.results = results
@@ -69,7 +69,7 @@ class Detector:
         new_id: Callable[[], str] | None = None,
     ) -> None:
         self.limits = limits
-        self.state = State()
+        self.state = State(limits.keys_max)
         self.clock_us: int | None = None
         """The time of the last event; None before the first."""
         self.events_seen = 0
@@ -78,7 +78,9 @@ class Detector:
         """By id, in order of priority."""
         self._now_us = now_us
         self._new_id = new_id or (lambda: secrets.token_hex(16))
-        self._stale = True
+        self._programs = Programs(self.state, limits)
+        self._messages: list[Entry] | None = None
+        """Where what is said about the event at hand goes."""
 
     # -- rules ----------------------------------------------------------------------------------------------
 
@@ -137,8 +139,8 @@ class Detector:
         """Remove a rule and what only it remembered. Raises Refusal 1201."""
         live = self._named(rule_id)
         del self.live[rule_id]
-        self._release(live)
-        self._stale = True
+        if live.rule.enabled:
+            self._programs.remove(live.rule.priority, self.clock_us or 0)
 
     def rule(self, rule_id: str) -> Rule:
         """Give one rule. Raises Refusal 1201."""
@@ -160,19 +162,23 @@ class Detector:
 
         Raises Refusal 1402 where the timestamp is too late or too far ahead; then nothing has changed.
         """
-        return self.submit(fields, timestamp_ms, vars).actions
+        return [rule.action() for rule in self._evaluate(fields, timestamp_ms, vars or _NOTHING)]
 
-    def evaluate_many(self, events: Iterable[Event]) -> list[list[dict[str, Any]]]:
-        """Observe events in order and give the actions of each.
+    def evaluate_many(self, events: Iterable[Event]) -> list[Fired]:
+        """Observe events in order and give the rules that each fires, in order of priority.
 
         Raises BatchRefused at the first event that is refused; those before it stay observed.
         """
-        results: list[list[dict[str, Any]]] = []
-        for index, (fields, timestamp_ms, sent) in enumerate(events):
-            try:
-                results.append(self.evaluate(fields, timestamp_ms, sent))
-            except Refusal as refusal:
-                raise BatchRefused(*refusal.entries, index=index, results=tuple(results)) from None
+        results: list[Fired] = []
+        try:
+            if not self.state.indexed:
+                self._programs.stream()(events, self, results)
+                return results
+            observe, append = self._observe, results.append
+            for fields, timestamp_ms, sent in events:
+                append(observe(fields, timestamp_ms, sent or _NOTHING))
+        except Refusal as refusal:
+            raise BatchRefused(*refusal.entries, index=len(results), results=tuple(results)) from None
         return results
 
     def submit(
@@ -182,26 +188,61 @@ class Detector:
         vars: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> Outcome:
         """As `evaluate`, with the messages that the reply carries."""
-        messages: list[Entry] = []
-        time_us = self._time_of(timestamp_ms, messages)
-        if self._stale:
-            self._watch()
-        sent = vars or {}
-        self._remark(fields, sent, messages)
-        self.clock_us = time_us
-        self.events_seen += 1
-        tick, relations = self.events_seen, Relations(sent)
-        fired = [rule for rule, observe in self._active if observe(fields, sent, time_us, tick, relations)]
-        evicted = self.state.settle(time_us, self.limits.keys_max)
-        if evicted:
-            messages.append(
-                Entry(2002, f"{evicted} keys were forgotten: the detector keeps {self.limits.keys_max}")
-            )
+        sent = vars or _NOTHING
+        messages = self._messages = []
+        if self._programs.relations or self._programs.texts:
+            self._remark(fields, sent, messages)
+        try:
+            fired = self._evaluate(fields, timestamp_ms, sent)
+        finally:
+            self._messages = None
+        messages.sort(key=lambda entry: entry.code)
         return Outcome(fired, messages)
 
-    def _time_of(self, timestamp_ms: float, messages: list[Entry]) -> int:
-        """Give the time at which the event is evaluated: never before the detector's clock."""
-        stamped_us = microseconds(timestamp_ms, 1_000)
+    def _evaluate(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
+        if self.state.indexed:
+            return self._observe(fields, timestamp_ms, sent)
+        results: list[Fired] = []
+        self._programs.stream()(((fields, timestamp_ms, sent),), self, results)
+        return results[0]
+
+    def _observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
+        """Show an event to the rules that must see it, and give those that fire."""
+        clock_us = NEVER if self.clock_us is None else self.clock_us
+        now_us = timestamp_ms * 1_000 if type(timestamp_ms) is int else microseconds(timestamp_ms, 1_000)
+        if now_us < clock_us or self._now_us is not None:
+            now_us = self.time_of(now_us, clock_us)
+        self.clock_us = now_us
+        self.events_seen = tick = self.events_seen + 1
+        programs = self._programs
+        fired: list[int] = []
+        programs.run(
+            fields, sent, now_us, tick, Relations(sent) if programs.relations else None, fired.append
+        )
+        if self.state.due or not tick % SETTLE_EVERY:
+            self.settle()
+        return programs.rules(fired) if fired else ()
+
+    # What a function over many events asks back, see `compiler.Stream`.
+
+    @property
+    def latest_us(self) -> int:
+        """The time up to which events may be stamped."""
+        return _ANY_TIME if self._now_us is None else self._now_us() + self.limits.ahead_ms_max * 1_000
+
+    def settle(self) -> None:
+        """Tidy up, and hold the bound on live keys."""
+        assert self.clock_us is not None, "an event has been observed"
+        evicted = self.state.settle(self.clock_us)
+        if evicted and self._messages is not None:
+            most = self.limits.keys_max
+            self._messages.append(Entry(2002, f"{evicted} keys were forgotten: the detector keeps {most}"))
+
+    def time_of(self, stamped_us: int, clock_us: int) -> int:
+        """Give the time at which an event is evaluated: never before the clock, which is NEVER at first.
+
+        Raises Refusal 1402 where the event is too late or too far ahead.
+        """
         if self._now_us is not None:
             ahead_us = stamped_us - self._now_us()
             if ahead_us > self.limits.ahead_ms_max * 1_000:
@@ -212,9 +253,9 @@ class Detector:
                         f"at most {self.limits.ahead_ms_max} ms are accepted",
                     )
                 )
-        if self.clock_us is None or stamped_us >= self.clock_us:
+        if stamped_us >= clock_us:
             return stamped_us
-        late_us = self.clock_us - stamped_us
+        late_us = clock_us - stamped_us
         if late_us > self.limits.late_ms_max * 1_000:
             raise Refusal(
                 Entry(
@@ -224,22 +265,22 @@ class Detector:
                     "the first event sets a detector's clock, so a recorded past wants a fresh detector",
                 )
             )
-        messages.append(
-            Entry(2001, f"the event came {_ms(late_us)} ms late and was evaluated at the detector's time")
-        )
-        return self.clock_us
+        if self._messages is not None:
+            late = f"the event came {_ms(late_us)} ms late and was evaluated at the detector's time"
+            self._messages.append(Entry(2001, late))
+        return clock_us
 
     def _remark(self, fields: Mapping[str, Any], sent: Mapping[str, Any], messages: list[Entry]) -> None:
         """Say what keeps conditions from being judged as their authors may expect."""
         messages += [
             Entry(2003, f"the relation `{name}` is neither stored nor sent, and holds nothing")
-            for name in self._relations
+            for name in sorted(self._programs.relations)
             if name not in sent
         ]
         chars_max = self.limits.pattern_text_chars_max
-        for said, bytes_max in self._matched.items():
-            of_vars, whole, steps = split_name(said)
-            text = dig(sent if of_vars else fields, whole, steps)
+        cut = self._programs.patterns.begin(fields, sent)
+        for said, bytes_max in self._programs.texts.items():
+            text = value_of(split_name(said), fields, sent)
             if type(text) is not str:
                 continue
             if len(text) > chars_max:
@@ -247,6 +288,8 @@ class Detector:
             elif 4 * len(text) > bytes_max < len(text.encode("utf-8", "surrogatepass")):
                 # Up to four bytes a character: most texts need not be encoded to know that they are short.
                 tried = f"the largest of its patterns is tried on at most {bytes_max} bytes"
+            elif said in cut:
+                tried = "the slow ones among its patterns are not tried: together they would take too long"
             else:
                 continue
             messages.append(Entry(2004, f"`{said}` has {len(text)} characters; {tried}"))
@@ -269,10 +312,13 @@ class Detector:
         now_us: Callable[[], int] | None = None,
         new_id: Callable[[], str] | None = None,
     ) -> Self:
-        """Give the detector whose `dump` gave `data`: it answers every further event as that one would."""
-        assert version == cls.STATE_VERSION, f"state of version {version}, and no migration from it"
+        """Give the detector whose `dump` gave `data`: it answers every further event as that one would.
+
+        Older versions are migrated; that there is no newer one is for the caller to see to.
+        """
+        assert 1 <= version <= cls.STATE_VERSION, f"state of version {version}, which is unknown"
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
-        saved.load(detector, data)
+        saved.load(detector, data, version)
         return detector
 
     # -- inside ---------------------------------------------------------------------------------------------
@@ -280,27 +326,14 @@ class Detector:
     def install(self, rule: Rule, birth: int) -> None:
         """Put a rule in its place. Its history begins at `birth`; what it remembers since then is kept."""
         before = self.live.get(rule.id)
-        program = compile_rule(rule.condition, self.state, birth, self.limits) if rule.enabled else None
-        self.live[rule.id] = LiveRule(rule, birth, program)
-        # Only now: what both remember under one name must not be dropped in between.
-        if before is not None:
-            self._release(before)
-        self._stale = True
-
-    def _watch(self) -> None:
-        """Take notice of changed rules, only when an event needs it, or loading many would take for ever."""
-        self._stale = False
-        enabled = [(live.rule, live.program) for live in self.live.values() if live.program is not None]
-        self._active = [(rule, program.observe) for rule, program in enabled]
-        self._relations = sorted({name for _, program in enabled for name in program.relations})
-        bounds = sorted((item for _, program in enabled for item in program.matched.items()), reverse=True)
-        # Of several bounds of one name the smallest comes last, and stays.
-        self._matched = dict(sorted(dict(bounds).items()))
-
-    def _release(self, live: LiveRule) -> None:
-        if live.program is not None:
-            for memory in live.program.memories:
-                self.state.release(memory)
+        self.live[rule.id] = LiveRule(rule, birth)
+        if before is not None and before.rule.enabled:
+            if rule.enabled and before.birth == birth and before.rule.condition == rule.condition:
+                self._programs.rename(rule)
+                return
+            self._programs.remove(rule.priority, self.clock_us or 0)
+        if rule.enabled:
+            self._programs.add(rule, birth, self.events_seen)
 
     def _named(self, rule_id: str) -> LiveRule:
         try:

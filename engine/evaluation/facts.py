@@ -44,6 +44,12 @@ def dig(values: Mapping[str, Any], whole: str, steps: tuple[str, ...]) -> Any:
     return found
 
 
+def value_of(name: Name, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
+    """Give the value of a name at an event with these fields and vars, None where it is missing."""
+    values = sent if name.of_vars else fields
+    return dig(values, name.whole, name.steps) if name.steps else values.get(name.whole)
+
+
 def equal(left: Any, right: Any) -> bool:
     """Tell whether two JSON values are equal, types told apart, numbers by value, the rest deeply."""
     kind = type(left)

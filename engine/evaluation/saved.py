@@ -1,26 +1,34 @@
 """A detector as bytes and back: rules and temporal state, named by meaning, in one msgpack document.
 
-Version 1 of the document:
+Version 2 of the document:
 
-    clock_us, events_seen, priority_highest
+    clock_us, events_seen, priority_highest, indexed, due, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
-    memories: [condition as JSON, path, birth, time], with a path [[key number, time] …] in place of the time
-    tables:   [path, keys in the order of sweeping, last sighting of each (nil: evicted), cursor];
-              a key is the array of its path's values
-    doomed:   [table number, key number, sighting]
+    tables:   by path: keys by slot (nil: free; else the array of the path's values), when each was seen as an
+              event and, if there are clocks, as a time, and where tidying and evicting stand
+    memories: [condition as JSON, path, birth, remembered]; remembered is [time, event up to which it says
+    all] without a path; with one the slots and times of the entries, whether they are paged, that event, for
+              stamped nodes the slots and events of the last deviations, and where sweeping stands
+    doomed:   [event, table number, slot]
 
-Integers past 64 bits travel as an extension type, so that a key of any size survives.
+Columns of numbers are bytes, eight for each, little end first. Integers past 64 bits travel as an extension
+type, so that a key of any size survives.
 """
 
+import sys
+from array import array
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 import msgspec
 
+from engine.evaluation.columns import Column
 from engine.evaluation.facts import key_of, scalar_of
+from engine.evaluation.migrations import from_version_1
 from engine.evaluation.rules import Rule
-from engine.evaluation.slices import Key, KeyTable, Memory, NodeName
-from engine.evaluation.temporal import NEVER
+from engine.evaluation.slices import NodeName, State, Store
+from engine.evaluation.tables import Key, KeyTable
 from engine.language.condition import Condition
 from engine.language.document import condition_from_document, condition_to_document
 from engine.language.limits import Limits
@@ -28,7 +36,7 @@ from engine.language.limits import Limits
 if TYPE_CHECKING:
     from engine.evaluation.detector import Detector
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 
 _UNBOUNDED: Final = Limits(text_bytes_max=2**62, nodes_max=2**62, depth_max=2**62, pattern_program_max=2**31)
 
@@ -38,13 +46,15 @@ _BIG_INTEGER: Final = 1
 
 def dump(detector: "Detector") -> bytes:
     """Give all that `load` needs to make a detector that cannot be told from this one."""
-    tables = list(detector.state.tables.values())
-    numbers = [_numbered(table) for table in tables]
-    by_path = {table.path: number for number, table in enumerate(tables)}
+    state = detector.state
+    places = {table.path: place for place, table in enumerate(state.tables.values())}
     document = {
         "clock_us": detector.clock_us,
         "events_seen": detector.events_seen,
         "priority_highest": detector.priority_highest,
+        "indexed": state.indexed,
+        "due": state.due,
+        "previous_us": state.whole.previous_us,
         "rules": [
             [
                 live.rule.id,
@@ -57,30 +67,28 @@ def dump(detector: "Detector") -> bytes:
             ]
             for live in detector.live.values()
         ],
-        "tables": [_table_row(table) for table in tables],
-        "memories": [
-            _memory_row(memory, numbers[by_path[name.path]] if name.path else {})
-            for name, memory in detector.state.memories.items()
-        ],
-        "doomed": [
-            [by_path[table.path], numbers[by_path[table.path]][key], tick]
-            for tick, table, key in detector.state.doomed
-            if table.seen.get(key) == tick
-        ],
+        "tables": [_table_row(table) for table in state.tables.values()],
+        "memories": [_memory_row(name, store, state) for name, store in state.stores.items()],
+        "doomed": [[tick, places[table.path], slot] for tick, table, slot in state.doomed],
     }
     return bytes(msgpack.packb(document, default=_pack_big))
 
 
-def load(detector: "Detector", data: bytes) -> None:
-    """Fill an empty detector from the bytes of `dump`."""
+def load(detector: "Detector", data: bytes, version: int) -> None:
+    """Fill an empty detector from the bytes of `dump`, of this version or an older one."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
     document = msgpack.unpackb(data, ext_hook=_unpack_big, strict_map_key=False)
+    if version == 1:
+        document = from_version_1(document)
+    state = detector.state
     detector.clock_us = document["clock_us"]
     detector.events_seen = document["events_seen"]
     detector.priority_highest = document["priority_highest"]
-    for path, *_ in document["tables"]:
-        detector.state.table(tuple(path))
+    if document["indexed"]:
+        state.begin_to_sleep(0)
+    for row in document["tables"]:
+        state.table(tuple(row["path"])).restore([None if key is None else _key(key) for key in row["keys"]])
     for rule_id, name, condition, enabled, notify, priority, birth in document["rules"]:
         rule = Rule(
             id=rule_id,
@@ -91,58 +99,101 @@ def load(detector: "Detector", data: bytes) -> None:
             priority=priority,
         )
         detector.install(rule, birth)
-    for path, arrays, sightings, cursor in document["tables"]:
-        _load_table(detector.state.table(tuple(path)), arrays, sightings, cursor)
+    columns: dict[tuple[str, ...], list[Column]] = {path: [] for path in state.tables}
     for condition, path, birth, remembered in document["memories"]:
-        memory = detector.state.memories[NodeName(_condition(condition), tuple(path), birth)]
-        if path:
-            ring = detector.state.table(tuple(path)).ring
-            memory.by_key.update({ring[number]: time_us for number, time_us in remembered})
+        store = state.stores[NodeName(_condition(condition), tuple(path), birth)]
+        if isinstance(store, Column):
+            _load_column(store, remembered)
+            columns[tuple(path)].append(store)
         else:
-            memory.single[0] = NEVER if remembered is None else remembered
-    tables = list(detector.state.tables.values())
-    for place, number, tick in document["doomed"]:
-        table = tables[place]
-        detector.state.doomed.append((tick, table, table.ring[number]))
+            time_us, state.whole.ticks[store] = remembered
+            state.whole.restore(store, time_us)
+    for row in document["tables"]:
+        table = state.tables[tuple(row["path"])]
+        table.columns = columns[table.path]
+        _load_table(table, row)
+    tables = list(state.tables.values())
+    state.doomed.extend((tick, tables[place], slot) for tick, place, slot in document["doomed"])
+    state.due = document["due"]
+    state.whole.previous_us = document["previous_us"]
 
 
-def _numbered(table: KeyTable) -> dict[Key, int]:
-    """Give each key of the ring the place at which it stands there first."""
-    numbers: dict[Key, int] = {}
-    for number, key in enumerate(table.ring):
-        numbers.setdefault(key, number)
-    return numbers
+def _table_row(table: KeyTable) -> dict[str, Any]:
+    several = len(table.path) > 1
+    return {
+        "path": list(table.path),
+        "keys": [None if key is None else _key_array(key, several) for key in table.keys],
+        "seen": _packed(table.seen),
+        "times": _packed(table.times),
+        "first_ticks": _packed(table.first_ticks),
+        "first_times": _packed(table.first_times),
+        "free": _packed(table.free),
+        "idle": _packed(table.idle),
+        "opened": table.opened,
+        "turn": table.turn,
+        "scanned": table.scanned,
+        "ticked": table.ticked,
+    }
 
 
-def _table_row(table: KeyTable) -> list[Any]:
-    arrays = [_key_array(key, len(table.path)) for key in table.ring]
-    return [list(table.path), arrays, [table.seen.get(key) for key in table.ring], table.cursor]
+def _load_table(table: KeyTable, row: dict[str, Any]) -> None:
+    table.seen = _unpacked(row["seen"])
+    # Without any, none were kept; if there are clocks now, nothing is read from them for what was before.
+    table.times = _unpacked(row["times"]) or table.times
+    table.first_ticks = _unpacked(row["first_ticks"]) or table.first_ticks
+    table.first_times = _unpacked(row["first_times"]) or table.first_times
+    table.free, table.idle = list(_unpacked(row["free"])), list(_unpacked(row["idle"]))
+    table.opened, table.turn = row["opened"], row["turn"]
+    table.scanned, table.ticked = row["scanned"], row["ticked"]
 
 
-def _load_table(table: KeyTable, arrays: list[Any], sightings: list[int | None], cursor: int) -> None:
-    table.ring = [_key(array) for array in arrays]
-    table.cursor = cursor
-    table.seen.update(
-        {key: tick for key, tick in zip(table.ring, sightings, strict=True) if tick is not None}
-    )
-
-
-def _memory_row(memory: Memory, numbers: dict[Key, int]) -> list[Any]:
-    name = memory.name
-    if name.path:
-        remembered: Any = [[numbers[key], time_us] for key, time_us in memory.by_key.items()]
+def _memory_row(name: NodeName, store: Store, state: State) -> list[Any]:
+    remembered: Any
+    if isinstance(store, Column):
+        slots = store.slots()
+        remembered = {
+            "slots": _packed(slots),
+            "times": _packed(map(store.at, slots)),
+            "paged": store.few is None,
+            "whole_at": store.whole_at,
+            "ticks": [_packed(store.ticks), _packed(store.ticks.values())],
+            "swept": store.swept,
+            "sweeping": _packed(store.sweeping),
+        }
     else:
-        remembered = None if memory.single[0] == NEVER else memory.single[0]
+        remembered = [state.whole.cells[store], state.whole.ticks[store]]
     return [_condition_bytes(name.condition), list(name.path), name.birth, remembered]
 
 
-def _key_array(key: Key, length: int) -> list[Any]:
-    parts = key if length > 1 else (key,)
+def _load_column(column: Column, row: dict[str, Any]) -> None:
+    entries = dict(zip(_unpacked(row["slots"]), _unpacked(row["times"]), strict=True))
+    ticks = dict(zip(*map(_unpacked, row["ticks"]), strict=True))
+    column.restore(entries, ticks, row["whole_at"], paged=row["paged"])
+    column.swept, column.sweeping = row["swept"], list(_unpacked(row["sweeping"]))
+
+
+def _packed(numbers: Iterable[int]) -> bytes:
+    column = numbers if isinstance(numbers, array) else array("q", numbers)
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()
+
+
+def _unpacked(data: bytes) -> "array[int]":
+    column = array("q", data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+def _key_array(key: Key, several: bool) -> list[Any]:
+    parts = key if several else (key,)
     return list(map(scalar_of, parts))
 
 
-def _key(array: list[Any]) -> Key:
-    parts = tuple(map(key_of, array))
+def _key(array_of_values: list[Any]) -> Key:
+    parts = tuple(map(key_of, array_of_values))
     return parts if len(parts) > 1 else parts[0]
 
 

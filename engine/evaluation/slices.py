@@ -5,22 +5,28 @@ born together share it; nothing in the name depends on how a rule was compiled.
 """
 
 from collections import deque
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.evaluation.temporal import NEVER
+from engine.evaluation.access import regime_of
+from engine.evaluation.columns import Column
+from engine.evaluation.tables import KeyTable
+from engine.evaluation.temporal import NEVER, Regime
 from engine.language.condition import Condition
 
-Key = Any
-"""The value of the innermost path's keys: of one key its `key_of`, of several the tuple of them."""
+if TYPE_CHECKING:
+    from engine.evaluation.buckets import Bucket
 
-SWEPT_PER_EVENT: Final = 2
-"""How many keys of each table are swept with each event: more than one event can add."""
+SWEPT_FROM: Final = 1 << 14
+"""Up to so many live keys, what has expired is left where it is: keys that come back find their slots."""
+
+SETTLE_EVERY: Final = 256
+"""After so many events a detector tidies up, at the latest."""
 
 _SCANNED_ALWAYS: Final = 4096
 """Up to so many live keys, all are scanned before each eviction; so what has expired always goes first."""
 
-_RESCAN_SHARE: Final = 64
-"""Of more keys, one scan finds the next 1/64 of them to evict, so that a scan stays rare."""
+_DOOMED_SHARE: Final = 64
+"""Of more keys, one scan finds the next 1/64 of a block of slots to evict, so that a scan stays rare."""
 
 
 class NodeName(NamedTuple):
@@ -32,143 +38,217 @@ class NodeName(NamedTuple):
     """How many events the detector had seen when the rule's history began."""
 
 
-class Memory:
-    """The memory of one temporal node: a time in microseconds, or one for each key."""
+class Whole:
+    """The memories of unkeyed nodes: a cell for each, by number."""
 
-    __slots__ = ("by_key", "expires_after_us", "name", "single", "users")
+    __slots__ = ("awake", "blank", "buckets", "cells", "free", "previous_us", "regimes", "ticks")
 
-    def __init__(self, name: NodeName, expires_after_us: int | None) -> None:
-        self.name = name
-        self.expires_after_us = expires_after_us
-        self.single: list[int] = [NEVER]
-        self.by_key: dict[Key, int] = {}
-        self.users = 0
-        """How many compiled nodes read it; without any it is dropped."""
+    def __init__(self) -> None:
+        self.cells: list[int] = []
+        self.ticks: list[int] = []
+        """For each cell, the event up to which it says all; later ones of a stamped node may not be in it."""
+        self.free: list[int] = []
+        self.previous_us = 0
+        """The time of the event before this one."""
+        self.regimes: dict[int, Regime] = {}
+        """How each cell fares, once rules sleep."""
+        self.buckets: dict[int, Bucket] = {}
+        """By cell, the rules that must see every event while it holds something, or of some while it does
+        not."""
+        self.blank: set[int] = set()
+        """The latter."""
+        self.awake: dict[int, Bucket] = {}
+        """Those that must see the next event."""
 
-    def fresh(self, key: Key, now_us: int) -> bool:
-        """Tell whether what is remembered for `key` reads, now and ever after, like nothing at all."""
-        remembered = self.by_key.get(key)
-        if remembered is None:
-            return True
-        return self.expires_after_us is not None and remembered < now_us - self.expires_after_us
+    def new_cell(self, tick: int) -> int:
+        """Give the number of a cell that holds nothing."""
+        if self.free:
+            cell = self.free.pop()
+            self.ticks[cell] = tick
+            return cell
+        self.cells.append(NEVER)
+        self.ticks.append(tick)
+        return len(self.cells) - 1
+
+    def drop(self, cell: int) -> None:
+        """Give a cell back."""
+        self.cells[cell] = NEVER
+        self.free.append(cell)
+
+    def watch(self, cell: int, bucket: "Bucket", *, blank: bool) -> None:
+        """Have rules see every event while a cell holds something, or while it does not."""
+        self.buckets[cell] = bucket
+        if blank:
+            self.blank.add(cell)
+        if (self.cells[cell] == NEVER) is blank:
+            self.awake[cell] = bucket
+
+    def unwatch(self, cell: int) -> None:
+        """Undo `watch`."""
+        del self.buckets[cell]
+        self.blank.discard(cell)
+        self.awake.pop(cell, None)
+
+    def restore(self, cell: int, time_us: int) -> None:
+        """Take what a cell held before."""
+        if time_us != NEVER:
+            (self.begin if cell in self.blank else self.open)(cell, time_us)
+
+    def open(self, cell: int, now_us: int) -> None:
+        """Begin to remember something."""
+        self.cells[cell] = now_us
+        if cell in self.buckets:
+            self.awake[cell] = self.buckets[cell]
+
+    def close(self, cell: int) -> None:
+        """Forget what is remembered."""
+        self.cells[cell] = NEVER
+        self.awake.pop(cell, None)
+
+    def begin(self, cell: int, now_us: int) -> None:
+        """Begin to remember something that is awaited while it is not there."""
+        self.cells[cell] = now_us
+        self.awake.pop(cell, None)
+
+    def end(self, cell: int) -> None:
+        """Undo `begin`."""
+        self.cells[cell] = NEVER
+        if cell in self.buckets:
+            self.awake[cell] = self.buckets[cell]
 
 
-class KeyTable:
-    """The live keys of one path, each with the event at which it was last seen."""
-
-    __slots__ = ("cursor", "memories", "path", "ring", "seen")
-
-    def __init__(self, path: tuple[str, ...]) -> None:
-        self.path = path
-        self.seen: dict[Key, int] = {}
-        self.memories: list[Memory] = []
-        # The order in which keys are swept. It may hold keys that were evicted, until the cursor meets them.
-        self.ring: list[Key] = []
-        self.cursor = 0
-
-    def admit(self, key: Key, tick: int) -> None:
-        """Make `key` live: some memory is about to hold something for it."""
-        self.seen[key] = tick
-        self.ring.append(key)
-
-    def forget(self, key: Key) -> None:
-        """Drop all that is remembered for `key`; its slice begins anew."""
-        del self.seen[key]
-        for memory in self.memories:
-            memory.by_key.pop(key, None)
-
-    def fresh(self, key: Key, now_us: int) -> bool:
-        """Tell whether no memory holds anything for `key` that could still influence a verdict."""
-        return all(memory.fresh(key, now_us) for memory in self.memories)
-
-    def sweep(self, now_us: int, count: int) -> None:
-        """Look at the next `count` keys of the ring and drop those that are fresh again."""
-        for _ in range(min(count, len(self.ring))):
-            if self.cursor >= len(self.ring):
-                self.cursor = 0
-            key = self.ring[self.cursor]
-            if key in self.seen:
-                if not self.fresh(key, now_us):
-                    self.cursor += 1
-                    continue
-                self.forget(key)
-            self.ring[self.cursor] = self.ring[-1]
-            self.ring.pop()
+Store = int | Column
+"""The memory of one node: a Column inside of keys, the number of a cell outside."""
 
 
 class State:
     """All that a detector remembers of its past, by the names of the nodes that remember it."""
 
-    __slots__ = ("doomed", "memories", "tables")
+    __slots__ = (
+        "doomed",
+        "due",
+        "indexed",
+        "keys_max",
+        "live",
+        "stores",
+        "swept_from",
+        "tables",
+        "users",
+        "whole",
+    )
 
-    def __init__(self) -> None:
-        self.memories: dict[NodeName, Memory] = {}
+    def __init__(self, keys_max: int) -> None:
+        self.keys_max = keys_max
+        self.swept_from = SWEPT_FROM
+        self.indexed = False
+        """Whether rules sleep; until then every memory is written by every event."""
+        self.whole = Whole()
+        self.stores: dict[NodeName, Store] = {}
+        self.users: dict[NodeName, int] = {}
         self.tables: dict[tuple[str, ...], KeyTable] = {}
-        # The next keys to evict, longest unseen first; stale where a key has been seen since.
-        self.doomed: deque[tuple[int, KeyTable, Key]] = deque()
+        self.live = 0
+        """How many keys hold something, over all paths; an expired one counts until it is swept."""
+        self.due = False
+        """Whether `settle` is wanted with the next event."""
+        self.doomed: deque[tuple[int, KeyTable, int]] = deque()
+        """The next slots to evict, longest unseen first; stale where the key has been seen since."""
 
-    def acquire(self, name: NodeName, expires_after_us: int | None) -> Memory:
+    def acquire(self, name: NodeName, expires_after_us: int | None, tick: int) -> Store:
         """Give the memory of that name, a new one where there is none."""
-        memory = self.memories.get(name)
-        if memory is None:
-            memory = self.memories[name] = Memory(name, expires_after_us)
+        store = self.stores.get(name)
+        if store is None:
             if name.path:
-                self.table(name.path).memories.append(memory)
-        memory.users += 1
-        return memory
+                store = Column(self.table(name.path), expires_after_us, tick)
+                store.table.columns.append(store)
+            else:
+                store = self.whole.new_cell(tick)
+            self.stores[name] = store
+            self.users[name] = 0
+            if self.indexed:
+                self._let_sleep(name, store)
+        self.users[name] += 1
+        return store
 
-    def release(self, memory: Memory) -> None:
+    def release(self, name: NodeName, now_us: int) -> None:
         """Give a memory back; the last one to do so drops it, and the keys that only it held."""
-        memory.users -= 1
-        if memory.users:
+        self.users[name] -= 1
+        if self.users[name]:
             return
-        del self.memories[memory.name]
-        if not memory.name.path:
+        store = self.stores.pop(name)
+        del self.users[name]
+        if isinstance(store, int):
+            self.whole.drop(store)
             return
-        table = self.tables[memory.name.path]
-        table.memories.remove(memory)
-        for key in memory.by_key:
-            if not any(key in other.by_key for other in table.memories):
-                del table.seen[key]
-        if not table.memories:
-            del self.tables[table.path]
+        table = store.table
+        table.columns.remove(store)
+        for slot in store.slots():
+            table.let_go(slot)
+        if store in table.stamped:
+            table.remove_clock(store)
+        table.free_idle(now_us)
+        if not table.columns:
+            assert not table.live, "a key lives by what is remembered for it"
+            del self.tables[name.path]
+            self.doomed = deque(row for row in self.doomed if row[1] is not table)
 
     def table(self, path: tuple[str, ...]) -> KeyTable:
         """Give the keys of a path, an empty table where there is none."""
         if path not in self.tables:
-            self.tables[path] = KeyTable(path)
+            self.tables[path] = KeyTable(path, self)
         return self.tables[path]
 
-    @property
-    def live_keys(self) -> int:
-        """How many keys hold something, over all paths; an expired one counts until it is swept."""
-        return sum(len(table.seen) for table in self.tables.values())
+    def begin_to_sleep(self, tick: int) -> None:
+        """From event `tick` on rules sleep: what the memories hold says all up to here."""
+        assert not self.indexed, "rules begin to sleep once"
+        self.indexed = True
+        self.whole.ticks[:] = [tick] * len(self.whole.cells)
+        for name, store in self.stores.items():
+            if isinstance(store, Column):
+                store.whole_at = tick
+            self._let_sleep(name, store)
 
-    def settle(self, now_us: int, keys_max: int) -> int:
-        """After an event: sweep a little, hold the bound on live keys, give the number of keys evicted."""
-        for table in self.tables.values():
-            if table.ring:
-                table.sweep(now_us, SWEPT_PER_EVENT)
+    def _let_sleep(self, name: NodeName, store: Store) -> None:
+        regime = regime_of(name.condition)
+        if not isinstance(store, Column):
+            self.whole.regimes[store] = regime
+            return
+        store.regime = regime
+        if regime in (Regime.STAMPED, Regime.BEGUN):
+            store.table.add_clock(store)
+
+    def regime(self, store: Store) -> Regime:
+        """Give how a memory fares, once rules sleep."""
+        return store.regime if isinstance(store, Column) else self.whole.regimes[store]
+
+    def settle(self, now_us: int) -> int:
+        """Tidy up, hold the bound on live keys, and give the number of keys evicted."""
+        self.due = False
+        if self.live > self.swept_from:
+            for table in self.tables.values():
+                if table.live:
+                    table.tidy(now_us)
         evicted = 0
-        if keys_max < self.live_keys <= _SCANNED_ALWAYS:
+        if self.keys_max < self.live <= _SCANNED_ALWAYS:
             self.doomed.clear()
-        while (excess := self.live_keys - keys_max) > 0:
+        while (excess := self.live - self.keys_max) > 0:
             if not self.doomed:
                 self._scan(now_us, excess)
                 continue
-            tick, table, key = self.doomed.popleft()
-            if table.seen.get(key) == tick:
-                evicted += not table.fresh(key, now_us)
-                table.forget(key)
+            tick, table, slot = self.doomed.popleft()
+            if table.unseen_since(slot, tick):
+                table.forget(slot)
+                evicted += 1
         return evicted
 
     def _scan(self, now_us: int, excess: int) -> None:
-        """Drop every expired key, and find the longest unseen of what is left, should that not be enough."""
-        for table in self.tables.values():
-            for key in [key for key in table.seen if table.fresh(key, now_us)]:
-                table.forget(key)
-            table.ring = list(dict.fromkeys(key for key in table.ring if key in table.seen))
-            table.cursor = 0
-        rows = [(tick, table, key) for table in self.tables.values() for key, tick in table.seen.items()]
-        rows.sort(key=lambda row: row[0])
-        self.doomed.extend(rows[: excess + len(rows) // _RESCAN_SHARE])
+        """Drop what has expired in one block of each table, and find the longest unseen of what is left."""
+        tables = list(self.tables.values())
+        rows = [
+            (table.seen[slot], place, slot)
+            for place, table in enumerate(tables)
+            for slot in table.next_block(now_us)
+        ]
+        rows.sort()
+        self.doomed.extend(
+            (tick, tables[place], slot) for tick, place, slot in rows[: excess + len(rows) // _DOOMED_SHARE]
+        )

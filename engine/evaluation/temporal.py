@@ -1,54 +1,74 @@
 """The temporal operators: what each remembers, how an event updates it, how it is read.
 
-Every window ends now, so one number for each node and key is enough, whatever the window: the time of the one
-event in the past that decides. That each operator needs no more is argued where it stands (after Havelund and
-Rosu, "Synthesizing Monitors for Safety Properties", 2002, extended by windows).
+Every window ends now, so one number for each node and slice is enough, whatever the window: the time of the
+one event in the past that decides. That each operator needs no more is argued where it stands (after Havelund
+and Rosu, "Synthesizing Monitors for Safety Properties", 2002, extended by windows).
 
-An operator is written as the Python that the compiler puts into a rule. In it stand: `{read}`, the
-remembered time, NEVER if there is none; `{write}`, which remembers the time of this event; `{clear}`, which
-forgets; `{edge}`, the oldest time inside the window; `{inner}`, `{left}`, `{right}`, the operands now;
-`{verdict}`, the variable that takes the outcome. Each update is idempotent within one event, so two rules may
-share one memory.
+An operator is written as the Python that goes into generated functions. In it stand: `{past}`, the remembered
+time, NEVER if there is none; `{write}`, which remembers the time of this event; `{clear}`, which forgets;
+`{keep}`, which leaves what is remembered as it is; `{edge}`, the oldest time inside the window; `{inner}`,
+`{left}`, `{right}`, the operands now; `{verdict}`, the variable that takes the outcome. Each update is
+idempotent within one event: a rule may be shown an event twice, and two rules may share one memory.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
-NEVER: Final = -(1 << 66)
-"""Before the edge of any window: event times are within 2**63, windows are cut to WINDOW_US_MAX."""
+NEVER: Final = -(1 << 63)
+"""Before any event: event times are within 8.64e18 microseconds either way, and fit 64 bits."""
 
-WINDOW_US_MAX: Final = 1 << 65
-"""A longer window than the whole of representable time reaches no further."""
+WINDOW_US_PLAIN: Final = 500_000_000_000_000_000
+"""Up to this window, some 15 000 years, the far edge is later than NEVER whatever the time of the event."""
+
+
+class Regime(Enum):
+    """What an event does to a memory that no hint of it has woken; see `access`."""
+
+    KEPT = "kept"
+    """Nothing."""
+    STAMPED = "stamped"
+    """It would take the time of the event: what is remembered is the time of the slice's last event."""
+    BEGUN = "begun"
+    """It would begin to remember, if it did not already: what is remembered is the time of the slice's first
+    event, or of the first one after it was cleared."""
+    SEEN = "seen"
+    """Nothing can be said: the rules that need it see every event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
     """A temporal operator: its code, and whether a time that has left the window reads as none at all."""
 
+    name: str
     update: tuple[str, ...]
     expires: bool
 
 
 ONCE: Final = Operator(
     # Remembers the latest time at which inner was true; that there is one is all that matters.
+    "once",
     update=(
         "if {inner}:",
-        "    {write}",
-        "    {verdict} = True",
+        " {write}",
+        " {verdict} = True",
         "else:",
-        "    {verdict} = {read} != NEVER",
+        " {verdict} = {past} != NEVER",
+        " {keep}",
     ),
     expires=False,
 )
 
 HISTORICALLY: Final = Operator(
     # Remembers the latest time at which inner was false; that there is one is all that matters.
+    "historically",
     update=(
         "if {inner}:",
-        "    {verdict} = {read} == NEVER",
+        " {verdict} = {past} == NEVER",
+        " {keep}",
         "else:",
-        "    {write}",
-        "    {verdict} = False",
+        " {write}",
+        " {verdict} = False",
     ),
     expires=False,
 )
@@ -56,39 +76,45 @@ HISTORICALLY: Final = Operator(
 SINCE: Final = Operator(
     # Remembers the latest time at which right was true, while left has been true at every event after it. The
     # latest is the best witness: left must hold after an earlier one for longer.
+    "since",
     update=(
         "if {right}:",
-        "    {write}",
-        "    {verdict} = True",
+        " {write}",
+        " {verdict} = True",
         "elif {left}:",
-        "    {verdict} = {read} != NEVER",
+        " {verdict} = {past} != NEVER",
+        " {keep}",
         "else:",
-        "    {clear}",
-        "    {verdict} = False",
+        " {clear}",
+        " {verdict} = False",
     ),
     expires=False,
 )
 
 ONCE_WITHIN: Final = Operator(
     # Remembers the latest time at which inner was true: it stays in the window longest.
+    "once_within",
     update=(
         "if {inner}:",
-        "    {write}",
-        "    {verdict} = True",
+        " {write}",
+        " {verdict} = True",
         "else:",
-        "    {verdict} = {read} >= {edge}",
+        " {verdict} = {past} >= {edge}",
+        " {keep}",
     ),
     expires=True,
 )
 
 HISTORICALLY_FOR_WEAK: Final = Operator(
     # Remembers the latest time at which inner was false: it stays in the window longest.
+    "historically_for_weak",
     update=(
         "if {inner}:",
-        "    {verdict} = {read} < {edge}",
+        " {verdict} = {past} < {edge}",
+        " {keep}",
         "else:",
-        "    {write}",
-        "    {verdict} = False",
+        " {write}",
+        " {verdict} = False",
     ),
     expires=True,
 )
@@ -96,29 +122,34 @@ HISTORICALLY_FOR_WEAK: Final = Operator(
 HISTORICALLY_FOR_STRONG: Final = Operator(
     # Remembers the first time of the unbroken run in which inner is true. It never expires: the longer the
     # run, the more it has held.
+    "historically_for_strong",
     update=(
         "if {inner}:",
-        "    if {read} == NEVER:",
-        "        {write}",
-        "    {verdict} = {read} <= {edge}",
+        " if {past} == NEVER:",
+        "  {write}",
+        "  {verdict} = now <= {edge}",
+        " else:",
+        "  {verdict} = {past} <= {edge}",
         "else:",
-        "    {clear}",
-        "    {verdict} = False",
+        " {clear}",
+        " {verdict} = False",
     ),
     expires=False,
 )
 
 SINCE_WITHIN: Final = Operator(
     # As SINCE. The latest witness is also the one that stays in the window longest.
+    "since_within",
     update=(
         "if {right}:",
-        "    {write}",
-        "    {verdict} = True",
+        " {write}",
+        " {verdict} = True",
         "elif {left}:",
-        "    {verdict} = {read} >= {edge}",
+        " {verdict} = {past} >= {edge}",
+        " {keep}",
         "else:",
-        "    {clear}",
-        "    {verdict} = False",
+        " {clear}",
+        " {verdict} = False",
     ),
     expires=True,
 )

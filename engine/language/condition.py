@@ -1,8 +1,8 @@
 """The Condition types: a frozen, closed union of thirteen members, and what makes two of them equal."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 Scalar: TypeAlias = str | int | float | bool
 """A JSON string, number or boolean."""
@@ -13,10 +13,25 @@ LeafValue: TypeAlias = Scalar | tuple[Scalar, ...]
 _EXACT = Context(prec=10_000, rounding=ROUND_HALF_EVEN, Emax=999_999, Emin=-999_999)
 
 
+_EXACT_INTEGERS = 2.0**53
+"""Up to here every whole number is a double, and its shortest decimal is itself."""
+
+_CLEAR_OF_HALVES = 0.1
+
+
 def microseconds(amount: float, per_unit: int) -> int:
     """Give `amount`, read as its shortest decimal, times `per_unit`, rounded half to even to an integer."""
     if isinstance(amount, int):
         return amount * per_unit
+    if amount.is_integer() and abs(amount) < _EXACT_INTEGERS:
+        return int(amount) * per_unit
+    scaled = amount * per_unit
+    if abs(scaled) < _EXACT_INTEGERS / 4:
+        # Below 2**51 the shortest decimal is off by at most 1/4 and the product by 1/8, which leaves the
+        # rounded one no choice.
+        whole = round(scaled)
+        if abs(scaled - whole) < _CLEAR_OF_HALVES:
+            return whole
     exact = _EXACT.multiply(Decimal(repr(amount)), Decimal(per_unit))
     return int(exact.to_integral_value(rounding=ROUND_HALF_EVEN))
 
@@ -26,25 +41,26 @@ def typed(value: object) -> object:
 
     `true` is not `1`, `"5"` is not `5`, `1` is `1.0`.
     """
+    if type(value) is str:
+        return value
     if isinstance(value, bool):
         return ("boolean", value)
     if isinstance(value, list | tuple):
         return ("array", *map(typed, value))
     if isinstance(value, dict):
         return ("object", frozenset((name, typed(member)) for name, member in value.items()))
-    if isinstance(value, _Node | FactArg):
-        return value
     return value
 
 
 class _Node:
     """Equality and hashing by typed content, so that `Leaf("x", "eq", 1)` is not `Leaf("x", "eq", True)`."""
 
-    __slots__ = ()
+    __slots__ = ("_hash",)
+    _hash: int
+    __match_args__: ClassVar[tuple[str, ...]] = ()
 
     def _identity(self) -> tuple[object, ...]:
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return (type(self).__name__, *(typed(getattr(self, name)) for name in names))
+        return (type(self).__name__, *[typed(getattr(self, name)) for name in self.__match_args__])
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -55,7 +71,13 @@ class _Node:
         return self._identity() == other._identity()
 
     def __hash__(self) -> int:
-        return hash(self._identity())
+        try:
+            known = self._hash
+        except AttributeError:
+            # Conditions are looked up again and again, each time with all that is in them.
+            known = hash(self._identity())
+            object.__setattr__(self, "_hash", known)
+        return known
 
 
 @dataclass(frozen=True, slots=True)

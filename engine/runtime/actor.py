@@ -18,7 +18,7 @@ from engine.evaluation.saved import STATE_VERSION
 from engine.language.limits import Limits
 from engine.runtime.operations import EVALUATE, EVALUATE_BATCH, READS, RULE_CHANGES, Crash, Operation, Reply
 from engine.runtime.rules import answer_rules
-from snapshots.errors import StorageError
+from snapshots.errors import NewerFormat, StorageError
 from snapshots.files import Files, RealFiles
 from snapshots.store import SnapshotStore
 
@@ -90,6 +90,11 @@ class DetectorActor:
             self._data / "detectors" / detector_id, epoch=epoch, kept=self._snapshots_kept, files=self._files
         )
         loaded = store.load()
+        if loaded.snapshot is not None and loaded.snapshot.version > STATE_VERSION:
+            raise NewerFormat(
+                f"the detector was saved by a newer program, with version {loaded.snapshot.version}; "
+                f"this one knows versions up to {STATE_VERSION}"
+            )
         if loaded.snapshot is None:
             detector = Detector(limits=self._limits, now_us=self._now_us)
         else:

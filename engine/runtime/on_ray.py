@@ -12,6 +12,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from engine.runtime.actor import Activated, DetectorActor, Health
+from engine.runtime.collector import leave_alone, look_at_all, look_seldom
 from engine.runtime.directory import Changes, Directory, DirectorySettings, Opened
 from engine.runtime.errors import ActorDied
 from engine.runtime.fleet import Fleet
@@ -33,7 +34,28 @@ _OPTIONS: Final[dict[str, Any]] = {
 
 
 class HostActor(DetectorActor):
-    """A DetectorActor whose batches travel as one string of bytes each, which Ray passes on as it is."""
+    """A DetectorActor with a process of its own, whose batches travel as one string of bytes each."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        look_seldom()
+
+    def activate(self, detector_id: str, epoch: int) -> Activated:
+        """Wake a detector. Raises StorageError."""
+        activated = super().activate(detector_id, epoch)
+        leave_alone()
+        return activated
+
+    def passivate(self) -> int:
+        """Save and forget the detector; the bytes that the process holds. Raises StorageError."""
+        super().passivate()
+        look_at_all()
+        return self.health().resident_bytes
+
+    def discard(self) -> None:
+        """Forget the detector without saving it."""
+        super().discard()
+        look_at_all()
 
     def handle_bytes(self, batch: bytes) -> bytes:
         """Carry out a batch."""

@@ -5,32 +5,40 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.differential import disagreement, explained, run
+from tests.modes import MODES, in_mode
 from tests.reference import verdict
+from tests.slices import SlicedWorld
 from tests.strategies import Change, Step, Submit, World, scripts
 
 EXAMPLES = settings.default.max_examples
 
 
 @settings(max_examples=2 * EXAMPLES)
-@given(scripts())
-def test_engine_and_reference_agree_on_every_script(script: list[Step]) -> None:
-    run(script)
+@given(scripts(), st.sampled_from(list(MODES)))
+def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: str) -> None:
+    with in_mode(mode):
+        run(script)
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("count", "shape"),
+    ("world", "count", "shape"),
     [
-        (800, {"depth": 4, "steps_max": 18}),
-        (600, {"depth": 2, "steps_max": 24}),
-        (80, {"depth": 3, "steps_max": 60}),
+        (World, 200, {"depth": 4, "steps_max": 18}),
+        (World, 150, {"depth": 2, "steps_max": 24}),
+        (World, 25, {"depth": 3, "steps_max": 60}),
+        (SlicedWorld, 200, {"steps_max": 60}),
     ],
-    ids=["deep conditions", "shallow conditions", "long scripts"],
+    ids=["deep conditions", "shallow conditions", "long scripts", "few slices"],
 )
-def test_engine_and_reference_agree_on_many_random_scripts(
+def test_engine_and_reference_agree_on_many_random_scripts(  # noqa: PLR0917
+    world: type[World],
     count: int,
     shape: dict[str, int],
+    mode: str,
     seed: int,
     effort: int,
     record_property: Callable[[str, object], None],
@@ -38,10 +46,10 @@ def test_engine_and_reference_agree_on_many_random_scripts(
     """Without hypothesis, which makes them smaller but many times slower."""
     record_property("examples", count * effort)
     for number in range(count * effort):
-        choose = random.Random(f"{seed} {number}").choice
-        script = World(choose).script(**shape)
-        if disagreement(script):
-            pytest.fail(f"script {number} of seed {seed}, made shorter:\n{explained(script)}")
+        script = world(random.Random(f"{seed} {mode} {number}").choice).script(**shape)
+        with in_mode(mode):
+            if disagreement(script):
+                pytest.fail(f"script {number} of seed {seed}, made shorter:\n{explained(script)}")
 
 
 def test_scripts_reach_what_they_are_made_for(seed: int) -> None:

@@ -19,7 +19,7 @@ def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     effort: int,
     record_property: Callable[[str, object], None],
 ) -> None:
-    monkeypatch.setattr(slices, "_RESCAN_SHARE", 1)
+    monkeypatch.setattr(slices, "_DOOMED_SHARE", 1)
     record_property("examples", 30 * effort)
     evictions = 0
     for number in range(30 * effort):
@@ -36,7 +36,7 @@ def test_the_longest_unseen_are_evicted_also_where_scans_are_rare(
 ) -> None:
     """Of very many keys several are chosen at once; here that is done for few."""
     monkeypatch.setattr(slices, "_SCANNED_ALWAYS", 0)
-    monkeypatch.setattr(slices, "_RESCAN_SHARE", 1)
+    monkeypatch.setattr(slices, "_DOOMED_SHARE", 1)
     record_property("examples", 30 * effort)
     for number in range(30 * effort):
         world = BoundedWorld.drawn(random.Random(f"{seed} {number}").choice, LASTING)
@@ -47,7 +47,7 @@ def test_the_longest_unseen_are_evicted_also_where_scans_are_rare(
 def test_what_has_expired_makes_room_before_anything_is_evicted(
     monkeypatch: pytest.MonkeyPatch, seed: int, effort: int, record_property: Callable[[str, object], None]
 ) -> None:
-    monkeypatch.setattr(slices, "_RESCAN_SHARE", 1)
+    monkeypatch.setattr(slices, "_DOOMED_SHARE", 1)
     record_property("examples", 30 * effort)
     for number in range(30 * effort):
         world = BoundedWorld.crowded(random.Random(f"{seed} {number}").choice)

@@ -20,6 +20,7 @@ from engine.language.condition import (
     Since,
     SinceWithin,
 )
+from tests.modes import in_mode
 from tests.reference import Event, verdict
 
 P, Q = Leaf("p", "eq", 1), Leaf("q", "eq", 1)
@@ -115,15 +116,23 @@ def test_every_trace_of_a_small_world_is_judged_as_specified(
     record_property("examples", len(conditions) * sum(1 for _ in traces(alphabet, length)))
     for condition in conditions:
         verdicts = expected(condition, alphabet, length)
-        detector = Detector()
-        rule_id = detector.add_rule(name="rule", condition=condition)
-        time_ms = 0
-        for trace in traces(alphabet, length):
-            # Turned off and on, a rule knows nothing of what was.
-            detector.change_rule(rule_id, enabled=False)
-            detector.change_rule(rule_id, enabled=True)
-            for place, number in enumerate(trace, start=1):
-                pause_ms, fields = alphabet[number]
-                time_ms += pause_ms
-                fired = bool(detector.evaluate(fields, time_ms))
-                assert fired is verdicts[trace[:place]], (condition, [alphabet[n] for n in trace[:place]])
+        for mode in ("awake", "asleep"):
+            with in_mode(mode):
+                judge_every_trace(condition, alphabet, length, verdicts)
+
+
+def judge_every_trace(
+    condition: Condition, alphabet: list[Letter], length: int, verdicts: dict[tuple[int, ...], bool]
+) -> None:
+    detector = Detector()
+    rule_id = detector.add_rule(name="rule", condition=condition)
+    time_ms = 0
+    for trace in traces(alphabet, length):
+        # Turned off and on, a rule knows nothing of what was.
+        detector.change_rule(rule_id, enabled=False)
+        detector.change_rule(rule_id, enabled=True)
+        for place, number in enumerate(trace, start=1):
+            pause_ms, fields = alphabet[number]
+            time_ms += pause_ms
+            fired = bool(detector.evaluate(fields, time_ms))
+            assert fired is verdicts[trace[:place]], (condition, [alphabet[n] for n in trace[:place]])

@@ -3,11 +3,14 @@
 import random
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.differential import Pair
 from tests.feeding import answers, in_batches, one_by_one
+from tests.modes import MODES, in_mode
+from tests.slices import SlicedWorld
 from tests.strategies import Step, World, scripts
 
 EXAMPLES = settings.default.max_examples
@@ -24,23 +27,36 @@ def reloaded_at(script: list[Step], places: set[int]) -> None:
 
 
 @settings(max_examples=EXAMPLES)
-@given(scripts(), st.sets(st.integers(0, 18)))
+@given(scripts(), st.sets(st.integers(0, 18)), st.sampled_from(list(MODES)))
 def test_a_detector_that_was_saved_and_loaded_answers_as_if_it_had_not_been(
-    script: list[Step], places: set[int]
+    script: list[Step], places: set[int], mode: str
 ) -> None:
-    reloaded_at(script, places)
+    with in_mode(mode):
+        reloaded_at(script, places)
 
 
-def test_saving_and_loading_before_every_step_changes_nothing(
-    seed: int, effort: int, record_property: Callable[[str, object], None]
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("world", "count", "steps_max"), [(World, 25, 18), (SlicedWorld, 15, 40)], ids=["anything", "few slices"]
+)
+def test_saving_and_loading_before_every_step_changes_nothing(  # noqa: PLR0917
+    world: type[World],
+    count: int,
+    steps_max: int,
+    mode: str,
+    seed: int,
+    effort: int,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    record_property("examples", 150 * effort)
-    for number in range(150 * effort):
-        script = World(random.Random(f"{seed} {number}").choice).script()
-        reloaded_at(script, set(range(len(script))))
+    record_property("examples", count * effort)
+    for number in range(count * effort):
+        script = world(random.Random(f"{seed} {mode} {number}").choice).script(steps_max=steps_max)
+        with in_mode(mode):
+            reloaded_at(script, set(range(len(script))))
 
 
 @settings(max_examples=EXAMPLES)
-@given(scripts())
-def test_events_in_batches_are_answered_as_one_by_one(script: list[Step]) -> None:
-    assert answers(script, in_batches) == answers(script, one_by_one)
+@given(scripts(), st.sampled_from(list(MODES)))
+def test_events_in_batches_are_answered_as_one_by_one(script: list[Step], mode: str) -> None:
+    with in_mode(mode):
+        assert answers(script, in_batches) == answers(script, one_by_one)

@@ -220,14 +220,14 @@ def test_a_text_too_long_for_patterns_matches_nothing_and_is_remarked():
     detector.add_rule(name="r", condition="t matches 'x' and $u matches 'x'")
     assert len(detector.submit({"t": "x" * 10}, 0, {"u": "x"}).fired) == 1
     outcome = detector.submit({"t": "x" * 11}, 0, {"u": "x"})
-    assert outcome.fired == []
+    assert outcome.fired == ()
     assert [entry.code for entry in outcome.messages] == [2004]
 
 
 def test_a_large_pattern_is_tried_on_shorter_texts_only_and_that_is_remarked():
     detector = Detector(limits=Limits(pattern_work_max=1_000))
     detector.add_rule(name="small", condition="t matches 'b$'")
-    detector.add_rule(name="large", condition="t matches '(a|c){50}b$'")
+    detector.add_rule(name="large", condition="t matches '[ac].{50}b$'")
     names = [rule.name for rule in detector.submit({"t": "aé" * 10 + "b"}, 0).fired]
     assert names == ["small"]
     outcome = detector.submit({"t": "aé" * 10 + "b"}, 0)

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from engine.evaluation.events import Done, Refused
+from engine.evaluation.saved import STATE_VERSION
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime import actor as actor_module
 from engine.runtime import operations as ops
 from engine.runtime.actor import Activated, DetectorActor
 from engine.runtime.operations import Operation
-from snapshots.errors import Fenced, StorageError
+from snapshots.errors import Fenced, NewerFormat, StorageError
 from tests.faults import FaultyFiles
 
 ONE = "1" * 32
@@ -283,3 +284,11 @@ def test_a_detector_without_a_usable_snapshot_does_not_wake_and_the_actor_can_ho
 def test_an_event_too_far_ahead_of_the_clock_is_refused(actor):
     assert codes(actor.handle([event(10_060_001)]).answers[0]) == [1402]
     assert fired(actor, 10_060_000) == []
+
+
+def test_a_detector_that_a_newer_program_saved_does_not_wake(make, actor, monkeypatch):
+    monkeypatch.setattr("engine.runtime.actor.STATE_VERSION", STATE_VERSION + 1)
+    add(actor)
+    monkeypatch.undo()
+    with pytest.raises(NewerFormat, match=f"version {STATE_VERSION + 1}"):
+        make().activate(ONE, 2)

@@ -1,0 +1,98 @@
+"""A condition taken apart: its nodes with the keys around each, what it remembers, what it asks the world."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, assert_never
+
+from engine.evaluation.temporal import (
+    HISTORICALLY,
+    HISTORICALLY_FOR_STRONG,
+    HISTORICALLY_FOR_WEAK,
+    ONCE,
+    ONCE_WITHIN,
+    SINCE,
+    SINCE_WITHIN,
+    Operator,
+)
+from engine.language import condition as language
+from engine.language.condition import Condition
+
+Path = tuple[str, ...]
+"""The keys around a node, outermost first."""
+
+
+class Anatomy(NamedTuple):
+    """What a rule needs kept for it, and what is remarked about it."""
+
+    memories: tuple[tuple[Condition, Path, int | None], ...]
+    """Each temporal node, its path, and after how many microseconds what it remembers has expired."""
+    relations: frozenset[str]
+    patterns: frozenset[tuple[str, str]]
+    """The names whose texts are tried against patterns, with each pattern."""
+
+
+def anatomy(condition: Condition) -> Anatomy:
+    """Give the anatomy of a condition."""
+    nodes = list(_nodes(condition, ()))
+    return Anatomy(
+        tuple(
+            (node, path, _expiry(node, operator))
+            for node, path in nodes
+            if (operator := operator_of(node)) is not None
+        ),
+        frozenset(node.relation for node, _ in nodes if isinstance(node, language.InRelation)),
+        frozenset(
+            (node.fact, str(node.value))
+            for node, _ in nodes
+            if isinstance(node, language.Leaf) and node.op == "matches"
+        ),
+    )
+
+
+def operator_of(node: Condition) -> Operator | None:
+    """Give the temporal operator of a node, None for any other node."""
+    match node:
+        case language.Once():
+            return ONCE
+        case language.Historically():
+            return HISTORICALLY
+        case language.Since():
+            return SINCE
+        case language.OnceWithin():
+            return ONCE_WITHIN
+        case language.HistoricallyFor(_, _, "strong"):
+            return HISTORICALLY_FOR_STRONG
+        case language.HistoricallyFor():
+            return HISTORICALLY_FOR_WEAK
+        case language.SinceWithin():
+            return SINCE_WITHIN
+        case _:
+            return None
+
+
+def _expiry(node: Condition, operator: Operator) -> int | None:
+    return node.window_us if operator.expires and isinstance(node, language.Windowed) else None
+
+
+def _nodes(node: Condition, path: Path) -> Iterator[tuple[Condition, Path]]:
+    yield node, path
+    match node:
+        case language.Leaf() | language.Ref() | language.InRelation():
+            return
+        case language.All(members) | language.Any(members):
+            for member in members:
+                yield from _nodes(member, path)
+        case language.Keyed(inner, key):
+            yield from _nodes(inner, (*path, key))
+        case language.Since(left, right) | language.SinceWithin(left, right):
+            yield from _nodes(left, path)
+            yield from _nodes(right, path)
+        case (
+            language.Not(inner)
+            | language.Once(inner)
+            | language.OnceWithin(inner)
+            | language.Historically(inner)
+            | language.HistoricallyFor(inner)
+        ):
+            yield from _nodes(inner, path)
+        case _:
+            assert_never(node)

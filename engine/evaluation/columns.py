@@ -1,0 +1,312 @@
+"""The memory of one temporal node by key: a time for each slot of a key table.
+
+While few slots hold anything it is a dict; then an array in pages. So what a node costs is in proportion to
+the keys that it has touched, and no growth copies more than one page.
+"""
+
+from array import array
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from engine.evaluation.temporal import NEVER, Regime
+
+if TYPE_CHECKING:
+    from engine.evaluation.buckets import Bucket
+    from engine.evaluation.tables import KeyTable
+
+PAGE_BITS: Final = 8
+PAGE_SLOTS: Final = 1 << PAGE_BITS
+IN_PAGE: Final = PAGE_SLOTS - 1
+
+NO_SLOT: Final = -1
+"""The slot of a key that is not live. It reads as NEVER in every column, and is never written."""
+
+PAGED_FROM: Final = 512
+"""So many entries a column may have as a dict in any case."""
+
+SPARSE_SHARE: Final = 16
+"""Beyond, it stays a dict while it holds less than one of so many slots: an entry of a dict costs as much as
+so many of an array."""
+
+_BLANK: Final = array("q", [NEVER]) * PAGE_SLOTS
+
+# What a column has that holds nothing: a hundred thousand of them need not have lists of their own.
+_NO_PAGES: Final = [_BLANK]
+_NO_COUNTS: Final[list[int]] = []
+_NO_SLOTS: Final[list[int]] = []
+_NO_TICKS: Final[dict[int, int]] = {}
+
+
+class Column:
+    """What one node remembers for each slot of a table: a time in microseconds, or NEVER.
+
+    Rules read entries and overwrite them themselves; an entry begins with `open` and ends with `close`.
+    """
+
+    __slots__ = (
+        "bucket",
+        "counts",
+        "expires_after_us",
+        "few",
+        "held",
+        "pages",
+        "regime",
+        "stale",
+        "sweeping",
+        "swept",
+        "table",
+        "ticks",
+        "whole_at",
+    )
+
+    def __init__(self, table: "KeyTable", expires_after_us: int | None, whole_at: int) -> None:
+        self.table = table
+        self.expires_after_us = expires_after_us
+        self.whole_at = whole_at
+        """The number of the event up to which the entries say all; later ones may be stamped, see `keep`."""
+        self.few: dict[int, int] | None = {}
+        """The entries by slot, as long as they are few."""
+        self.pages = _NO_PAGES
+        """The entries by page, if they are many; the last page is blank, and what NO_SLOT reads."""
+        self.counts = _NO_COUNTS
+        """How many entries each page holds."""
+        self.held = 0
+        self.ticks = _NO_TICKS
+        """Of a node that is stamped: the event at which each slot's entry was last kept, where it was."""
+        self.stale = _NO_SLOTS
+        self.swept = 0
+        self.sweeping = _NO_SLOTS
+        """Where sweeping stands: the next page, or the slots that are left to look at."""
+        self.bucket: Bucket | None = None
+        """The rules that must see every event of a slice in which something is held or, if the node's regime
+        is BEGUN, in which it was cleared by the event before."""
+        self.regime = Regime.SEEN
+        """What an event does to the memory that wakes no rule of it, once rules sleep."""
+
+    def open(self, key: object, slot: int, now_us: int, tick: int) -> int:
+        """Begin to remember something for a key, and give its slot."""
+        table = self.table
+        if slot < 0:
+            slot = table.slot = table.admit(key, tick, now_us)
+        self.put(slot, now_us)
+        table.note_opened()
+        return slot
+
+    def put(self, slot: int, time_us: int) -> None:
+        """Make a new entry at a slot of a live key."""
+        few = self.few
+        if few is not None and len(few) >= PAGED_FROM and len(few) * SPARSE_SHARE >= len(self.table.keys):
+            self._to_pages(few)
+            few = None
+        if few is not None:
+            few[slot] = time_us
+            if self.wakes_holders:
+                self.table.wake(slot, self)
+        else:
+            self._put_in_page(slot, time_us)
+        self.held += 1
+        self.table.held[slot] += 1
+
+    def close(self, slot: int) -> None:
+        """Forget what is remembered for a slot."""
+        if self.few is not None:
+            del self.few[slot]
+            if self.wakes_holders:
+                self.table.rest(slot, self)
+        else:
+            number = slot >> PAGE_BITS
+            self.counts[number] -= 1
+            if self.counts[number]:
+                self.pages[number][slot & IN_PAGE] = NEVER
+            else:
+                self.pages[number] = _BLANK
+        self.held -= 1
+        if not self.held:
+            self._to_few()
+        self.table.let_go(slot)
+
+    def keep(self, slot: int, time_us: int, tick: int) -> None:
+        """Remember a time that is not the event's, or NEVER: it counts until the slice's next event."""
+        before = self.at(slot)
+        if time_us == NEVER:
+            if before != NEVER:
+                self.close(slot)
+        elif before == NEVER:
+            self.put(slot, time_us)
+        elif self.few is not None:
+            self.few[slot] = time_us
+        else:
+            self.pages[slot >> PAGE_BITS][slot & IN_PAGE] = time_us
+        if self.ticks is _NO_TICKS:
+            self.ticks = {}
+        self.ticks[slot] = tick
+
+    def restore(self, entries: dict[int, int], ticks: dict[int, int], whole_at: int, *, paged: bool) -> None:
+        """Take the entries that a column had before, laid out as they were."""
+        held = self.table.held
+        for slot in entries:
+            held[slot] += 1
+        self.held = len(entries)
+        bucket = self.bucket
+        if bucket is not None:
+            self.unwatch()
+        self.few, self.whole_at = entries, whole_at
+        if ticks:
+            self.ticks = ticks
+        if paged:
+            self._to_pages(entries)
+        if bucket is not None:
+            self.watch(bucket)
+
+    def grow(self, pages: int) -> None:
+        """Take note that the table has come to have so many pages of slots."""
+        if self.few is None:
+            more = pages - len(self.counts)
+            self.counts += [0] * more
+            self.pages += [_BLANK] * more
+
+    # -- a run of truth that begins by itself, see `Regime.BEGUN` -------------------------------------------
+
+    def began(self, slot: int) -> int:
+        """Give the time at which the run of truth up to now began, NEVER if the next event begins it."""
+        time_us = self.at(slot)
+        if time_us != NEVER or slot in self.ticks:
+            return time_us
+        table = self.table
+        return table.first_times[slot] if table.first_ticks[slot] > self.whole_at else NEVER
+
+    def begin(self, slot: int, now_us: int) -> None:
+        """Take note that an event begins the run."""
+        self.put(slot, now_us)
+        if slot in self.ticks:
+            del self.ticks[slot]
+            if self.bucket is not None:
+                self.table.rest(slot, self)
+
+    def end(self, slot: int, tick: int) -> None:
+        """Take note that an event is outside of any run; the slice's next event may begin one."""
+        if self.at(slot) != NEVER:
+            self.close(slot)
+        if self.ticks is _NO_TICKS:
+            self.ticks = {}
+        if slot not in self.ticks and self.bucket is not None:
+            self.table.wake(slot, self)
+        self.ticks[slot] = tick
+
+    @property
+    def begun(self) -> bool:
+        """Whether the column remembers such runs."""
+        return self.regime is Regime.BEGUN
+
+    # -- rules that must see events for what is remembered --------------------------------------------------
+
+    @property
+    def wakes_holders(self) -> bool:
+        """Whether slots that hold something have rules to wake."""
+        return self.bucket is not None and not self.begun
+
+    def watch(self, bucket: "Bucket") -> None:
+        """Have rules see the events for which `bucket` is there."""
+        self.bucket = bucket
+        if self.few is None and not self.begun:
+            self.table.watched.append(self)
+        for slot in self._waking():
+            self.table.wake(slot, self)
+
+    def unwatch(self) -> None:
+        """Undo `watch`."""
+        if self.few is None and not self.begun:
+            self.table.watched.remove(self)
+        for slot in self._waking():
+            self.table.rest(slot, self)
+        self.bucket = None
+
+    def _waking(self) -> Iterable[int]:
+        """Give the slots that the table knows to have rules to wake."""
+        return self.ticks if self.begun else self.few or ()
+
+    # -- what is held ---------------------------------------------------------------------------------------
+
+    def at(self, slot: int) -> int:
+        """Give the entry of a slot, NEVER where there is none."""
+        if self.few is not None:
+            return self.few.get(slot, NEVER)
+        return self.pages[slot >> PAGE_BITS][slot & IN_PAGE]
+
+    def slots(self) -> list[int]:
+        """Give the slots that hold something, in the order in which they are saved."""
+        if self.few is not None:
+            return list(self.few)
+        return [slot for number in range(len(self.counts)) for slot in self._slots_of(number)]
+
+    def expire(self, slots: list[int], now_us: int) -> None:
+        """Close those of the slots whose entries have expired."""
+        if self.expires_after_us is None:
+            return
+        edge_us = now_us - self.expires_after_us
+        for slot in slots:
+            if NEVER < self.at(slot) < edge_us:
+                self.close(slot)
+
+    def sweep(self, now_us: int) -> int:
+        """Look over the next entries for those that have expired, and give what that cost, in entries."""
+        if self.ticks:
+            self._sweep_ticks()
+        if self.expires_after_us is None or not self.held:
+            return 1
+        if self.few is not None:
+            if not self.sweeping:
+                self.sweeping = list(reversed(self.few))
+            slots = self.sweeping[-PAGE_SLOTS:]
+            del self.sweeping[-PAGE_SLOTS:]
+        else:
+            if self.swept >= len(self.counts):
+                self.swept = 0
+            slots = self._slots_of(self.swept)
+            self.swept += 1
+        self.expire(slots, now_us)
+        return len(slots) + 1
+
+    def _sweep_ticks(self) -> None:
+        """Drop some of what was kept for a next event that has come since."""
+        if not self.stale:
+            self.stale = list(self.ticks)
+        seen = self.table.seen
+        for slot in self.stale[-PAGE_SLOTS:]:
+            if self.ticks.get(slot, seen[slot]) < seen[slot]:
+                del self.ticks[slot]
+        del self.stale[-PAGE_SLOTS:]
+
+    def _slots_of(self, number: int) -> list[int]:
+        if not self.counts[number]:
+            return []
+        first = number << PAGE_BITS
+        return [first + offset for offset, time_us in enumerate(self.pages[number]) if time_us != NEVER]
+
+    def _put_in_page(self, slot: int, time_us: int) -> None:
+        number = slot >> PAGE_BITS
+        if not self.counts[number]:
+            self.pages[number] = _BLANK[:]
+        self.pages[number][slot & IN_PAGE] = time_us
+        self.counts[number] += 1
+
+    def _to_pages(self, few: dict[int, int]) -> None:
+        """Lay the entries out in pages: of the room of both, now they take less so."""
+        if self.wakes_holders:
+            for slot in few:
+                self.table.rest(slot, self)
+            self.table.watched.append(self)
+        self.few = None
+        self.sweeping = _NO_SLOTS
+        self.pages, self.counts = [_BLANK], []
+        self.grow((len(self.table.keys) + IN_PAGE) >> PAGE_BITS)
+        for slot, time_us in few.items():
+            self._put_in_page(slot, time_us)
+
+    def _to_few(self) -> None:
+        """Begin anew: nothing is held."""
+        if self.few is None and self.wakes_holders:
+            self.table.watched.remove(self)
+        self.few = {}
+        self.pages, self.counts, self.sweeping = _NO_PAGES, _NO_COUNTS, _NO_SLOTS
+        self.swept = 0

@@ -1,0 +1,202 @@
+"""The rules of a detector as programs: what each may sleep through, and what an event must run."""
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.access import Blank, Hints, Live, noticing
+from engine.evaluation.anatomy import anatomy
+from engine.evaluation.buckets import Bucket
+from engine.evaluation.columns import Column
+from engine.evaluation.compiler import Compiler, Fire, Fired, ObserveMany, Row
+from engine.evaluation.facts import Relations
+from engine.evaluation.index import Index
+from engine.evaluation.pattern_sets import PatternSets
+from engine.evaluation.pattern_work import PatternWork
+from engine.evaluation.rules import Rule
+from engine.evaluation.shapes import Known
+from engine.evaluation.slices import NodeName, State, Store
+from engine.language.limits import Limits
+from engine.language.patterns import compile_pattern
+
+EAGER_RULES_MAX: Final = 8
+"""Up to so many rules, every event is shown to all: looking up which may sleep would cost more."""
+
+
+class Program(NamedTuple):
+    """One rule that is enabled."""
+
+    rule: Rule
+    birth: int
+    stores: tuple[Store, ...]
+    """The memories of its temporal nodes, in the order of `anatomy`."""
+    hints: Hints | None
+
+
+class Programs:
+    """All rules that are enabled, by priority."""
+
+    def __init__(self, state: State, limits: Limits) -> None:
+        self._state = state
+        self._limits = limits
+        self.patterns = PatternWork(limits)
+        self._compiler = Compiler(state, self.patterns)
+        self._index = Index(self._new_bucket, self._new_sets)
+        self._by_priority: dict[int, Program] = {}
+        self._rules: dict[int, Rule] = {}
+        """The same without what only changes of rules need: what fires is found here."""
+        self._stream: ObserveMany | None = None
+        self.relations: Counter[str] = Counter()
+        """The relations that rules name, and how many do."""
+        self._bounds: Counter[tuple[str, int]] = Counter()
+        self._texts: dict[str, int] | None = None
+
+    @property
+    def texts(self) -> dict[str, int]:
+        """The names whose texts are tried against patterns, and up to how many bytes every one of them is."""
+        if self._texts is None:
+            # Of several bounds of one name the smallest comes last, and stays.
+            smallest = dict(sorted(self._bounds, reverse=True))
+            self._texts = dict(sorted(smallest.items()))
+        return self._texts
+
+    # -- rules ----------------------------------------------------------------------------------------------
+
+    def add(self, rule: Rule, birth: int, tick: int) -> None:
+        """Take in a rule that is enabled, after event `tick`."""
+        parts = anatomy(rule.condition)
+        stores = tuple(
+            self._state.acquire(NodeName(node, path, birth), expires_after_us, tick)
+            for node, path, expires_after_us in parts.memories
+        )
+        self.relations.update(parts.relations)
+        for fact, pattern in parts.patterns:
+            self.patterns.add(fact, pattern)
+            self._bounds[fact, compile_pattern(pattern, self._limits).text_bytes_max] += 1
+        self._by_priority[rule.priority] = Program(rule, birth, stores, None)
+        self._rules[rule.priority] = rule
+        self._stream = self._texts = None
+        if self._state.indexed:
+            self._let_sleep(rule.priority)
+        elif len(self._by_priority) > EAGER_RULES_MAX:
+            self._state.begin_to_sleep(tick)
+            for priority in self._by_priority:
+                self._let_sleep(priority)
+
+    def remove(self, priority: int, now_us: int) -> None:
+        """Let a rule go; what only this rule remembered is gone."""
+        if self._state.indexed:
+            self._wake_up(priority)
+        rule, birth, _, _ = self._by_priority.pop(priority)
+        del self._rules[priority]
+        parts = anatomy(rule.condition)
+        for node, path, _ in parts.memories:
+            self._state.release(NodeName(node, path, birth), now_us)
+        if parts.relations:
+            self.relations = +(self.relations - Counter(parts.relations))
+        for fact, pattern in parts.patterns:
+            self.patterns.remove(fact, pattern)
+            self._bounds[fact, compile_pattern(pattern, self._limits).text_bytes_max] -= 1
+        self._bounds = +self._bounds
+        self._stream = self._texts = None
+
+    def rename(self, rule: Rule) -> None:
+        """Take note that a rule is called or announced otherwise."""
+        self._by_priority[rule.priority] = self._by_priority[rule.priority]._replace(rule=rule)
+        self._rules[rule.priority] = rule
+        self._stream = None
+
+    def _let_sleep(self, priority: int) -> None:
+        """Have a rule see from now on what it must see, and no more."""
+        program = self._by_priority[priority]
+        hints = noticing(program.rule.condition, self._index.cost)
+        self._by_priority[priority] = program._replace(hints=hints)
+        self._index.add(priority, hints)
+        for store, blank in self._waking(program.birth, hints):
+            self._wakers(store, blank=blank).add(priority)
+
+    def _wake_up(self, priority: int) -> None:
+        """Undo `_let_sleep`."""
+        program = self._by_priority[priority]
+        self._index.remove(priority, program.hints)
+        for store, blank in self._waking(program.birth, program.hints):
+            bucket = self._wakers(store, blank=blank)
+            bucket.remove(priority)
+            if not bucket.size:
+                self._unwatch(store)
+
+    def _waking(self, birth: int, hints: Hints | None) -> list[tuple[Store, bool]]:
+        """Give the memories that hints are on, and for each whether it wakes while it holds nothing."""
+        waking = [hint for hint in hints or () if isinstance(hint, Live | Blank)]
+        stores = self._state.stores
+        return [(stores[NodeName(hint.node, hint.path, birth)], isinstance(hint, Blank)) for hint in waking]
+
+    def _wakers(self, store: Store, *, blank: bool) -> Bucket:
+        """Give the bucket of the rules that a memory wakes."""
+        whole = self._state.whole
+        bucket = store.bucket if isinstance(store, Column) else whole.buckets.get(store)
+        if bucket is None:
+            bucket = self._new_bucket(None)
+            if isinstance(store, Column):
+                store.watch(bucket)
+            else:
+                whole.watch(store, bucket, blank=blank)
+        return bucket
+
+    def _unwatch(self, store: Store) -> None:
+        if isinstance(store, Column):
+            store.unwatch()
+        else:
+            self._state.whole.unwatch(store)
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def stream(self) -> ObserveMany:
+        """Give the function that shows many events to every rule, as long as none sleeps."""
+        assert not self._state.indexed, "what sleeps is run by `run`"
+        if self._stream is None:
+            programs = [self._by_priority[priority] for priority in sorted(self._by_priority)]
+            self._stream = self._compiler.stream([(program.rule, program.stores) for program in programs])
+        return self._stream
+
+    def run(  # noqa: PLR0917 -- as they are handed on
+        self,
+        fields: Mapping[str, Any],
+        sent: Mapping[str, Any],
+        now_us: int,
+        tick: int,
+        relations: Relations | None,
+        fire: Fire,
+    ) -> None:
+        """Show an event to the rules that must see it."""
+        if self.patterns.explodes:
+            self.patterns.begin(fields, sent)
+        state = self._state
+        met = self._index.met_by(fields, sent)
+        for table in state.tables.values():
+            table.turn_to(fields, sent, now_us, tick)
+            if table.watched or table.awake or table.begun:
+                met += table.woken()
+        if state.whole.awake:
+            met += state.whole.awake.values()
+        for bucket in met:
+            bucket.run(fields, sent, now_us, tick, relations, fire)
+        state.whole.previous_us = now_us
+
+    def rules(self, fired: list[int]) -> Fired:
+        """Give the rules that fired, each once, in order of priority."""
+        rules = self._rules
+        if len(fired) == 1:
+            return (rules[fired[0]],)
+        return tuple([rules[priority] for priority in sorted(set(fired))])
+
+    def _new_bucket(self, known: Known | None) -> Bucket:
+        return Bucket(self._row, known)
+
+    def _new_sets(self, fact: str) -> PatternSets:
+        return PatternSets(self._limits, finder=partial(self.patterns.finder, fact))
+
+    def _row(self, priority: int, known: Known | None) -> Row:
+        program = self._by_priority[priority]
+        return self._compiler.row(program.rule.condition, program.stores, known)

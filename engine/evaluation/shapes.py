@@ -1,0 +1,295 @@
+"""Conditions -> shapes: what is left of a condition when its names and values have been taken out.
+
+Rules of one shape share their code. So a rule whose shape is known costs no compilation, and many rules of
+one shape are run as the rows of one loop.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, assert_never
+
+from engine.evaluation.anatomy import Path, operator_of
+from engine.evaluation.facts import key_of
+from engine.evaluation.temporal import WINDOW_US_PLAIN, Operator, Regime
+from engine.language import condition as language
+from engine.language.condition import Condition, FactArg, LeafValue
+
+
+class Predicate(NamedTuple):
+    """A predicate: an expression with `{f0}`, `{f1}` … for facts and `{c0}`, `{c1}` … for constants."""
+
+    expression: str
+    facts: tuple[int, ...]
+    constants: tuple[int, ...]
+
+
+class Junction(NamedTuple):
+    """`all`, or `any`."""
+
+    word: str
+    members: "tuple[Shape, ...]"
+
+
+class Negation(NamedTuple):
+    """`not`."""
+
+    inner: "Shape"
+
+
+class Slice(NamedTuple):
+    """`keyed`: inner on the slices of a path."""
+
+    path: int
+    inner: "Shape"
+
+
+class Memory(NamedTuple):
+    """A temporal node.
+
+    `constants` are its memory and, if it has one, its window; `path` is -1 outside of keys.
+    """
+
+    operator: str
+    regime: Regime
+    far: bool
+    """Whether the window may reach past the beginning of time."""
+    path: int
+    constants: tuple[int, ...]
+    operands: "tuple[tuple[str, Shape], ...]"
+
+
+Shape = Predicate | Junction | Negation | Slice | Memory
+
+TRUE: Final = Predicate("True", (), ())
+FALSE: Final = Predicate("False", (), ())
+
+
+class Known(NamedTuple):
+    """What is known of an event beforehand: one fact's value, as `key_of` gives it."""
+
+    fact: str
+    value: Hashable
+
+
+Finder = Callable[[str, str], Callable[[str], bool]]
+"""Gives what tells whether a pattern is found in the text of a fact."""
+
+
+class Abstraction:
+    """Takes conditions apart into shapes; what is taken out of them is numbered as it comes."""
+
+    def __init__(self, finder: Finder, known: Known | None = None) -> None:
+        self._finder = finder
+        self._known = known
+        self._facts: dict[str, int] = {}
+        self._paths: dict[Path, int] = {}
+        self.constants: list[Any] = []
+        self.sliced: set[int] = set()
+        """The paths on which something is remembered."""
+        self.asks_relations = False
+        self._memories: Iterator[tuple[Any, Regime]] = iter(())
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The names, by number."""
+        return tuple(self._facts)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The paths of keys, by number. Every beginning of a path is one before it."""
+        return tuple(self._paths)
+
+    def shape(self, condition: Condition, memories: Iterable[tuple[Any, Regime]]) -> Shape:
+        """Give the shape of a condition with these memories, which come in the order of `anatomy`."""
+        self._memories = iter(memories)
+        return self._shape(condition, ())
+
+    def _shape(self, node: Condition, path: Path) -> Shape:
+        match node:
+            case language.Leaf():
+                return self._leaf(node)
+            case language.Ref():
+                return self._ref(node)
+            case language.InRelation(relation, args):
+                return self._in_relation(relation, args)
+            case language.All(members):
+                return _junction("and", [self._shape(member, path) for member in members])
+            case language.Any(members):
+                return _junction("or", [self._shape(member, path) for member in members])
+            case language.Not(inner):
+                return _negation(self._shape(inner, path))
+            case language.Keyed(inner, key):
+                longer = (*path, key)
+                number = self._path(longer)
+                return Slice(number, self._shape(inner, longer))
+            case language.Since(left, right) | language.SinceWithin(left, right):
+                return self._memory(node, path, left=left, right=right)
+            case (
+                language.Once(inner)
+                | language.OnceWithin(inner)
+                | language.Historically(inner)
+                | language.HistoricallyFor(inner)
+            ):
+                return self._memory(node, path, inner=inner)
+            case _:
+                assert_never(node)
+
+    def _memory(self, node: Condition, path: Path, **operands: Condition) -> Memory:
+        operator = operator_of(node)
+        assert isinstance(operator, Operator), node
+        memory, regime = next(self._memories)
+        shapes = tuple((name, self._shape(operand, path)) for name, operand in operands.items())
+        constants = [self._constant(memory)]
+        far = False
+        if isinstance(node, language.Windowed):
+            constants.append(self._constant(node.window_us))
+            far = node.window_us > WINDOW_US_PLAIN
+        number = self._path(path) if path else -1
+        self.sliced.add(number)
+        return Memory(operator.name, regime, far, number, tuple(constants), shapes)
+
+    # -- predicates -----------------------------------------------------------------------------------------
+
+    def _leaf(self, leaf: language.Leaf) -> Shape:
+        value = leaf.value
+        if self._known is not None and leaf.fact == self._known.fact:
+            # What the event's value is known to be needs no asking.
+            if leaf.op == "eq" and not isinstance(value, tuple):
+                return TRUE if key_of(value) == self._known.value else FALSE
+            if leaf.op == "in" and isinstance(value, tuple):
+                return TRUE if self._known.value in map(key_of, value) else FALSE
+        fact = self._fact(leaf.fact)
+        match leaf.op:
+            case "eq":
+                return self._predicate(_equals(value), [fact], [_compared(value)])
+            case "neq":
+                return self._predicate(
+                    f"({{f0}} is not None and not {_equals(value)})", [fact], [_compared(value)]
+                )
+            case "in" | "nin" if isinstance(value, tuple):
+                among = f"({_is_of(value)} and {{f0}} in {{c0}})"
+                text = among if leaf.op == "in" else f"({{f0}} is not None and not {among})"
+                return self._predicate(text, [fact], [_set_of(value)])
+            case "contains" if isinstance(value, str):
+                text = "((type({f0}) is str or type({f0}) is list) and {c0} in {f0})"
+                return self._predicate(text, [fact], [value])
+            case "contains":
+                return self._predicate("holds({f0}, {c0})", [fact], [value])
+            case "matches" if isinstance(value, str):
+                found_in = self._finder(leaf.fact, value)
+                return self._predicate("(type({f0}) is str and {c0}({f0}))", [fact], [found_in])
+            case "between" if isinstance(value, tuple):
+                return self._predicate(
+                    f"({_is_of(value)} and {{c0}} <= {{f0}} <= {{c1}})", [fact], list(value)
+                )
+            case _:
+                raise AssertionError(leaf)
+
+    def _ref(self, ref: language.Ref) -> Shape:
+        facts = [self._fact(ref.fact), self._fact(ref.reference)]
+        present = "{f0} is not None and {f1} is not None"
+        match ref.op:
+            case "eq":
+                return self._predicate(f"({present} and equal({{f0}}, {{f1}}))", facts, [])
+            case "neq":
+                return self._predicate(f"({present} and not equal({{f0}}, {{f1}}))", facts, [])
+            case "in":
+                return self._predicate("({f0} is not None and holds({f1}, {f0}))", facts, [])
+            case "nin":
+                text = "({f0} is not None and type({f1}) is list and not holds({f1}, {f0}))"
+                return self._predicate(text, facts, [])
+            case _:
+                raise AssertionError(ref)
+
+    def _in_relation(self, relation: str, args: tuple[FactArg | str | float | bool, ...]) -> Shape:
+        self.asks_relations = True
+        facts: list[int] = []
+        constants: list[Any] = [relation]
+        parts = ["{c0}"]
+        for argument in args:
+            if isinstance(argument, FactArg):
+                parts.append(f"{{f{len(facts)}}}")
+                facts.append(self._fact(argument.fact))
+            else:
+                parts.append(f"{{c{len(constants)}}}")
+                constants.append(argument)
+        return self._predicate(f"relations.holds({', '.join(parts)})", facts, constants)
+
+    # -- numbers --------------------------------------------------------------------------------------------
+
+    def _predicate(self, expression: str, facts: list[int], constants: list[Any]) -> Predicate:
+        return Predicate(expression, tuple(facts), tuple(map(self._constant, constants)))
+
+    def _fact(self, name: str) -> int:
+        return self._facts.setdefault(name, len(self._facts))
+
+    def _path(self, path: Path) -> int:
+        if len(path) > 1:
+            self._path(path[:-1])
+        self._fact(path[-1])
+        return self._paths.setdefault(path, len(self._paths))
+
+    def _constant(self, value: Any) -> int:
+        self.constants.append(value)
+        return len(self.constants) - 1
+
+
+@lru_cache(maxsize=4096)
+def _set_of(values: tuple[object, ...]) -> frozenset[object]:
+    """Give a set of strings or of numbers; rules that ask for the same share it."""
+    return frozenset(values)
+
+
+def _junction(word: str, members: list[Shape]) -> Shape:
+    decisive, idle = (FALSE, TRUE) if word == "and" else (TRUE, FALSE)
+    left = [member for member in members if member is not idle]
+    if any(member is decisive for member in left) and not any(map(remembers, left)):
+        return decisive
+    if not left:
+        return idle
+    return left[0] if len(left) == 1 else Junction(word, tuple(left))
+
+
+def _negation(inner: Shape) -> Shape:
+    if inner is TRUE or inner is FALSE:
+        return FALSE if inner is TRUE else TRUE
+    return Negation(inner)
+
+
+def remembers(shape: Shape) -> bool:
+    """Tell whether anything in a shape has to be updated by an event."""
+    match shape:
+        case Predicate():
+            return False
+        case Junction(_, members):
+            return any(map(remembers, members))
+        case Negation(inner) | Slice(_, inner):
+            return remembers(inner)
+        case Memory():
+            return True
+        case _:
+            assert_never(shape)
+
+
+def _equals(value: LeafValue) -> str:
+    if isinstance(value, bool):
+        return "({f0} is {c0})"
+    if isinstance(value, tuple):
+        return "equal({f0}, {c0})"
+    # Of all JSON values, only booleans equal one of another type in Python: the numbers 1 and 0.
+    if value in (0, 1):
+        return "({f0} == {c0} and type({f0}) is not bool)"
+    return "({f0} == {c0})"
+
+
+def _compared(value: LeafValue) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_of(values: tuple[object, ...]) -> str:
+    """Give the test that a fact is of the type of the values; of no values, that can never be told."""
+    if not values:
+        return "False"
+    if isinstance(values[0], str):
+        return "type({f0}) is str"
+    return "(type({f0}) is int or type({f0}) is float)"

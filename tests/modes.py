@@ -1,0 +1,39 @@
+"""The shortcuts of the engine, each taken from the first rule, key and event on, where else it takes many."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from engine.evaluation import columns, compiler, detector, programs, slices
+
+MODES = {
+    "awake": (),
+    "asleep": ((programs, "EAGER_RULES_MAX", 0),),
+    "falling asleep": ((programs, "EAGER_RULES_MAX", 1),),
+    "asleep, in pages": (
+        (programs, "EAGER_RULES_MAX", 0),
+        (columns, "PAGED_FROM", 1),
+        (columns, "SPARSE_SHARE", 1 << 62),
+    ),
+    "asleep, tidied at every event": (
+        (programs, "EAGER_RULES_MAX", 0),
+        (compiler, "SETTLE_EVERY", 1),
+        (detector, "SETTLE_EVERY", 1),
+        (slices, "SWEPT_FROM", 0),
+    ),
+    "awake, tidied at every event": (
+        (compiler, "SETTLE_EVERY", 1),
+        (detector, "SETTLE_EVERY", 1),
+        (slices, "SWEPT_FROM", 0),
+    ),
+}
+
+
+@contextlib.contextmanager
+def in_mode(mode: str) -> Iterator[None]:
+    """Let the engine work in one of the modes, for as long as the context lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, value in MODES[mode]:
+            patch.setattr(module, name, value)
+        yield

@@ -1,0 +1,88 @@
+"""Worlds of few slices and long pasts, in which most events change nothing, or all the same.
+
+What an engine leaves undone, because it can be told from the slice's last event, shows only where the same
+few slices come again and again, and rules are born while they go on.
+"""
+
+from engine.language.condition import (
+    All,
+    Any,
+    Condition,
+    Historically,
+    HistoricallyFor,
+    Keyed,
+    Leaf,
+    Not,
+    Once,
+    OnceWithin,
+    Since,
+    SinceWithin,
+)
+from tests.strategies import Choose, Submit, World, timestamp_ms
+
+BOUNDED = ("once_within", "weak", "since_within")
+MEMBERS = ("once", "historically", "since", "strong", "strong", *BOUNDED)
+STEPS_US = (0, 1, 300_000, 300_000, 700_000, 999_999, 1_000_000, 1_300_000)
+
+
+class SlicedWorld(World):
+    """A world of three keys, one of them of two parts, and of two facts that are mostly there."""
+
+    def __init__(self, choose: Choose) -> None:
+        super().__init__(choose)
+        # Where nothing is remembered for ever, slices may be forgotten whole.
+        self.members = choose((MEMBERS, BOUNDED))
+
+    def predicate(self) -> Condition:
+        leaf = Leaf(
+            self.choose("pq"), *self.choose((("eq", 1), ("eq", 1), ("between", (1, 2)), ("matches", "1")))
+        )
+        return Not(leaf) if self.choose((False, True)) else leaf
+
+    def condition(self, depth: int) -> Condition:
+        choose = self.choose
+        inner: Condition = self.temporal(1 if choose((False, True, True)) else 2)
+        for key in choose(((), ("k",), ("k",), ("k",), ("j", "k"))):
+            inner = Keyed(inner, key)
+        match choose(("alone", "alone", "not", "all", "all", "any")):
+            case "not":
+                return Not(inner)
+            case "all":
+                return All((Leaf("t", "eq", choose((0, 1))), inner))
+            case "any":
+                return Any((Leaf("t", "in", (0, 7)), inner))
+        return inner
+
+    def temporal(self, depth: int) -> Condition:
+        """Give a temporal member over predicates, or over one that is keyed, or over another."""
+        choose = self.choose
+
+        def operand() -> Condition:
+            if depth == 1 or choose((False, True)):
+                return self.predicate()
+            inner = self.temporal(depth - 1)
+            return choose((inner, Not(inner), Keyed(inner, "k")))
+
+        window_secs = choose((0.3, 1))
+        match choose(self.members):
+            case "once":
+                return Once(operand())
+            case "historically":
+                return Historically(operand())
+            case "since":
+                return Since(operand(), operand())
+            case "once_within":
+                return OnceWithin(operand(), window_secs)
+            case "weak" | "strong" as boundary:
+                return HistoricallyFor(operand(), window_secs, boundary)
+            case _:
+                return SinceWithin(operand(), operand(), window_secs)
+
+    def submission(self, clock_us: int) -> tuple[Submit, int]:
+        choose = self.choose
+        time_us = clock_us + choose(STEPS_US)
+        fields = {name: choose((0, 1, 1, "1", None)) for name in "pq" if choose((False, True, True))}
+        fields |= {"t": choose((0, 1)), "j": choose((1, 1, 2))}
+        if choose((False, True, True, True)):
+            fields["k"] = choose((1, 1, 2, 3))
+        return Submit(fields, timestamp_ms(time_us)), time_us

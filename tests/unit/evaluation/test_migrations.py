@@ -1,0 +1,64 @@
+"""State of older versions is taken up: `golden/state_VERSION_*.msgpack` were written by those versions."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from engine import Detector, Limits
+
+GOLDEN = Path(__file__).parent / "golden"
+LIMITS = Limits(keys_max=6)
+RULES = (
+    "per k once within 10s a == 1",
+    "per k historically a == 1",
+    "per k per j (a == 1 since b == 1)",
+    "once b == 1",
+    "historically for 3s strong not a == 1",
+    "per j historically for 2s a between 0 and 5",
+    "a == 1",
+)
+MORE_RULES = tuple(f"type == 't{number}' and per k once within 5s a == {number}" for number in range(6))
+
+
+def evaluate(detector: Detector, number: int) -> list[str]:
+    key = (1, "x", True, 2.5, 10**30)[number % 5]
+    fields = {
+        "k": key,
+        "j": number % 3,
+        "a": (number * 7) % 4,
+        "b": (number // 6) % 2,
+        "type": f"t{number % 6}",
+    }
+    return [action["ruleId"] for action in detector.evaluate(fields, number * 450)]
+
+
+def newly_made(rules: tuple[str, ...]) -> Detector:
+    """Give a detector that has lived through what the golden ones had when they were saved."""
+    numbers = itertools.count()
+    made = Detector(limits=LIMITS, new_id=lambda: f"{next(numbers):032x}")
+    for number, rule in enumerate(rules):
+        made.add_rule(f"rule {number}", rule)
+    made.change_rule(f"{6:032x}", enabled=False)
+    for number in range(40):
+        evaluate(made, number)
+    return made
+
+
+@pytest.mark.parametrize(("name", "rules"), [("few", RULES), ("many", RULES + MORE_RULES)])
+def test_a_detector_of_version_1_goes_on_as_if_it_had_always_been_of_this_one(
+    name: str, rules: tuple[str, ...]
+) -> None:
+    migrated = Detector.load((GOLDEN / f"state_1_{name}.msgpack").read_bytes(), 1, limits=LIMITS)
+    made = newly_made(rules)
+    assert [rule.condition for rule in migrated.rules()] == [rule.condition for rule in made.rules()]
+    assert migrated.state.live == made.state.live == 6
+    for number in range(40, 120):
+        assert evaluate(migrated, number) == evaluate(made, number), number
+        if number % 10 == 0:
+            migrated = Detector.load(migrated.dump(), Detector.STATE_VERSION, limits=LIMITS)
+
+
+def test_a_version_that_is_not_known_yet_is_no_detector() -> None:
+    with pytest.raises(AssertionError, match="unknown"):
+        Detector.load(b"", Detector.STATE_VERSION + 1)
