@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation import columns, compiler, detector, programs, slices
+from engine.evaluation import columns, compiler, detector, programs, slices, tables
 
 MODES = {
     "awake": (),
@@ -21,11 +21,15 @@ MODES = {
         (compiler, "SETTLE_EVERY", 1),
         (detector, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
+        (slices, "IDLE_ROUNDS", 1),
+        (tables, "SHRUNK_FROM", 0),
     ),
     "awake, tidied at every event": (
         (compiler, "SETTLE_EVERY", 1),
         (detector, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
+        (slices, "IDLE_ROUNDS", 1),
+        (tables, "SHRUNK_FROM", 0),
     ),
 }
 

@@ -123,7 +123,7 @@ class Column:
         self.held -= 1
         if not self.held:
             self._to_few()
-        self.table.let_go(slot)
+        self.table.let_go((slot,))
 
     def keep(self, slot: int, time_us: int, tick: int) -> None:
         """Remember a time that is not the event's, or NEVER: it counts until the slice's next event."""
@@ -239,14 +239,20 @@ class Column:
             return list(self.few)
         return [slot for number in range(len(self.counts)) for slot in self._slots_of(number)]
 
-    def expire(self, slots: list[int], now_us: int) -> None:
-        """Close those of the slots whose entries have expired."""
-        if self.expires_after_us is None:
+    def expire(self, first: int, until: int, now_us: int) -> None:
+        """Close the entries that have expired in a range of slots, which are whole pages."""
+        if self.expires_after_us is None or not self.held:
             return
         edge_us = now_us - self.expires_after_us
-        for slot in slots:
-            if NEVER < self.at(slot) < edge_us:
-                self.close(slot)
+        if self.few is not None:
+            within = range(first, until)
+            self._close_of_few(
+                [slot for slot, time_us in self.few.items() if time_us < edge_us and slot in within]
+            )
+        else:
+            for number in range(first >> PAGE_BITS, min((until + IN_PAGE) >> PAGE_BITS, len(self.counts))):
+                if self.counts[number]:
+                    self._expire_page(number, edge_us)
 
     def sweep(self, now_us: int) -> int:
         """Look over the next entries for those that have expired, and give what that cost, in entries."""
@@ -254,18 +260,40 @@ class Column:
             self._sweep_ticks()
         if self.expires_after_us is None or not self.held:
             return 1
-        if self.few is not None:
-            if not self.sweeping:
-                self.sweeping = list(reversed(self.few))
-            slots = self.sweeping[-PAGE_SLOTS:]
-            del self.sweeping[-PAGE_SLOTS:]
-        else:
+        edge_us = now_us - self.expires_after_us
+        few = self.few
+        if few is None:
             if self.swept >= len(self.counts):
                 self.swept = 0
-            slots = self._slots_of(self.swept)
+            count = self.counts[self.swept]
+            if count:
+                self._expire_page(self.swept, edge_us)
             self.swept += 1
-        self.expire(slots, now_us)
+            return count + 1
+        if not self.sweeping:
+            self.sweeping = list(reversed(few))
+        slots = self.sweeping[-PAGE_SLOTS:]
+        del self.sweeping[-PAGE_SLOTS:]
+        self._close_of_few([slot for slot in slots if NEVER < few.get(slot, NEVER) < edge_us])
         return len(slots) + 1
+
+    def _close_of_few(self, slots: list[int]) -> None:
+        for slot in slots:
+            self.close(slot)
+
+    def _expire_page(self, number: int, edge_us: int) -> None:
+        page, first = self.pages[number], number << PAGE_BITS
+        offsets = [offset for offset, time_us in enumerate(page) if NEVER < time_us < edge_us]
+        self.counts[number] -= len(offsets)
+        self.held -= len(offsets)
+        if self.counts[number]:
+            for offset in offsets:
+                page[offset] = NEVER
+        else:
+            self.pages[number] = _BLANK
+        if not self.held:
+            self._to_few()
+        self.table.let_go([first + offset for offset in offsets])
 
     def _sweep_ticks(self) -> None:
         """Drop some of what was kept for a next event that has come since."""

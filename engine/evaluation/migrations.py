@@ -29,7 +29,8 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
                 "path": path,
                 "keys": [keys[place] for place in places],
                 "seen": _packed(sightings[place] for place in places),
-                **dict.fromkeys(("times", "first_ticks", "first_times", "free"), b""),
+                **dict.fromkeys(("times", "first_ticks", "first_times", "roomy"), b""),
+                "free": [],
                 # Those that turn out to hold nothing are given back.
                 "idle": _packed(range(len(places))),
                 **dict.fromkeys(("opened", "turn", "scanned", "ticked"), 0),
@@ -48,6 +49,8 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
         # Every memory was written by every event.
         "indexed": False,
         "due": False,
+        "busy": False,
+        "rounds": 0,
         "previous_us": document["clock_us"] or 0,
     }
 

@@ -2,7 +2,7 @@
 
 Version 2 of the document:
 
-    clock_us, events_seen, priority_highest, indexed, due, previous_us
+    clock_us, events_seen, priority_highest, indexed, due, busy, rounds, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
     tables:   by path: keys by slot (nil: free; else the array of the path's values), when each was seen as an
               event and, if there are clocks, as a time, and where tidying and evicting stand
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgpack
 import msgspec
 
-from engine.evaluation.columns import Column
+from engine.evaluation.columns import PAGE_BITS, Column
 from engine.evaluation.facts import key_of, scalar_of
 from engine.evaluation.migrations import from_version_1
 from engine.evaluation.rules import Rule
@@ -54,6 +54,8 @@ def dump(detector: "Detector") -> bytes:
         "priority_highest": detector.priority_highest,
         "indexed": state.indexed,
         "due": state.due,
+        "busy": state.busy,
+        "rounds": state.rounds,
         "previous_us": state.whole.previous_us,
         "rules": [
             [
@@ -114,7 +116,7 @@ def load(detector: "Detector", data: bytes, version: int) -> None:
         _load_table(table, row)
     tables = list(state.tables.values())
     state.doomed.extend((tick, tables[place], slot) for tick, place, slot in document["doomed"])
-    state.due = document["due"]
+    state.due, state.busy, state.rounds = document["due"], document["busy"], document["rounds"]
     state.whole.previous_us = document["previous_us"]
 
 
@@ -127,7 +129,8 @@ def _table_row(table: KeyTable) -> dict[str, Any]:
         "times": _packed(table.times),
         "first_ticks": _packed(table.first_ticks),
         "first_times": _packed(table.first_times),
-        "free": _packed(table.free),
+        "free": [_packed(slots) for slots in table.free.values()],
+        "roomy": _packed(table.roomy),
         "idle": _packed(table.idle),
         "opened": table.opened,
         "turn": table.turn,
@@ -142,7 +145,9 @@ def _load_table(table: KeyTable, row: dict[str, Any]) -> None:
     table.times = _unpacked(row["times"]) or table.times
     table.first_ticks = _unpacked(row["first_ticks"]) or table.first_ticks
     table.first_times = _unpacked(row["first_times"]) or table.first_times
-    table.free, table.idle = list(_unpacked(row["free"])), list(_unpacked(row["idle"]))
+    free = [list(_unpacked(slots)) for slots in row["free"]]
+    table.free = {slots[0] >> PAGE_BITS: slots for slots in free if slots}
+    table.roomy, table.idle = list(_unpacked(row["roomy"])), list(_unpacked(row["idle"]))
     table.opened, table.turn = row["opened"], row["turn"]
     table.scanned, table.ticked = row["scanned"], row["ticked"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.evaluation.access import regime_of
 from engine.evaluation.columns import Column
-from engine.evaluation.tables import KeyTable
+from engine.evaluation.tables import BLOCK_SLOTS, KeyTable
 from engine.evaluation.temporal import NEVER, Regime
 from engine.language.condition import Condition
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 SWEPT_FROM: Final = 1 << 14
 """Up to so many live keys, what has expired is left where it is: keys that come back find their slots."""
 
-SETTLE_EVERY: Final = 256
-"""After so many events a detector tidies up, at the latest."""
+SETTLE_EVERY: Final = 32
+"""After so many events a detector looks whether it has to tidy up."""
+
+IDLE_ROUNDS: Final = 8
+"""While there is little to tidy up, it does so at every so-manieth look."""
 
 _SCANNED_ALWAYS: Final = 4096
 """Up to so many live keys, all are scanned before each eviction; so what has expired always goes first."""
@@ -125,11 +128,13 @@ class State:
     """All that a detector remembers of its past, by the names of the nodes that remember it."""
 
     __slots__ = (
+        "busy",
         "doomed",
         "due",
         "indexed",
         "keys_max",
         "live",
+        "rounds",
         "stores",
         "swept_from",
         "tables",
@@ -150,6 +155,10 @@ class State:
         """How many keys hold something, over all paths; an expired one counts until it is swept."""
         self.due = False
         """Whether `settle` is wanted with the next event."""
+        self.busy = False
+        """Whether there was much to tidy up when that was last done."""
+        self.rounds = 0
+        """How often it has not been done since."""
         self.doomed: deque[tuple[int, KeyTable, int]] = deque()
         """The next slots to evict, longest unseen first; stale where the key has been seen since."""
 
@@ -181,8 +190,7 @@ class State:
             return
         table = store.table
         table.columns.remove(store)
-        for slot in store.slots():
-            table.let_go(slot)
+        table.let_go(store.slots())
         if store in table.stamped:
             table.remove_clock(store)
         table.free_idle(now_us)
@@ -222,11 +230,15 @@ class State:
 
     def settle(self, now_us: int) -> int:
         """Tidy up, hold the bound on live keys, and give the number of keys evicted."""
+        self.rounds += 1
+        if self.due or self.busy or self.rounds >= IDLE_ROUNDS:
+            self.rounds = 0
+            full = self.live > self.swept_from
+            much = [
+                table.tidy(now_us) for table in self.tables.values() if table.bloated or (full and table.live)
+            ]
+            self.busy = any(much)
         self.due = False
-        if self.live > self.swept_from:
-            for table in self.tables.values():
-                if table.live:
-                    table.tidy(now_us)
         evicted = 0
         if self.keys_max < self.live <= _SCANNED_ALWAYS:
             self.doomed.clear()
@@ -241,11 +253,13 @@ class State:
         return evicted
 
     def _scan(self, now_us: int, excess: int) -> None:
-        """Drop what has expired in one block of each table, and find the longest unseen of what is left."""
+        """Drop what has expired in a block of each table, and find the longest unseen of what is left."""
         tables = list(self.tables.values())
+        few = self.live <= _SCANNED_ALWAYS
         rows = [
             (table.seen[slot], place, slot)
             for place, table in enumerate(tables)
+            for _ in range(-(-len(table.keys) // BLOCK_SLOTS) if few else 1)
             for slot in table.next_block(now_us)
         ]
         rows.sort()

@@ -1,8 +1,10 @@
 """The live keys of one path of keys: a slot for each, tidied up a little at a time."""
 
+import sys
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.evaluation.columns import IN_PAGE, NO_SLOT, PAGE_BITS, Column
@@ -18,11 +20,21 @@ Key = Any
 SHARDS: Final = 256
 """A dict that grows in one piece pauses 21 ms at a million keys. Nothing else depends on the shards."""
 
-BLOCK_SLOTS: Final = 1 << 14
-"""How many slots are looked over in one go for those that are longest unseen: some 3 ms."""
+BLOCK_SLOTS: Final = 1 << 11
+"""How many slots are looked over in one go for those that are longest unseen: some 1 ms."""
 
-_SWEPT_AT_LEAST: Final = 2048
-"""How many entries each tidying looks at, at the least: some 0.2 ms, 2 ms if all of them have expired."""
+_SWEPT_AT_LEAST: Final = 1024
+"""How many entries each tidying looks at, at the least: some 50 µs, 1 ms if all of them have expired."""
+SHRUNK_FROM: Final = 1 << 15
+"""So much room for keys is kept in any case."""
+
+_PAGES_SHRUNK: Final = 16
+_SHARDS_SHRUNK: Final = 4
+_SHARD_BYTES_MIN: Final = 4096
+_ENTRY_BYTES_MAX: Final = 150
+"""How many shards each tidying looks at, and what an entry takes at the most before its shard is made anew:
+deleting from a dict gives no room back."""
+
 _TIDY_AFTER: Final = 256
 """So many new entries in one table bring the next tidying forward."""
 
@@ -63,9 +75,11 @@ class KeyTable:
         "path",
         "previous_tick",
         "previous_us",
+        "roomy",
         "scanned",
         "seen",
         "shards",
+        "shrunk",
         "slot",
         "stamped",
         "ticked",
@@ -84,7 +98,10 @@ class KeyTable:
         """For each slot, the event at which its key was last seen."""
         self.held = array("q")
         """For each slot, how many columns hold something."""
-        self.free: list[int] = []
+        self.free: dict[int, list[int]] = {}
+        """The slots without a key, by page of slots."""
+        self.roomy: list[int] = []
+        """A heap of the pages that have some; those that have none any more may still be there."""
         self.idle: list[int] = []
         """Slots that may have come to hold nothing, until the next tidying."""
         self.live = 0
@@ -94,7 +111,7 @@ class KeyTable:
         `watched`."""
         self.watched: list[Column] = []
         """The columns with many entries that have rules to wake: each event looks into each of them."""
-        self.opened = self.turn = self.scanned = self.ticked = 0
+        self.opened = self.turn = self.scanned = self.ticked = self.shrunk = 0
         """Where tidying and evicting stand."""
         self.stamped: list[Column] = []
         """The columns that are read from the slice's clock; with any, each key that comes is live."""
@@ -163,12 +180,12 @@ class KeyTable:
         slot = shard.get(key)
         if slot is not None:
             return slot
-        if self.free:
-            slot = self.free.pop()
+        slot = self._free_slot()
+        if slot is None:
+            slot = self._new_slot(key, tick)
+        else:
             self.keys[slot] = key
             self.seen[slot] = tick
-        else:
-            slot = self._new_slot(key, tick)
         shard[key] = slot
         if self.stamped:
             self.times[slot] = now_us
@@ -180,6 +197,17 @@ class KeyTable:
         if total.live > total.keys_max:
             total.due = True
         return slot
+
+    def _free_slot(self) -> int | None:
+        """Give a free slot of the lowest page, so that upper pages come to be free and can be given back."""
+        while self.roomy:
+            page = self.roomy[0]
+            slots = self.free.get(page)
+            if slots:
+                return slots.pop()
+            self.free.pop(page, None)
+            heappop(self.roomy)
+        return None
 
     def restore(self, keys: list[Key | None]) -> None:
         """Give its slots to keys that had them before."""
@@ -210,11 +238,13 @@ class KeyTable:
 
     # -- what columns tell ----------------------------------------------------------------------------------
 
-    def let_go(self, slot: int) -> None:
-        """Take note that a column has come to hold nothing for a slot."""
-        self.held[slot] -= 1
-        if not self.held[slot]:
-            self.idle.append(slot)
+    def let_go(self, slots: Iterable[int]) -> None:
+        """Take note that a column has come to hold nothing for some slots."""
+        held, idle = self.held, self.idle
+        for slot in slots:
+            held[slot] -= 1
+            if not held[slot]:
+                idle.append(slot)
 
     def note_opened(self) -> None:
         """Take note of a new entry: what is added is what pays for sweeping."""
@@ -275,8 +305,12 @@ class KeyTable:
                 column.close(slot)
         self._free(slot)
 
-    def tidy(self, now_us: int) -> None:
-        """Drop some of what has expired, more than was added since, and the keys that hold nothing."""
+    def tidy(self, now_us: int) -> bool:
+        """Drop some of what has expired, more than was added since, and the keys that hold nothing.
+
+        Tells whether there was so much of it that there will be more.
+        """
+        live = self.live
         credit = 2 * self.opened + _SWEPT_AT_LEAST
         self.opened = 0
         idle_rounds = len(self.columns)
@@ -288,6 +322,30 @@ class KeyTable:
         if self.stamped:
             self._tidy_clocks()
         self.free_idle(now_us)
+        shrunk = self._shrink()
+        return shrunk or live - self.live > _SWEPT_AT_LEAST // 2
+
+    @property
+    def bloated(self) -> bool:
+        """Whether there is much more room than keys."""
+        return len(self.keys) > SHRUNK_FROM and len(self.keys) > 2 * self.live
+
+    def _shrink(self) -> bool:
+        """Give back some of the room that is not needed any more, and tell whether there was that much."""
+        for _ in range(_SHARDS_SHRUNK):
+            self.shrunk = (self.shrunk + 1) % SHARDS
+            shard = self.shards[self.shrunk]
+            if sys.getsizeof(shard) > _SHARD_BYTES_MIN + _ENTRY_BYTES_MAX * len(shard):
+                self.shards[self.shrunk] = dict(shard)
+        for _ in range(_PAGES_SHRUNK):
+            page = (len(self.keys) - 1) >> PAGE_BITS
+            first = page << PAGE_BITS
+            if len(self.free.get(page, ())) < len(self.keys) - first or page < 0:
+                return False
+            del self.free[page]
+            del self.keys[first:], self.seen[first:], self.held[first:]
+            del self.times[first:], self.first_ticks[first:], self.first_times[first:]
+        return True
 
     def _tidy_clocks(self) -> None:
         """Look over the next slots for those that only a clock has kept."""
@@ -309,29 +367,33 @@ class KeyTable:
             if not self.stamped or self.times[slot] < edge_us:
                 self._free(slot)
         self.idle.clear()
-        if not self.live and self.keys:
+        if not self.live and 0 < len(self.keys) <= BLOCK_SLOTS:
             self._empty()
 
     def _free(self, slot: int) -> None:
         key = self.keys[slot]
-        shard = self.shards[hash(key) % SHARDS]
-        del shard[key]
-        if not shard:
-            # An empty dict keeps the room that it once needed.
-            shard.clear()
+        del self.shards[hash(key) % SHARDS][key]
         for column in self.stamped:
             if column.ticks.pop(slot, None) is not None and column.begun and column.bucket is not None:
                 self.rest(slot, column)
         self.keys[slot] = None
-        self.free.append(slot)
+        page = slot >> PAGE_BITS
+        slots = self.free.get(page)
+        if slots is None:
+            self.free[page] = [slot]
+            heappush(self.roomy, page)
+        else:
+            slots.append(slot)
         self.live -= 1
         self._total.live -= 1
 
     def _empty(self) -> None:
         """Give back the room of slots that nothing uses."""
+        self.shards[:] = [{} for _ in range(SHARDS)]
         self.keys.clear()
         del self.seen[:], self.held[:], self.times[:], self.first_ticks[:], self.first_times[:]
         self.free.clear()
+        self.roomy.clear()
         self.idle.clear()
         self.scanned = self.ticked = 0
 
@@ -345,15 +407,13 @@ class KeyTable:
             slot for slot in range(first, min(self.scanned, len(self.keys))) if self.keys[slot] is not None
         ]
         for column in self.columns:
-            column.expire(slots, now_us)
+            column.expire(first, self.scanned, now_us)
         live = []
         for slot in slots:
             if self.held[slot] or self._ticks_on(slot, now_us):
                 live.append(slot)
             else:
                 self._free(slot)
-        if not self.live:
-            self._empty()
         return live
 
     def _ticks_on(self, slot: int, now_us: int) -> bool:
