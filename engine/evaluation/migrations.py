@@ -29,8 +29,7 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
                 "path": path,
                 "keys": [keys[place] for place in places],
                 "seen": _packed(sightings[place] for place in places),
-                **dict.fromkeys(("times", "first_ticks", "first_times", "roomy"), b""),
-                "free": [],
+                **dict.fromkeys(("times", "first_ticks", "first_times"), b""),
                 # Those that turn out to hold nothing are given back.
                 "idle": _packed(range(len(places))),
                 **dict.fromkeys(("opened", "turn", "scanned", "ticked"), 0),

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgpack
 import msgspec
 
-from engine.evaluation.columns import PAGE_BITS, Column
+from engine.evaluation.columns import Column
 from engine.evaluation.facts import key_of, scalar_of
 from engine.evaluation.migrations import from_version_1
 from engine.evaluation.rules import Rule
@@ -129,8 +129,6 @@ def _table_row(table: KeyTable) -> dict[str, Any]:
         "times": _packed(table.times),
         "first_ticks": _packed(table.first_ticks),
         "first_times": _packed(table.first_times),
-        "free": [_packed(slots) for slots in table.free.values()],
-        "roomy": _packed(table.roomy),
         "idle": _packed(table.idle),
         "opened": table.opened,
         "turn": table.turn,
@@ -145,9 +143,7 @@ def _load_table(table: KeyTable, row: dict[str, Any]) -> None:
     table.times = _unpacked(row["times"]) or table.times
     table.first_ticks = _unpacked(row["first_ticks"]) or table.first_ticks
     table.first_times = _unpacked(row["first_times"]) or table.first_times
-    free = [list(_unpacked(slots)) for slots in row["free"]]
-    table.free = {slots[0] >> PAGE_BITS: slots for slots in free if slots}
-    table.roomy, table.idle = list(_unpacked(row["roomy"])), list(_unpacked(row["idle"]))
+    table.idle = list(_unpacked(row["idle"]))
     table.opened, table.turn = row["opened"], row["turn"]
     table.scanned, table.ticked = row["scanned"], row["ticked"]
 

@@ -4,10 +4,9 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from engine.evaluation.columns import IN_PAGE, NO_SLOT, PAGE_BITS, Column
+from engine.evaluation.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
 from engine.evaluation.facts import dig, key_of, split_name
 from engine.evaluation.temporal import NEVER
 
@@ -29,7 +28,7 @@ SHRUNK_FROM: Final = 1 << 15
 """So much room for keys is kept in any case."""
 
 _PAGES_SHRUNK: Final = 16
-_SHARDS_SHRUNK: Final = 4
+_SHARDS_SHRUNK: Final = 32
 _SHARD_BYTES_MIN: Final = 4096
 _ENTRY_BYTES_MAX: Final = 150
 """How many shards each tidying looks at, and what an entry takes at the most before its shard is made anew:
@@ -64,7 +63,6 @@ class KeyTable:
         "columns",
         "first_ticks",
         "first_times",
-        "free",
         "held",
         "idle",
         "key",
@@ -75,6 +73,7 @@ class KeyTable:
         "path",
         "previous_tick",
         "previous_us",
+        "room",
         "roomy",
         "scanned",
         "seen",
@@ -82,6 +81,7 @@ class KeyTable:
         "shrunk",
         "slot",
         "stamped",
+        "taken",
         "ticked",
         "times",
         "turn",
@@ -98,10 +98,13 @@ class KeyTable:
         """For each slot, the event at which its key was last seen."""
         self.held = array("q")
         """For each slot, how many columns hold something."""
-        self.free: dict[int, list[int]] = {}
-        """The slots without a key, by page of slots."""
-        self.roomy: list[int] = []
-        """A heap of the pages that have some; those that have none any more may still be there."""
+        self.taken = bytearray()
+        """For each slot, whether it has a key. A list of those without would keep memory from being given
+        back, over which its numbers lie scattered."""
+        self.room = array("q")
+        """For each page of slots, how many of them have no key."""
+        self.roomy = bytearray()
+        """For each page, whether there are any."""
         self.idle: list[int] = []
         """Slots that may have come to hold nothing, until the next tidying."""
         self.live = 0
@@ -200,14 +203,15 @@ class KeyTable:
 
     def _free_slot(self) -> int | None:
         """Give a free slot of the lowest page, so that upper pages come to be free and can be given back."""
-        while self.roomy:
-            page = self.roomy[0]
-            slots = self.free.get(page)
-            if slots:
-                return slots.pop()
-            self.free.pop(page, None)
-            heappop(self.roomy)
-        return None
+        page = self.roomy.find(1)
+        if page < 0:
+            return None
+        self.room[page] -= 1
+        if not self.room[page]:
+            self.roomy[page] = 0
+        slot = self.taken.index(0, page << PAGE_BITS)
+        self.taken[slot] = 1
+        return slot
 
     def restore(self, keys: list[Key | None]) -> None:
         """Give its slots to keys that had them before."""
@@ -218,12 +222,17 @@ class KeyTable:
                 self.live += 1
         self._total.live += self.live
         self.keys = keys
+        self.taken = bytearray(key is not None for key in keys)
+        pages = range(0, len(keys), PAGE_SLOTS)
+        self.room = array("q", (self.taken.count(0, first, first + PAGE_SLOTS) for first in pages))
+        self.roomy = bytearray(map(bool, self.room))
         self.seen = array("q", bytes(8 * len(keys)))
         self.held = self.seen[:]
 
     def _new_slot(self, key: Key, tick: int) -> int:
         slot = len(self.keys)
         self.keys.append(key)
+        self.taken.append(1)
         self.seen.append(tick)
         self.held.append(0)
         if self.stamped:
@@ -232,6 +241,8 @@ class KeyTable:
             self.first_ticks.append(0)
             self.first_times.append(0)
         if not slot & IN_PAGE:
+            self.room.append(0)
+            self.roomy.append(0)
             for column in self.columns:
                 column.grow((slot >> PAGE_BITS) + 1)
         return slot
@@ -336,13 +347,16 @@ class KeyTable:
             self.shrunk = (self.shrunk + 1) % SHARDS
             shard = self.shards[self.shrunk]
             if sys.getsizeof(shard) > _SHARD_BYTES_MIN + _ENTRY_BYTES_MAX * len(shard):
-                self.shards[self.shrunk] = dict(shard)
+                # The dict itself stays: a new one would lie in memory that is about to be given back.
+                entries = list(shard.items())
+                shard.clear()
+                shard.update(entries)
         for _ in range(_PAGES_SHRUNK):
             page = (len(self.keys) - 1) >> PAGE_BITS
             first = page << PAGE_BITS
-            if len(self.free.get(page, ())) < len(self.keys) - first or page < 0:
+            if page < 0 or self.room[page] < len(self.keys) - first:
                 return False
-            del self.free[page]
+            del self.room[page], self.roomy[page], self.taken[first:]
             del self.keys[first:], self.seen[first:], self.held[first:]
             del self.times[first:], self.first_ticks[first:], self.first_times[first:]
         return True
@@ -378,21 +392,20 @@ class KeyTable:
                 self.rest(slot, column)
         self.keys[slot] = None
         page = slot >> PAGE_BITS
-        slots = self.free.get(page)
-        if slots is None:
-            self.free[page] = [slot]
-            heappush(self.roomy, page)
-        else:
-            slots.append(slot)
+        self.taken[slot] = 0
+        self.room[page] += 1
+        self.roomy[page] = 1
         self.live -= 1
         self._total.live -= 1
 
     def _empty(self) -> None:
         """Give back the room of slots that nothing uses."""
-        self.shards[:] = [{} for _ in range(SHARDS)]
+        for shard in self.shards:
+            shard.clear()
         self.keys.clear()
         del self.seen[:], self.held[:], self.times[:], self.first_ticks[:], self.first_times[:]
-        self.free.clear()
+        self.taken.clear()
+        del self.room[:]
         self.roomy.clear()
         self.idle.clear()
         self.scanned = self.ticked = 0
