@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from engine.evaluation.anatomy import Path
 from engine.evaluation.columns import NO_SLOT
-from engine.evaluation.facts import Relations, dig, equal, holds, key_of, split_name
+from engine.evaluation.facts import KEY_CHARS_MAX, Relations, dig, equal, holds, slice_key_of, split_name
 from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.rules import Rule
 from engine.evaluation.shapes import Abstraction, Junction, Known, Predicate, Shape, remembers
@@ -161,8 +161,8 @@ _GLOBALS: Final[dict[str, Any]] = {
     "dig": dig,
     "equal": equal,
     "holds": holds,
-    "key_of": key_of,
     "microseconds": microseconds,
+    "slice_key_of": slice_key_of,
 }
 
 
@@ -301,7 +301,8 @@ def _key_lookup(parts: Abstraction, number: int, path: Path) -> list[str]:
     """Give the statements for the key of a path: None where the event belongs to no slice of it."""
     fact = f"f{parts.facts.index(path[-1])}"
     key = f"k{number}"
-    lines = [f"{key} = {fact} if type({fact}) is str else key_of({fact})"]
+    short = f"type({fact}) is str and len({fact}) <= {KEY_CHARS_MAX}"
+    lines = [f"{key} = {fact} if {short} else slice_key_of({fact})"]
     if len(path) > 1:
         # A slice of a slice: the key is the tuple of all keys on the path.
         outer = f"k{parts.paths.index(path[:-1])}"

@@ -4,6 +4,7 @@ A missing value is None throughout: JSON `null` and a name that leads nowhere ar
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 TRUE_KEY: Final = ("true",)
@@ -11,6 +12,10 @@ FALSE_KEY: Final = ("false",)
 """Booleans as keys. Python holds `True == 1`; SPEC does not."""
 
 
+KEY_CHARS_MAX: Final = 256
+"""Longer texts are kept as keys by their SHA-256."""
+
+LONG_TEXT: Final = "text"
 _LARGE_NUMBER: Final = "number"
 _PLAIN_NUMBER_MAX: Final = 1 << 60
 """Floats from here on are whole."""
@@ -88,8 +93,15 @@ def key_of(value: Any) -> Any:
     return None
 
 
+def slice_key_of(value: Any) -> Any:
+    """Give `key_of` a scalar as it is kept: of a long text its digest, so that a key takes little room."""
+    if type(value) is str and len(value) > KEY_CHARS_MAX:
+        return (LONG_TEXT, sha256(value.encode("utf-8", "surrogatepass")).hexdigest())
+    return key_of(value)
+
+
 def scalar_of(key: Any) -> Any:
-    """Give a scalar whose `key_of` is `key`."""
+    """Give a scalar whose `key_of` is `key`, which is of no long text."""
     if type(key) is not tuple:
         return key
     return int(key[1], 16) if key[0] == _LARGE_NUMBER else key == TRUE_KEY

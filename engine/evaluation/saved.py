@@ -12,7 +12,7 @@ Version 2 of the document:
     doomed:   [event, table number, slot]
 
 Columns of numbers are bytes, eight for each, little end first. Integers past 64 bits travel as an extension
-type, so that a key of any size survives.
+type, so that a key of any size survives, and long texts that are keys as another, by their digest.
 """
 
 import sys
@@ -24,7 +24,7 @@ import msgpack
 import msgspec
 
 from engine.evaluation.columns import Column
-from engine.evaluation.facts import key_of, scalar_of
+from engine.evaluation.facts import LONG_TEXT, scalar_of, slice_key_of
 from engine.evaluation.migrations import from_version_1
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices import NodeName, State, Store
@@ -42,6 +42,9 @@ _UNBOUNDED: Final = Limits(text_bytes_max=2**62, nodes_max=2**62, depth_max=2**6
 
 _BIG_INTEGER: Final = 1
 """The extension type of an integer past 64 bits: its decimal digits."""
+
+_LONG_TEXT: Final = 2
+"""The extension type of a key that is a long text: its SHA-256."""
 
 
 def dump(detector: "Detector") -> bytes:
@@ -80,7 +83,7 @@ def load(detector: "Detector", data: bytes, version: int) -> None:
     """Fill an empty detector from the bytes of `dump`, of this version or an older one."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
-    document = msgpack.unpackb(data, ext_hook=_unpack_big, strict_map_key=False)
+    document = msgpack.unpackb(data, ext_hook=_unpack_extension, strict_map_key=False)
     if version == 1:
         document = from_version_1(document)
     state = detector.state
@@ -190,11 +193,16 @@ def _unpacked(data: bytes) -> "array[int]":
 
 def _key_array(key: Key, several: bool) -> list[Any]:
     parts = key if several else (key,)
-    return list(map(scalar_of, parts))
+    return [
+        msgpack.ExtType(_LONG_TEXT, bytes.fromhex(part[1]))
+        if type(part) is tuple and part[0] == LONG_TEXT
+        else scalar_of(part)
+        for part in parts
+    ]
 
 
 def _key(array_of_values: list[Any]) -> Key:
-    parts = tuple(map(key_of, array_of_values))
+    parts = tuple(value if type(value) is tuple else slice_key_of(value) for value in array_of_values)
     return parts if len(parts) > 1 else parts[0]
 
 
@@ -212,6 +220,8 @@ def _pack_big(value: object) -> msgpack.ExtType:
     return msgpack.ExtType(_BIG_INTEGER, str(value).encode())
 
 
-def _unpack_big(code: int, data: bytes) -> int:
+def _unpack_extension(code: int, data: bytes) -> int | tuple[str, str]:
+    if code == _LONG_TEXT:
+        return (LONG_TEXT, data.hex())
     assert code == _BIG_INTEGER, code
     return int(data)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.evaluation.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
-from engine.evaluation.facts import dig, key_of, split_name
+from engine.evaluation.facts import KEY_CHARS_MAX, dig, slice_key_of, split_name
 from engine.evaluation.temporal import NEVER
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class KeyTable:
         for of_vars, whole, steps in self.names:
             values = sent if of_vars else fields
             value = dig(values, whole, steps) if steps else values.get(whole)
-            key = value if type(value) is str else key_of(value)
+            key = value if type(value) is str and len(value) <= KEY_CHARS_MAX else slice_key_of(value)
             if key is None:
                 return None
             parts.append(key)

@@ -26,6 +26,10 @@ _WITH_ARRAYS = {"eq", "neq", "in", "nin", "between"}
 _WITH_SCALARS = {"eq", "neq", "contains"}
 _RANGE_ENDS = 2
 
+# Tuples, not unions: a union is made anew wherever it stands.
+_NUMBERS = (int, float)
+_SCALARS = (str, int, float)
+
 LEAF_OPS = tuple(_OPERANDS)
 
 
@@ -93,7 +97,7 @@ class Values:
         """Judge an array of strings or of numbers: the first element decides of which, one defect is told."""
         judged: list[Scalar] = []
         for index, element in enumerate(value):
-            if isinstance(element, bool) or not isinstance(element, str | int | float):
+            if isinstance(element, bool) or not isinstance(element, _SCALARS):
                 at = spot.element(value, index)
                 return self._tell(at, f"expected a string or a number, got {kind(element)}")
             if judged and isinstance(element, str) != isinstance(judged[0], str):
@@ -133,7 +137,7 @@ class Values:
 
     def _number(self, value: object, spot: Spot) -> float | Defect:
         """Judge a number. One that JSON cannot say comes only from callers in the same process."""
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, _NUMBERS):
             return self._tell(spot, f"expected a number, got {kind(value)}")
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else self._tell(spot, "expected a finite number")

@@ -8,6 +8,7 @@ import pytest
 
 from engine import Detector, Limits, parse
 from engine.evaluation import programs
+from engine.evaluation.facts import KEY_CHARS_MAX
 from tests.reference import Event, verdict
 
 VALUES: tuple[Any, ...] = (
@@ -122,3 +123,22 @@ def test_a_deep_event_is_looked_into_without_recursion() -> None:
     name = ".".join("a" * 50)
     detector.add_rule("r", f"x.{name} != 1")
     assert len(detector.evaluate({"x": deep}, 0)) == 1
+
+
+@pytest.mark.parametrize("eager", [0, 8], ids=["asleep", "awake"])
+def test_a_long_key_takes_little_room_and_is_a_key_of_its_own(
+    eager: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", eager)
+    detector = Detector()
+    for condition in ("per k once a == 1", "per j per k once a == 1"):
+        detector.add_rule("r", condition)
+    longest = "x" * KEY_CHARS_MAX
+    texts = [longest, longest + "x", longest + "\ud800", "y" * 1_000_000]
+    for text in texts[:3]:
+        assert len(detector.evaluate({"k": text, "j": "z" * 1_000, "a": 1}, 0)) == 2
+    assert len(detector.dump()) < 3_000
+    for _ in range(2):
+        fired = [len(detector.evaluate({"k": text, "j": "z" * 1_000, "a": 0}, 0)) for text in texts]
+        assert fired == [2, 2, 2, 0]
+        detector = Detector.load(detector.dump(), Detector.STATE_VERSION)
