@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation import columns, compiler, detector, programs, slices, tables
+from engine.evaluation import columns, compiler, detector, programs, slices, tidying
 
 MODES = {
     "awake": (),
@@ -22,14 +22,14 @@ MODES = {
         (detector, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
         (slices, "IDLE_ROUNDS", 1),
-        (tables, "SHRUNK_FROM", 0),
+        (tidying, "SHRUNK_FROM", 0),
     ),
     "awake, tidied at every event": (
         (compiler, "SETTLE_EVERY", 1),
         (detector, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
         (slices, "IDLE_ROUNDS", 1),
-        (tables, "SHRUNK_FROM", 0),
+        (tidying, "SHRUNK_FROM", 0),
     ),
 }
 

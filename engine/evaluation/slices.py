@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.evaluation.access import regime_of
 from engine.evaluation.columns import Column
-from engine.evaluation.tables import BLOCK_SLOTS, KeyTable
+from engine.evaluation.tables import KeyTable
 from engine.evaluation.temporal import NEVER, Regime
+from engine.evaluation.tidying import BLOCK_SLOTS, bloated, forget, free_idle, next_block, tidy
 from engine.language.condition import Condition
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class State:
         table.let_go(store.slots())
         if store in table.stamped:
             table.remove_clock(store)
-        table.free_idle(now_us)
+        free_idle(table, now_us)
         if not table.columns:
             assert not table.live, "a key lives by what is remembered for it"
             del self.tables[name.path]
@@ -235,7 +236,9 @@ class State:
             self.rounds = 0
             full = self.live > self.swept_from
             much = [
-                table.tidy(now_us) for table in self.tables.values() if table.bloated or (full and table.live)
+                tidy(table, now_us)
+                for table in self.tables.values()
+                if bloated(table) or (full and table.live)
             ]
             self.busy = any(much)
         self.due = False
@@ -248,7 +251,7 @@ class State:
                 continue
             tick, table, slot = self.doomed.popleft()
             if table.unseen_since(slot, tick):
-                table.forget(slot)
+                forget(table, slot)
                 evicted += 1
         return evicted
 
@@ -260,7 +263,7 @@ class State:
             (table.seen[slot], place, slot)
             for place, table in enumerate(tables)
             for _ in range(-(-len(table.keys) // BLOCK_SLOTS) if few else 1)
-            for slot in table.next_block(now_us)
+            for slot in next_block(table, now_us)
         ]
         rows.sort()
         self.doomed.extend(

@@ -1,6 +1,5 @@
 """The live keys of one path of keys: a slot for each, tidied up a little at a time."""
 
-import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,21 +17,6 @@ Key = Any
 
 SHARDS: Final = 256
 """A dict that grows in one piece pauses 21 ms at a million keys. Nothing else depends on the shards."""
-
-BLOCK_SLOTS: Final = 1 << 11
-"""How many slots are looked over in one go for those that are longest unseen: some 1 ms."""
-
-_SWEPT_AT_LEAST: Final = 1024
-"""How many entries each tidying looks at, at the least: some 50 µs, 1 ms if all of them have expired."""
-SHRUNK_FROM: Final = 1 << 15
-"""So much room for keys is kept in any case."""
-
-_PAGES_SHRUNK: Final = 16
-_SHARDS_SHRUNK: Final = 32
-_SHARD_BYTES_MIN: Final = 4096
-_ENTRY_BYTES_MAX: Final = 150
-"""How many shards each tidying looks at, and what an entry takes at the most before its shard is made anew:
-deleting from a dict gives no room back."""
 
 _TIDY_AFTER: Final = 256
 """So many new entries in one table bring the next tidying forward."""
@@ -301,90 +285,12 @@ class KeyTable:
             self.times = array("q")
             self.idle += [slot for slot, held in enumerate(self.held) if not held]
 
-    # -- tidying --------------------------------------------------------------------------------------------
-
     def unseen_since(self, slot: int, tick: int) -> bool:
         """Tell whether a slot has a key still, and that was last seen at an event."""
         return slot < len(self.keys) and self.keys[slot] is not None and self.seen[slot] == tick
 
-    def forget(self, slot: int) -> None:
-        """Drop all that is remembered for a slot; its slice begins anew."""
-        for column in self.columns:
-            if not self.held[slot]:
-                break
-            if column.at(slot) != NEVER:
-                column.close(slot)
-        self._free(slot)
-
-    def tidy(self, now_us: int) -> bool:
-        """Drop some of what has expired, more than was added since, and the keys that hold nothing.
-
-        Tells whether there was so much of it that there will be more.
-        """
-        live = self.live
-        credit = 2 * self.opened + _SWEPT_AT_LEAST
-        self.opened = 0
-        idle_rounds = len(self.columns)
-        while credit > 0 and idle_rounds:
-            self.turn = self.turn + 1 if self.turn + 1 < len(self.columns) else 0
-            cost = self.columns[self.turn].sweep(now_us)
-            idle_rounds = idle_rounds - 1 if cost == 1 else len(self.columns)
-            credit -= cost
-        if self.stamped:
-            self._tidy_clocks()
-        self.free_idle(now_us)
-        shrunk = self._shrink()
-        return shrunk or live - self.live > _SWEPT_AT_LEAST // 2
-
-    @property
-    def bloated(self) -> bool:
-        """Whether there is much more room than keys."""
-        return len(self.keys) > SHRUNK_FROM and len(self.keys) > 2 * self.live
-
-    def _shrink(self) -> bool:
-        """Give back some of the room that is not needed any more, and tell whether there was that much."""
-        for _ in range(_SHARDS_SHRUNK):
-            self.shrunk = (self.shrunk + 1) % SHARDS
-            shard = self.shards[self.shrunk]
-            if sys.getsizeof(shard) > _SHARD_BYTES_MIN + _ENTRY_BYTES_MAX * len(shard):
-                # The dict itself stays: a new one would lie in memory that is about to be given back.
-                entries = list(shard.items())
-                shard.clear()
-                shard.update(entries)
-        for _ in range(_PAGES_SHRUNK):
-            page = (len(self.keys) - 1) >> PAGE_BITS
-            first = page << PAGE_BITS
-            if page < 0 or self.room[page] < len(self.keys) - first:
-                return False
-            del self.room[page], self.roomy[page], self.taken[first:]
-            del self.keys[first:], self.seen[first:], self.held[first:]
-            del self.times[first:], self.first_ticks[first:], self.first_times[first:]
-        return True
-
-    def _tidy_clocks(self) -> None:
-        """Look over the next slots for those that only a clock has kept."""
-        if self.ticked >= len(self.keys):
-            self.ticked = 0
-        until = min(self.ticked + _SWEPT_AT_LEAST, len(self.keys))
-        held = self.held
-        self.idle += [slot for slot in range(self.ticked, until) if not held[slot]]
-        self.ticked = until
-
-    def free_idle(self, now_us: int) -> None:
-        """Give back the slots that hold nothing any more."""
-        edge_us = NEVER
-        if self.stamped and None not in self.clocks:
-            edge_us = now_us - max(window_us for window_us in self.clocks if window_us is not None)
-        for slot in self.idle:
-            if self.keys[slot] is None or self.held[slot]:
-                continue
-            if not self.stamped or self.times[slot] < edge_us:
-                self._free(slot)
-        self.idle.clear()
-        if not self.live and 0 < len(self.keys) <= BLOCK_SLOTS:
-            self._empty()
-
-    def _free(self, slot: int) -> None:
+    def free(self, slot: int) -> None:
+        """Give back the slot of a key for which nothing is held in any column."""
         key = self.keys[slot]
         del self.shards[hash(key) % SHARDS][key]
         for column in self.stamped:
@@ -398,7 +304,7 @@ class KeyTable:
         self.live -= 1
         self._total.live -= 1
 
-    def _empty(self) -> None:
+    def empty(self) -> None:
         """Give back the room of slots that nothing uses."""
         for shard in self.shards:
             shard.clear()
@@ -409,36 +315,3 @@ class KeyTable:
         self.roomy.clear()
         self.idle.clear()
         self.scanned = self.ticked = 0
-
-    def next_block(self, now_us: int) -> list[int]:
-        """Give the slots of the next block that can still make a difference, and drop the others."""
-        if self.scanned >= len(self.keys):
-            self.scanned = 0
-        first = self.scanned
-        self.scanned += BLOCK_SLOTS
-        slots = [
-            slot for slot in range(first, min(self.scanned, len(self.keys))) if self.keys[slot] is not None
-        ]
-        for column in self.columns:
-            column.expire(first, self.scanned, now_us)
-        live = []
-        for slot in slots:
-            if self.held[slot] or self._ticks_on(slot, now_us):
-                live.append(slot)
-            else:
-                self._free(slot)
-        return live
-
-    def _ticks_on(self, slot: int, now_us: int) -> bool:
-        """Tell whether the clock of a slice still makes a difference to any node."""
-        for column in self.stamped:
-            if column.begun:
-                past_us = column.began(slot)
-            else:
-                kept = column.ticks.get(slot, column.whole_at) >= self.seen[slot]
-                past_us = column.at(slot) if kept else self.times[slot]
-            if past_us != NEVER and (
-                column.expires_after_us is None or past_us >= now_us - column.expires_after_us
-            ):
-                return True
-        return False
