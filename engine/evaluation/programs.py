@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from engine.evaluation.access import Blank, Hints, Live, noticing
 from engine.evaluation.anatomy import anatomy
@@ -19,6 +19,8 @@ from engine.evaluation.shapes import Known
 from engine.evaluation.slices import NodeName, State, Store
 from engine.language.limits import Limits
 from engine.language.patterns import compile_pattern
+
+_Counted = TypeVar("_Counted")
 
 EAGER_RULES_MAX: Final = 8
 """Up to so many rules, every event is shown to all: looking up which may sleep would cost more."""
@@ -93,12 +95,11 @@ class Programs:
         parts = anatomy(rule.condition)
         for node, path, _ in parts.memories:
             self._state.release(NodeName(node, path, birth), now_us)
-        if parts.relations:
-            self.relations = +(self.relations - Counter(parts.relations))
+        for relation in parts.relations:
+            _uncount(self.relations, relation)
         for fact, pattern in parts.patterns:
             self.patterns.remove(fact, pattern)
-            self._bounds[fact, compile_pattern(pattern, self._limits).text_bytes_max] -= 1
-        self._bounds = +self._bounds
+            _uncount(self._bounds, (fact, compile_pattern(pattern, self._limits).text_bytes_max))
         self._stream = self._texts = None
 
     def rename(self, rule: Rule) -> None:
@@ -200,3 +201,9 @@ class Programs:
     def _row(self, priority: int, known: Known | None) -> Row:
         program = self._by_priority[priority]
         return self._compiler.row(program.rule.condition, program.stores, known)
+
+
+def _uncount(counts: Counter[_Counted], item: _Counted) -> None:
+    counts[item] -= 1
+    if not counts[item]:
+        del counts[item]
