@@ -145,8 +145,8 @@ def bind(given):
     tick += 1
     {lookups}
     {lines}
-    {fired}
     {settle}
+    {fired}
   finally:
    {store}
    if clock != NEVER:

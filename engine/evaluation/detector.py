@@ -1,7 +1,7 @@
 """A detector: rules and their remembered past. Events go in, one after another; actions come out."""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Self
 
@@ -54,6 +54,18 @@ class BatchRefused(Refusal):
         self.results = results
 
 
+class _Notes:
+    """What is said about the events of a stream, each while its place among the results is the next."""
+
+    def __init__(self, results: list[Fired]) -> None:
+        self._results = results
+        self.of_event: dict[int, list[Entry]] = {}
+
+    def append(self, entry: Entry) -> None:
+        """Take a message about the event at hand."""
+        self.of_event.setdefault(len(self._results), []).append(entry)
+
+
 class Detector:
     """Rules evaluated against a stream of events, as SPEC's sections 1 to 4 say.
 
@@ -79,7 +91,7 @@ class Detector:
         self._now_us = now_us
         self._new_id = new_id or (lambda: secrets.token_hex(16))
         self._programs = Programs(self.state, limits)
-        self._messages: list[Entry] | None = None
+        self._messages: list[Entry] | _Notes | None = None
         """Where what is said about the event at hand goes."""
 
     # -- rules ----------------------------------------------------------------------------------------------
@@ -189,7 +201,8 @@ class Detector:
     ) -> Outcome:
         """As `evaluate`, with the messages that the reply carries."""
         sent = vars or _NOTHING
-        messages = self._messages = []
+        messages: list[Entry] = []
+        self._messages = messages
         if self._programs.relations or self._programs.texts:
             self._remark(fields, sent, messages)
         try:
@@ -198,6 +211,35 @@ class Detector:
             self._messages = None
         messages.sort(key=lambda entry: entry.code)
         return Outcome(fired, messages)
+
+    def submit_many(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
+        """As `submit` for each of some events; one that is refused has its Refusal in its place."""
+        if self.state.indexed or self._programs.relations or self._programs.texts:
+            return [self._submitted(*event) for event in events]
+        outcomes: list[Outcome | Refusal] = []
+        while len(outcomes) < len(events):
+            results: list[Fired] = []
+            notes = self._messages = _Notes(results)
+            refusal: Refusal | None = None
+            try:
+                self._programs.stream()(events[len(outcomes) :], self, results)
+            except Refusal as refused:
+                refusal = refused
+            finally:
+                self._messages = None
+            of_event = notes.of_event
+            outcomes += [Outcome(fired, of_event.get(place, [])) for place, fired in enumerate(results)]
+            if refusal is not None:
+                outcomes.append(refusal)
+        return outcomes
+
+    def _submitted(
+        self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
+    ) -> Outcome | Refusal:
+        try:
+            return self.submit(fields, timestamp_ms, sent)
+        except Refusal as refusal:
+            return refusal
 
     def _evaluate(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
         if self.state.indexed:

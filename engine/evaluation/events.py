@@ -105,21 +105,21 @@ def evaluate_batch_body(detector: Detector, body: bytes) -> Answer:
     if count > most:
         return Refused((Entry(1400, f"the batch has {count} events, at most {most} are accepted"),))
     sent = _vars(decoded.context)
-    entries = [_evaluated(detector, event, sent) for event in decoded.events]
-    return Done(b'{"results":[' + b",".join(entries) + b"]}")
+    outcomes = detector.submit_many([(event.fields, event.timestamp_ms, sent) for event in decoded.events])
+    return Done(b'{"results":[' + b",".join(map(_result, outcomes)) + b"]}")
 
 
-def _evaluated(detector: Detector, event: EventBody, sent: dict[str, Any]) -> bytes:
-    try:
-        outcome = detector.submit(event.fields, event.timestamp_ms, sent)
-    except Refusal as refusal:
-        return b'{"actions":[],"errors":' + encode_entries(refusal.entries) + b"}"
+def _result(outcome: Outcome | Refusal) -> bytes:
+    if isinstance(outcome, Refusal):
+        return b'{"actions":[],"errors":' + encode_entries(outcome.entries) + b"}"
+    if not outcome.fired and not outcome.messages:
+        return b'{"actions":[]}'
     messages = b',"messages":' + encode_entries(outcome.messages) if outcome.messages else b""
     return b'{"actions":' + _encode_actions(outcome) + messages + b"}"
 
 
 def _encode_actions(outcome: Outcome) -> bytes:
-    return msgspec.json.encode(outcome.actions) if outcome.fired else b"[]"
+    return b"[" + b",".join([rule.action_json() for rule in outcome.fired]) + b"]"
 
 
 def _vars(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:

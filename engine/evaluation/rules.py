@@ -1,7 +1,7 @@
 """What a rule is, as its owner sees it, and what it yields when it fires."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -40,6 +40,7 @@ class Rule:
     enabled: bool = True
     notify: bool = False
     priority: int
+    _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def action(self) -> dict[str, Any]:
         """Give the action that the rule yields when its condition is true."""
@@ -50,3 +51,11 @@ class Rule:
             "priority": self.priority,
             "notify": self.notify,
         }
+
+    def action_json(self) -> bytes:
+        """Give the same as JSON. It is made once, for a rule that fires may fire often."""
+        made = self._json
+        if made is None:
+            made = msgspec.json.encode(self.action())
+            object.__setattr__(self, "_json", made)
+        return made

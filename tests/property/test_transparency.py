@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import Detector, Entry, Limits, Outcome, Refusal
 from tests.differential import Pair
 from tests.feeding import answers, in_batches, one_by_one
 from tests.modes import MODES, in_mode
 from tests.slices import SlicedWorld
-from tests.strategies import Step, World, scripts
+from tests.strategies import Step, Submit, World, scripts
 
 EXAMPLES = settings.default.max_examples
 
@@ -53,6 +54,40 @@ def test_saving_and_loading_before_every_step_changes_nothing(  # noqa: PLR0917
         script = world(random.Random(f"{seed} {mode} {number}").choice).script(steps_max=steps_max)
         with in_mode(mode):
             reloaded_at(script, set(range(len(script))))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_submitted_together_is_answered_and_remarked_as_what_comes_one_by_one(
+    mode: str, seed: int, effort: int, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("examples", 60 * effort)
+    said = set[int]()
+    with in_mode(mode):
+        for number in range(60 * effort):
+            choose = random.Random(f"{seed} {mode} {number}").choice
+            world = (World if number % 2 else SlicedWorld)(choose)
+            script = [step for step in world.script(steps_max=40) if isinstance(step, Submit)]
+            rows = [(event.fields, event.timestamp_ms, event.vars) for event in script]
+            one, other = (Detector(limits=Limits(keys_max=2)) for _ in range(2))
+            for number_of_rule in range(choose((1, 2, 3))):
+                condition = world.condition(3)
+                for detector in (one, other):
+                    detector.add_rule("r", condition, rule_id=f"{number_of_rule:032x}")
+            expected: list[Outcome | tuple[Entry, ...]] = []
+            for row in rows:
+                try:
+                    expected.append(one.submit(*row))
+                except Refusal as refusal:
+                    expected.append(refusal.entries)
+            given = [
+                outcome.entries if isinstance(outcome, Refusal) else outcome
+                for outcome in other.submit_many(rows)
+            ]
+            assert given == expected
+            said |= {
+                entry.code for row in given for entry in (row.messages if isinstance(row, Outcome) else row)
+            }
+    assert said >= {1402, 2001, 2002, 2003}
 
 
 @settings(max_examples=EXAMPLES)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine import Detector, Limits
+from engine.evaluation import programs
 
 GOLDEN = Path(__file__).parent / "golden"
 LIMITS = Limits(keys_max=6)
@@ -47,8 +48,9 @@ def newly_made(rules: tuple[str, ...]) -> Detector:
 
 @pytest.mark.parametrize(("name", "rules"), [("few", RULES), ("many", RULES + MORE_RULES)])
 def test_a_detector_of_version_1_goes_on_as_if_it_had_always_been_of_this_one(
-    name: str, rules: tuple[str, ...]
+    name: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 8)
     migrated = Detector.load((GOLDEN / f"state_1_{name}.msgpack").read_bytes(), 1, limits=LIMITS)
     made = newly_made(rules)
     assert [rule.condition for rule in migrated.rules()] == [rule.condition for rule in made.rules()]
