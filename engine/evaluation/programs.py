@@ -24,7 +24,7 @@ _Counted = TypeVar("_Counted")
 
 EAGER_RULES_MAX: Final = 32
 """Up to so many rules, every event is shown to all: looking up which may sleep would cost more. That would
-hold for more of them too, but writing one function for all takes milliseconds, after each change of a rule."""
+hold for more of them too, but writing one function for all takes milliseconds, at each change of a rule."""
 
 
 class Program(NamedTuple):

@@ -100,12 +100,15 @@ def next_block(table: KeyTable, now_us: int) -> list[int]:
 
 def _tidy_clocks(table: KeyTable) -> None:
     """Look over the next slots for those that only a clock has kept."""
-    if table.ticked >= len(table.keys):
-        table.ticked = 0
-    until = min(table.ticked + _SWEPT_AT_LEAST, len(table.keys))
-    held = table.held
-    table.idle += [slot for slot in range(table.ticked, until) if not held[slot]]
-    table.ticked = until
+    held, length = table.held, len(table.keys)
+    left = min(_SWEPT_AT_LEAST, length)
+    while left:
+        # On to the beginning at once: the end may be moving away, and what has expired stands before it.
+        first = table.ticked if table.ticked < length else 0
+        until = min(first + left, length)
+        table.idle += [slot for slot in range(first, until) if not held[slot]]
+        table.ticked = until
+        left -= until - first
 
 
 def _shrink(table: KeyTable) -> bool:
