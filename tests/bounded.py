@@ -25,7 +25,7 @@ from tests.reference import Event, verdict
 
 P, Q = Leaf("p", "eq", 1), Leaf("q", "eq", 1)
 WINDOW_SECS, WINDOW_US = 1, 1_000_000
-INNER: tuple[Condition, ...] = (
+AWAITED: tuple[Condition, ...] = (
     Once(P),
     Historically(Not(P)),
     Since(Not(Q), P),
@@ -34,12 +34,26 @@ INNER: tuple[Condition, ...] = (
     HistoricallyFor(P, WINDOW_SECS, "strong"),
     SinceWithin(Not(Q), P, WINDOW_SECS),
 )
-"""One temporal member each, so that one more event tells whether the past makes a difference."""
+"""One temporal member each, so that one more event tells whether the past makes a difference. What changes
+what these remember can be told from an event."""
 
-LASTING = INNER[:2]
+CLOCKED: tuple[Condition, ...] = (
+    Once(Not(P)),
+    Historically(P),
+    Since(P, Not(P)),
+    OnceWithin(Not(P), WINDOW_SECS),
+    HistoricallyFor(P, WINDOW_SECS),
+    HistoricallyFor(Not(P), WINDOW_SECS, "strong"),
+    SinceWithin(Not(Q), Not(P), WINDOW_SECS),
+)
+"""These change with any event that does not bring something."""
+
+INNER = AWAITED + CLOCKED
+
+LASTING = AWAITED[:2]
 """Those that never expire: once it is live, a key is live for ever."""
 
-EXPIRING = INNER[3:5]
+EXPIRING = AWAITED[3:5] + CLOCKED[3:5]
 """Those that are over with their window."""
 
 Path = tuple[str, ...]

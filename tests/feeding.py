@@ -51,12 +51,16 @@ def in_batches(detector: Detector, events: list[Submit]) -> list[Answer]:
     return answers
 
 
-def answers(script: list[Step], feed: Feed, *, reloaded: bool = False) -> list[Answer]:
+def answers(
+    script: list[Step], feed: Feed, *, reloaded: bool = False, reloaded_every: int = 0
+) -> list[Answer]:
     """Give the engine's answers to all events of a script. Those between two changes are fed together.
 
-    `reloaded`: before each step the detector is saved, and the one that is loaded takes its place.
+    `reloaded`: before each step the detector is saved, and the one that is loaded takes its place;
+    `reloaded_every`: before every so-manieth step, events one by one.
     """
-    numbers = itertools.count()
+    numbers, steps_done = itertools.count(), itertools.count()
+    every = 1 if reloaded else reloaded_every
 
     def new_id() -> str:
         return rule_id(next(numbers))
@@ -65,8 +69,8 @@ def answers(script: list[Step], feed: Feed, *, reloaded: bool = False) -> list[A
     given: list[Answer] = []
     for submissions, steps in itertools.groupby(script, key=lambda step: isinstance(step, Submit)):
         alike = list(steps)
-        for portion in [alike] if submissions and not reloaded else [[step] for step in alike]:
-            if reloaded:
+        for portion in [alike] if submissions and not every else [[step] for step in alike]:
+            if every and next(steps_done) % every == 0:
                 detector = Detector.load(detector.dump(), Detector.STATE_VERSION, new_id=new_id)
             if submissions:
                 given += feed(detector, portion)

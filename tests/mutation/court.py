@@ -1,12 +1,14 @@
 """Judges mutants, each in a process and a copy of the engine of its own."""
 
 import contextlib
+import gc
 import os
 import resource
 import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +26,7 @@ RELOADED: Final = (
     "tests.differential",
     "tests.feeding",
     "tests.long_texts",
+    "tests.modes",
 )
 MEMORY_BYTES: Final = 2 << 30
 
@@ -51,10 +54,13 @@ class Court(NamedTuple):
         shutil.copytree(self.engine, copy / "engine")
         if mutant:
             file = copy / "engine" / "evaluation" / mutant.file
+            Path(cache_from_source(file)).unlink(missing_ok=True)
             file.write_text(mutant.applied(file.read_text(encoding="utf-8")), encoding="utf-8")
         process = os.fork()
         if process:
             return process
+        # What the parent holds is no garbage, and need not be looked through for any.
+        gc.freeze()
         with Path(os.devnull).open("w") as nowhere:
             os.dup2(nowhere.fileno(), 1)
             os.dup2(nowhere.fileno(), 2)

@@ -61,7 +61,7 @@ OPERATORS: Final = {
     ast.LShift: ("<<", ">>"),
 }
 OTHER_FUNCTIONS: Final = {"min": "max", "max": "min", "all": "any", "any": "all"}
-BIRTHS: Final = ("birth", "_birth", "events_seen", "tick")
+BIRTHS: Final = ("birth", "events_seen", "tick", "whole_at", "previous_tick")
 
 IN_TEMPLATES: Final = (
     (r"(?<= )<=(?= )", ("<", ">")),
@@ -86,6 +86,8 @@ IN_TEMPLATES: Final = (
     (r"\btick\b", ("0", "now")),
     (r"\{write\}", ("{clear}", "pass")),
     (r"\{clear\}", ("{write}", "pass")),
+    (r"\{keep\}", ("{write}", "pass")),
+    (r"\bpast\b", ("now",)),
     (r"\{left\}", ("{right}",)),
     (r"\{right\}", ("{left}",)),
     (r"\bfields\b", ("vars",)),

@@ -1,23 +1,43 @@
 """What the executable specification answers to scripts and worlds of a fixed seed, and to the vectors."""
 
 import random
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from tests.bounded import LASTING, Answer, BoundedWorld
+from tests.bounded import CLOCKED, LASTING, Answer, BoundedWorld
 from tests.conformance.vectors import Vector, read
+from tests.crowds import CrowdedWorld
 from tests.feeding import rule_id
+from tests.modes import MODES
 from tests.reference import ReferenceDetector
+from tests.regimes import FallingAsleepWorld, RegimesWorld
+from tests.slices import SlicedWorld
 from tests.strategies import Add, Change, Remove, Step, Submit, World
 
 SEED = 20
 """Any would do; a fixed one makes two runs comparable."""
 
-SHAPES: tuple[tuple[int, dict[str, int]], ...] = (
-    (300, {"depth": 2, "steps_max": 24}),
-    (300, {"depth": 4, "steps_max": 18}),
-    (30, {"depth": 3, "steps_max": 60}),
+WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
+    (RegimesWorld, 12, {"steps_max": 40}),
+    (FallingAsleepWorld, 3, {"steps_max": 18}),
+    (SlicedWorld, 3, {"steps_max": 40}),
+    (World, 8, {"depth": 2, "steps_max": 24}),
+    (World, 10, {"depth": 4, "steps_max": 18}),
+    (World, 1, {"depth": 3, "steps_max": 40}),
+    (CrowdedWorld, 1, {"steps_max": 30}),
 )
-WORLDS = 30
+"""Worlds, and how many scripts of each are for every mode."""
+
+BOUNDED_WORLDS = 10
+
+
+class Script(NamedTuple):
+    """A script, the mode that it is played in, and what the specification answers to its events."""
+
+    mode: str
+    steps: list[Step]
+    expected: list[Any]
+
 
 Worlds = list[tuple[BoundedWorld, list[Answer]]]
 
@@ -26,28 +46,45 @@ class Recording(NamedTuple):
     """Nothing in it is of the part of the engine that is mutated."""
 
     vectors: list[Vector]
-    scripts: list[tuple[list[Step], list[Any]]]
+    scripts: list[Script]
     worlds: Worlds
     lasting_worlds: Worlds
 
 
-def record() -> Recording:
-    """Ask the specification everything once."""
-    shapes = [(number, shape) for count, shape in SHAPES for number in range(count)]
-    scripts = [
-        World(random.Random(f"{SEED} {number} {shape}").choice).script(**shape) for number, shape in shapes
+def record(effort: int = 1) -> Recording:
+    """Ask the specification everything once, so many times as much as is the rule."""
+    choosers = [random.Random(f"{SEED} {number}").choice for number in range(BOUNDED_WORLDS * effort)]
+    worlds = [
+        world
+        for choose in choosers
+        for world in (
+            BoundedWorld.drawn(choose),
+            BoundedWorld.drawn(choose, CLOCKED),
+            BoundedWorld.crowded(choose),
+        )
     ]
-    choosers = [random.Random(f"{SEED} {number}").choice for number in range(WORLDS)]
-    worlds = [draw(choose) for choose in choosers for draw in (BoundedWorld.drawn, BoundedWorld.crowded)]
     lasting_worlds = [
         draw(choose, LASTING) for choose in choosers for draw in (BoundedWorld.drawn, BoundedWorld.crowded)
     ]
     return Recording(
         [vector for _, vector in read()],
-        [(script, specified(script)) for script in scripts],
+        [Script(mode, steps, specified(steps)) for mode, steps in scripts(effort)],
         [(world, world.expected()) for world in worlds],
         [(world, world.expected()) for world in lasting_worlds],
     )
+
+
+def scripts(effort: int) -> list[tuple[str, list[Step]]]:
+    """Give all scripts with their modes. Of each world and mode some come early: most mutants need few."""
+    kinds = [
+        [
+            (mode, world(random.Random(f"{SEED} {mode} {number} {shape}").choice).script(**shape))
+            for number in range(count * effort)
+        ]
+        for world, count, shape in WORLDS
+        for mode in MODES
+    ]
+    return [script for row in zip_longest(*kinds) for script in row if script is not None]
 
 
 def specified(script: list[Step]) -> list[Any]:

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.crowds import CrowdedWorld
 from tests.differential import disagreement, explained, run
 from tests.modes import MODES, in_mode
 from tests.reference import verdict
+from tests.regimes import FallingAsleepWorld, RegimesWorld
 from tests.slices import SlicedWorld
 from tests.strategies import Change, Step, Submit, World, scripts
 
@@ -31,8 +33,19 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         (World, 150, {"depth": 2, "steps_max": 24}),
         (World, 25, {"depth": 3, "steps_max": 60}),
         (SlicedWorld, 200, {"steps_max": 60}),
+        (RegimesWorld, 20, {"steps_max": 40}),
+        (FallingAsleepWorld, 10, {"steps_max": 18}),
+        (CrowdedWorld, 5, {"steps_max": 30}),
     ],
-    ids=["deep conditions", "shallow conditions", "long scripts", "few slices"],
+    ids=[
+        "deep conditions",
+        "shallow conditions",
+        "long scripts",
+        "few slices",
+        "regimes",
+        "falling asleep",
+        "crowds",
+    ],
 )
 def test_engine_and_reference_agree_on_many_random_scripts(  # noqa: PLR0917
     world: type[World],

@@ -7,6 +7,7 @@ import pytest
 
 from engine.evaluation import slices
 from tests.bounded import LASTING, BoundedWorld
+from tests.modes import MODES, in_mode
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,8 @@ def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     for number in range(30 * effort):
         world = BoundedWorld.drawn(random.Random(f"{seed} {number}").choice)
         expected = world.expected()
-        difference = world.disagreement(expected, reloaded=reloaded)
+        with in_mode(list(MODES)[number % len(MODES)]):
+            difference = world.disagreement(expected, reloaded=reloaded)
         assert difference is None, f"world {number} of seed {seed}: {difference}"
         evictions += sum(evicted for _, evicted in expected)
     assert evictions > 30 * effort
@@ -40,7 +42,8 @@ def test_the_longest_unseen_are_evicted_also_where_scans_are_rare(
     record_property("examples", 30 * effort)
     for number in range(30 * effort):
         world = BoundedWorld.drawn(random.Random(f"{seed} {number}").choice, LASTING)
-        difference = world.disagreement(reloaded=number % 2 == 1)
+        with in_mode(list(MODES)[number // 2 % len(MODES)]):
+            difference = world.disagreement(reloaded=number % 2 == 1)
         assert difference is None, f"world {number} of seed {seed}: {difference}"
 
 
@@ -51,5 +54,6 @@ def test_what_has_expired_makes_room_before_anything_is_evicted(
     record_property("examples", 30 * effort)
     for number in range(30 * effort):
         world = BoundedWorld.crowded(random.Random(f"{seed} {number}").choice)
-        difference = world.disagreement(reloaded=number % 2 == 1)
+        with in_mode(list(MODES)[number // 2 % len(MODES)]):
+            difference = world.disagreement(reloaded=number % 2 == 1)
         assert difference is None, f"world {number} of seed {seed}: {difference}"

@@ -8,6 +8,7 @@ import pytest
 from engine import BatchRefused, ConditionError, Detector, Limits, Refusal, parse
 from engine.evaluation.facts import key_of
 from engine.language.condition import Leaf
+from tests.modes import in_mode
 
 
 def test_importing_the_engine_imports_neither_ray_nor_quart():
@@ -235,6 +236,34 @@ def test_a_large_pattern_is_tried_on_shorter_texts_only_and_that_is_remarked():
     assert code == 2004
     assert message.startswith("`t` has 21 characters; the largest of its patterns is tried on at most ")
     assert detector.submit({"t": "ab"}, 0).messages == []
+
+
+def test_nothing_is_said_of_texts_for_patterns_that_are_gone():
+    detector = Detector(limits=Limits(pattern_text_chars_max=3))
+    rule_id = detector.add_rule(name="r", condition="t matches 'a'")
+    detector.add_rule(name="other", condition="u matches 'a'")
+    assert [entry.code for entry in detector.submit({"t": "aaaa"}, 0).messages] == [2004]
+    detector.remove_rule(rule_id)
+    assert detector.submit({"t": "aaaa"}, 1).messages == []
+
+
+def test_messages_come_in_order_of_their_codes():
+    detector = Detector()
+    detector.add_rule(name="r", condition="owns(user)")
+    detector.evaluate({}, 10)
+    assert [entry.code for entry in detector.submit({}, 9).messages] == [2001, 2003]
+
+
+@pytest.mark.parametrize("mode", ["awake", "asleep"])
+@pytest.mark.parametrize("name", ["t", "$t"])
+def test_what_slow_patterns_may_cost_is_bounded_at_every_event(name, mode):
+    with in_mode(mode):
+        detector = Detector(limits=Limits(pattern_event_work_max=200))
+        detector.add_rule(name="r", condition=f"{name} matches '[ab].{{8}}c|x[ab]{{9}}'")
+        for time_ms, count in enumerate((1, 2, 1)):
+            values = {"t": "a12345678c" * count}
+            events = ({}, time_ms, values) if name.startswith("$") else (values, time_ms, None)
+            assert bool(detector.evaluate(*events)) is (count == 1)
 
 
 def test_large_and_deep_conditions_within_the_limits_can_be_evaluated():

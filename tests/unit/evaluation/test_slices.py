@@ -4,6 +4,7 @@ import pytest
 
 from engine import Detector
 from engine.language.limits import Limits
+from tests.modes import MODES, in_mode
 
 
 def detector(keys_max: int, *rules: str) -> Detector:
@@ -27,7 +28,9 @@ def test_the_longest_unseen_key_is_evicted_and_the_reply_says_so():
         assert codes(made.submit({"k": key, "a": 1}, time_ms)) == []
     # A is seen again, though nothing new is remembered for it: B is now the longest unseen.
     assert fires(made, 2, k="A", a=0)
-    assert codes(made.submit({"k": "C", "a": 1}, 3)) == [2002]
+    outcome = made.submit({"k": "C", "a": 1}, 3)
+    assert [entry.message for entry in outcome.messages] == ["1 keys were forgotten: the detector keeps 2"]
+    assert codes(outcome) == [2002]
     assert [fires(made, 4, k=key, a=0) for key in "ABC"] == [True, False, True]
 
 
@@ -86,6 +89,55 @@ def test_memory_is_bounded_by_the_keys_active_within_the_window(rule, remembers,
     assert sum(len(store.slots()) for store in made.state.stores.values()) <= 100
 
 
+def test_slices_that_only_their_clock_keeps_are_given_back_after_the_window():
+    """Where rules sleep, each key that comes is live until its last event is too old to matter."""
+    with in_mode("asleep"):
+        made = detector(1_000_000, "t == 1 and per k once within 1s not a == 1")
+        made.state.swept_from = 100
+        most = 0
+        for time_ms in range(0, 60_000, 5):
+            made.evaluate({"k": time_ms, "a": 0}, time_ms)
+            most = max(most, made.state.live)
+    assert most <= 3 * 256 + 201
+
+
+@pytest.mark.parametrize("mode", ["awake", "asleep"])
+def test_what_is_remembered_of_many_keys_is_told_apart(mode):
+    with in_mode(mode):
+        made = detector(10_000, "per k once a == 1", "per k (a == 1 since not b == 1)")
+        for key in range(3_000):
+            made.evaluate({"k": key, "a": key % 7 == 0, "b": key % 5 == 0}, key)
+            made.evaluate({"k": key, "a": int(key % 3 == 0), "b": 1}, key)
+        for key in range(3_000):
+            fired = [
+                rule["name"] for rule in made.evaluate({"k": key, "a": 1 if key % 2 else 0, "b": 1}, key)
+            ]
+            since = key % 3 == 0 and key % 2 == 1
+            assert fired == ["r0"] * (key % 3 == 0 or key % 2 == 1) + ["r1"] * since
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_clock_told_takes_the_place_of_what_was_kept_before(mode):
+    with in_mode(mode):
+        made = detector(10, "t == 1 and per k once within 1s not a == 1")
+        for time_ms in (0, 5_000):
+            for key in (1, 2):
+                made.evaluate({"k": key, "a": 0}, time_ms)
+                made.evaluate({"k": key, "a": 1}, time_ms)
+        assert [fires(made, 6_000, k=key, a=1, t=1) for key in (1, 2)] == [True, True]
+        assert [fires(made, 6_001, k=key, a=1, t=1) for key in (1, 2)] == [False, False]
+
+
+def test_a_path_that_was_swept_empty_can_be_let_go():
+    made = detector(2, "per u once a == 1", "per v once within 1s a == 1")
+    for key in range(2):
+        made.evaluate({"v": key, "a": 1}, 0)
+    for key in range(2):
+        assert codes(made.submit({"u": key, "a": 1}, 5_000)) == []
+    made.change_rule(made.rules()[1].id, enabled=False)
+    assert codes(made.submit({"u": 0, "a": 1}, 5_000)) == []
+
+
 def test_a_removed_rule_leaves_nothing_behind():
     made = detector(
         10, "per k once a == 1", "per k once a == 1", "per k once within 1h b == 1", "once a == 1"
@@ -108,6 +160,25 @@ def test_rules_born_together_share_their_memory_and_others_do_not():
     made.evaluate({"a": 0}, 0)
     made.add_rule(name="later", condition="once a == 1")
     assert len(made.state.stores) == 2
+
+
+def test_a_detector_whose_rules_have_slept_sleeps_on_after_a_reload_though_few_are_left():
+    """Awake, it would take what the clocks of slices say for what it remembers."""
+    with in_mode("falling asleep"):
+        stayed = detector(1_000, "t == 1 and per k once within 10s not a == 1", "a == 5", "a == 6")
+        for rule in stayed.rules()[1:]:
+            stayed.remove_rule(rule.id)
+        assert fires(stayed, 0, k="A", t=1, a=0)
+        # Nothing has to see this, and of it the clock alone knows.
+        assert not fires(stayed, 9_000, k="A", t=0, a=0)
+        rested = Detector.load(stayed.dump(), Detector.STATE_VERSION)
+        for time_ms in (12_000, 19_001):
+            fields = {"k": "A", "t": 1, "a": 1}
+            assert (
+                len(stayed.evaluate(fields, time_ms))
+                == len(rested.evaluate(fields, time_ms))
+                == (time_ms < 19_000)
+            )
 
 
 def test_evictions_go_on_as_before_after_a_reload():
