@@ -23,6 +23,8 @@ Path = tuple[str, ...]
 class Anatomy(NamedTuple):
     """What a rule needs kept for it, and what is remarked about it."""
 
+    size: int
+    """How many nodes it has."""
     memories: tuple[tuple[Condition, Path, int | None], ...]
     """Each temporal node, its path, and after how many microseconds what it remembers has expired."""
     relations: frozenset[str]
@@ -34,6 +36,7 @@ def anatomy(condition: Condition) -> Anatomy:
     """Give the anatomy of a condition."""
     nodes = list(_nodes(condition, ()))
     return Anatomy(
+        len(nodes),
         tuple(
             (node, path, _expiry(node, operator))
             for node, path in nodes

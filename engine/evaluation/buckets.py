@@ -35,6 +35,8 @@ class Group:
 
     def add(self, constants: list[Any], rest: list[Any]) -> None:
         """Add a row."""
+        assert len(constants) == len(self.constants), "rules of one shape have as many constants"
+        assert len(rest) == self.width, "rules of one shape have as many constants"
         for place, value in enumerate(constants):
             column, kind = self.constants[place], _kind(value)
             if not column and kind is not None:
@@ -115,10 +117,10 @@ class Bucket:
             observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
 
     def _take_in(self) -> None:
-        for priority in self._pending:
+        while self._pending:
+            priority = self._pending.pop(0)
             observe, constants, rest = self._compile(priority, self._known)
             group = self._groups.get(observe)
             if group is None:
                 group = self._groups[observe] = Group(len(constants), len(rest) + 1)
             group.add(constants, [*rest, priority])
-        self._pending.clear()

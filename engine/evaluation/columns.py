@@ -169,19 +169,17 @@ class Column:
 
     def began(self, slot: int) -> int:
         """Give the time at which the run of truth up to now began, NEVER if the next event begins it."""
-        time_us = self.at(slot)
-        if time_us != NEVER or slot in self.ticks:
+        time_us, table = self.at(slot), self.table
+        # A run that ended before the slice's first event was another key's, which had the slot before.
+        if time_us != NEVER or self.ticks.get(slot, -1) >= table.first_ticks[slot]:
             return time_us
-        table = self.table
         return table.first_times[slot] if table.first_ticks[slot] > self.whole_at else NEVER
 
     def begin(self, slot: int, now_us: int) -> None:
         """Take note that an event begins the run."""
         self.put(slot, now_us)
         if slot in self.ticks:
-            del self.ticks[slot]
-            if self.bucket is not None:
-                self.table.rest(slot, self)
+            self._drop_tick(slot)
 
     def end(self, slot: int, tick: int) -> None:
         """Take note that an event is outside of any run; the slice's next event may begin one."""
@@ -300,10 +298,18 @@ class Column:
         if not self.stale:
             self.stale = list(self.ticks)
         seen = self.table.seen
-        for slot in self.stale[-PAGE_SLOTS:]:
-            if self.ticks.get(slot, seen[slot]) < seen[slot]:
-                del self.ticks[slot]
+        slots = self.stale[-PAGE_SLOTS:]
         del self.stale[-PAGE_SLOTS:]
+        for slot in slots:
+            tick = self.ticks.get(slot)
+            # Slots may have been given back since, or to other keys.
+            if tick is not None and (slot >= len(seen) or tick < seen[slot]):
+                self._drop_tick(slot)
+
+    def _drop_tick(self, slot: int) -> None:
+        del self.ticks[slot]
+        if self.begun and self.bucket is not None:
+            self.table.rest(slot, self)
 
     def _slots_of(self, number: int) -> list[int]:
         if not self.counts[number]:

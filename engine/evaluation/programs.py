@@ -26,6 +26,9 @@ EAGER_RULES_MAX: Final = 32
 """Up to so many rules, every event is shown to all: looking up which may sleep would cost more. That would
 hold for more of them too, but writing one function for all takes milliseconds, at each change of a rule."""
 
+EAGER_NODES_MAX: Final = 400
+"""The same for all of their nodes together."""
+
 
 class Program(NamedTuple):
     """One rule that is enabled."""
@@ -49,6 +52,8 @@ class Programs:
         self._by_priority: dict[int, Program] = {}
         self._rules: dict[int, Rule] = {}
         """The same without what only changes of rules need: what fires is found here."""
+        self._nodes = 0
+        """How many nodes their conditions have together."""
         self._stream: ObserveMany | None = None
         self.relations: Counter[str] = Counter()
         """The relations that rules name, and how many do."""
@@ -77,12 +82,13 @@ class Programs:
         for fact, pattern in parts.patterns:
             self.patterns.add(fact, pattern)
             self._bounds[fact, compile_pattern(pattern, self._limits).text_bytes_max] += 1
+        self._nodes += parts.size
         self._by_priority[rule.priority] = Program(rule, birth, stores, None)
         self._rules[rule.priority] = rule
         self._stream = self._texts = None
         if self._state.indexed:
             self._let_sleep(rule.priority)
-        elif len(self._by_priority) > EAGER_RULES_MAX:
+        elif len(self._by_priority) > EAGER_RULES_MAX or self._nodes > EAGER_NODES_MAX:
             self._state.begin_to_sleep(tick)
             for priority in self._by_priority:
                 self._let_sleep(priority)
@@ -94,6 +100,7 @@ class Programs:
         rule, birth, _, _ = self._by_priority.pop(priority)
         del self._rules[priority]
         parts = anatomy(rule.condition)
+        self._nodes -= parts.size
         for node, path, _ in parts.memories:
             self._state.release(NodeName(node, path, birth), now_us)
         for relation in parts.relations:

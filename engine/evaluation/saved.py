@@ -43,6 +43,9 @@ _UNBOUNDED: Final = Limits(text_bytes_max=2**62, nodes_max=2**62, depth_max=2**6
 _BIG_INTEGER: Final = 1
 """The extension type of an integer past 64 bits: its decimal digits."""
 
+_ANY_TEXT: Final = "surrogatepass"
+"""Who calls the engine in process may use texts as keys that are no Unicode."""
+
 _LONG_TEXT: Final = 2
 """The extension type of a key that is a long text: its SHA-256."""
 
@@ -50,6 +53,10 @@ _LONG_TEXT: Final = 2
 def dump(detector: "Detector") -> bytes:
     """Give all that `load` needs to make a detector that cannot be told from this one."""
     state = detector.state
+    if not state.indexed:
+        # Every event has written every memory, should rules sleep from here on.
+        for store in state.stores.values():
+            state.is_whole(store, detector.events_seen)
     places = {table.path: place for place, table in enumerate(state.tables.values())}
     document = {
         "clock_us": detector.clock_us,
@@ -76,14 +83,16 @@ def dump(detector: "Detector") -> bytes:
         "memories": [_memory_row(name, store, state) for name, store in state.stores.items()],
         "doomed": [[tick, places[table.path], slot] for tick, table, slot in state.doomed],
     }
-    return bytes(msgpack.packb(document, default=_pack_big))
+    return bytes(msgpack.packb(document, default=_pack_big, unicode_errors=_ANY_TEXT))
 
 
 def load(detector: "Detector", data: bytes, version: int) -> None:
     """Fill an empty detector from the bytes of `dump`, of this version or an older one."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
-    document = msgpack.unpackb(data, ext_hook=_unpack_extension, strict_map_key=False)
+    document = msgpack.unpackb(
+        data, ext_hook=_unpack_extension, strict_map_key=False, unicode_errors=_ANY_TEXT
+    )
     if version == 1:
         document = from_version_1(document)
     state = detector.state

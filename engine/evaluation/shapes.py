@@ -105,6 +105,10 @@ class Abstraction:
         return self._shape(condition, ())
 
     def _shape(self, node: Condition, path: Path) -> Shape:
+        # Before anything is taken out of the node: of what is folded away, no constant must be left.
+        truth = None if self._known is None else _truth(node, self._known)
+        if truth is not None:
+            return TRUE if truth else FALSE
         match node:
             case language.Leaf():
                 return self._leaf(node)
@@ -117,7 +121,7 @@ class Abstraction:
             case language.Any(members):
                 return _junction("or", [self._shape(member, path) for member in members])
             case language.Not(inner):
-                return _negation(self._shape(inner, path))
+                return Negation(self._shape(inner, path))
             case language.Keyed(inner, key):
                 longer = (*path, key)
                 number = self._path(longer)
@@ -152,12 +156,6 @@ class Abstraction:
 
     def _leaf(self, leaf: language.Leaf) -> Shape:
         value = leaf.value
-        if self._known is not None and leaf.fact == self._known.fact:
-            # What the event's value is known to be needs no asking.
-            if leaf.op == "eq" and not isinstance(value, tuple):
-                return TRUE if key_of(value) == self._known.value else FALSE
-            if leaf.op == "in" and isinstance(value, tuple):
-                return TRUE if self._known.value in map(key_of, value) else FALSE
         fact = self._fact(leaf.fact)
         match leaf.op:
             case "eq":
@@ -241,19 +239,41 @@ def _set_of(values: tuple[object, ...]) -> frozenset[object]:
 
 
 def _junction(word: str, members: list[Shape]) -> Shape:
-    decisive, idle = (FALSE, TRUE) if word == "and" else (TRUE, FALSE)
-    left = [member for member in members if member is not idle]
-    if any(member is decisive for member in left) and not any(map(remembers, left)):
-        return decisive
-    if not left:
-        return idle
+    left = [member for member in members if member is not (TRUE if word == "and" else FALSE)]
     return left[0] if len(left) == 1 else Junction(word, tuple(left))
 
 
-def _negation(inner: Shape) -> Shape:
-    if inner is TRUE or inner is FALSE:
-        return FALSE if inner is TRUE else TRUE
-    return Negation(inner)
+def _truth(node: Condition, known: Known) -> bool | None:
+    """Give the truth of a node that remembers nothing, as far as what is known tells it."""
+    match node:
+        case language.Leaf(fact, "eq", value) if fact == known.fact and not isinstance(value, tuple):
+            return bool(key_of(value) == known.value)
+        case language.Leaf(fact, "in", value) if fact == known.fact and isinstance(value, tuple):
+            return known.value in map(key_of, value)
+        case language.All(members) | language.Any(members):
+            decisive = isinstance(node, language.Any)
+            truths = [_truth(member, known) for member in members]
+            if all(truth is not None and truth is not decisive for truth in truths):
+                return not decisive
+            return decisive if decisive in truths and not any(map(_is_temporal, members)) else None
+        case language.Not(inner):
+            truth = _truth(inner, known)
+            return None if truth is None else not truth
+        case _:
+            return None
+
+
+def _is_temporal(node: Condition) -> bool:
+    """Tell whether a node has any that remembers something."""
+    match node:
+        case language.Leaf() | language.Ref() | language.InRelation():
+            return False
+        case language.All(members) | language.Any(members):
+            return any(map(_is_temporal, members))
+        case language.Not(inner) | language.Keyed(inner):
+            return _is_temporal(inner)
+        case _:
+            return True
 
 
 def remembers(shape: Shape) -> bool:

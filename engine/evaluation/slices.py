@@ -210,11 +210,16 @@ class State:
         """From event `tick` on rules sleep: what the memories hold says all up to here."""
         assert not self.indexed, "rules begin to sleep once"
         self.indexed = True
-        self.whole.ticks[:] = [tick] * len(self.whole.cells)
         for name, store in self.stores.items():
-            if isinstance(store, Column):
-                store.whole_at = tick
+            self.is_whole(store, tick)
             self._let_sleep(name, store)
+
+    def is_whole(self, store: Store, tick: int) -> None:
+        """Take note that a memory says all up to an event."""
+        if isinstance(store, Column):
+            store.whole_at = tick
+        else:
+            self.whole.ticks[store] = tick
 
     def _let_sleep(self, name: NodeName, store: Store) -> None:
         regime = regime_of(name.condition)

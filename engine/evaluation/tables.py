@@ -293,9 +293,6 @@ class KeyTable:
         """Give back the slot of a key for which nothing is held in any column."""
         key = self.keys[slot]
         del self.shards[hash(key) % SHARDS][key]
-        for column in self.stamped:
-            if column.ticks.pop(slot, None) is not None and column.begun and column.bucket is not None:
-                self.rest(slot, column)
         self.keys[slot] = None
         page = slot >> PAGE_BITS
         self.taken[slot] = 0

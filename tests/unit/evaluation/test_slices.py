@@ -181,6 +181,32 @@ def test_a_detector_whose_rules_have_slept_sleeps_on_after_a_reload_though_few_a
             )
 
 
+def test_a_run_that_ended_for_one_key_says_nothing_of_the_next_key_in_its_slot():
+    with in_mode("asleep"):
+        made = detector(1, "t == 1 and per k historically for 1s strong not a == 1")
+        made.evaluate({"k": "A", "a": 1}, 0)
+        made.evaluate({"k": "B", "a": 1}, 1)
+        # It comes into the slot of A, which was evicted; nothing has to see its first event.
+        made.evaluate({"k": "C"}, 2)
+        assert not fires(made, 1_001, k="C", t=1)
+        assert fires(made, 1_002, k="C", t=1)
+
+
+def test_slots_may_be_given_back_while_a_sweep_still_speaks_of_them():
+    with in_mode("asleep, tidied at every event"):
+        made = detector(10_000, "t == 1 and per k once within 10s not a == 1")
+        time_ms = 0
+        for first in (0, 1, 2):
+            for a in (0, 1):
+                for key in range(1_500):
+                    time_ms += 1
+                    made.evaluate({"k": key * 7 % 1_500 + first, "a": a}, time_ms)
+            time_ms += 20_000
+            for key in range(40):
+                made.evaluate({"k": key, "a": 1, "t": 1}, time_ms + key)
+    assert made.state.live <= 1_500
+
+
 def test_evictions_go_on_as_before_after_a_reload():
     """What is evicted depends on the past alone, not on whether the detector was at rest in between."""
     rules = ["per k once a == 1", "per k per j once within 50ms a == 1", "per j historically for 20ms a == 1"]
