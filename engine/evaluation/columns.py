@@ -170,8 +170,9 @@ class Column:
     def began(self, slot: int) -> int:
         """Give the time at which the run of truth up to now began, NEVER if the next event begins it."""
         time_us, table = self.at(slot), self.table
-        # A run that ended before the slice's first event was another key's, which had the slot before.
-        if time_us != NEVER or self.ticks.get(slot, -1) >= table.first_ticks[slot]:
+        # It may have been another key, which had the slot before, that was cleared: the rules are awake all the
+        # same, see the first event of the new one, and begin its run there.
+        if time_us != NEVER or slot in self.ticks:
             return time_us
         return table.first_times[slot] if table.first_ticks[slot] > self.whole_at else NEVER
 
