@@ -170,8 +170,8 @@ class Column:
     def began(self, slot: int) -> int:
         """Give the time at which the run of truth up to now began, NEVER if the next event begins it."""
         time_us, table = self.at(slot), self.table
-        # What was cleared may have been another key's, that had the slot before: its rules are awake all the same,
-        # see the first event of the new one, and begin the run there.
+        # What was cleared may be of the key that had the slot before: the rules are awake all the same, and
+        # begin the run of the new one at its first event.
         if time_us != NEVER or slot in self.ticks:
             return time_us
         return table.first_times[slot] if table.first_ticks[slot] > self.whole_at else NEVER

