@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.evaluation.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
-from engine.evaluation.facts import KEY_CHARS_MAX, dig, slice_key_of, split_name
+from engine.evaluation.facts import KEY_CHARS_MAX, slice_key_of, split_name, value_of
 from engine.evaluation.temporal import NEVER
 
 if TYPE_CHECKING:
@@ -140,9 +140,8 @@ class KeyTable:
     def _key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Key | None:
         """Give the key of this path at an event, None where it belongs to no slice."""
         parts = []
-        for of_vars, whole, steps in self.names:
-            values = sent if of_vars else fields
-            value = dig(values, whole, steps) if steps else values.get(whole)
+        for name in self.names:
+            value = value_of(name, fields, sent)
             key = value if type(value) is str and len(value) <= KEY_CHARS_MAX else slice_key_of(value)
             if key is None:
                 return None

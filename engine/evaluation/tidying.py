@@ -16,6 +16,7 @@ BLOCK_SLOTS: Final = 1 << 11
 
 _SWEPT_AT_LEAST: Final = 1024
 """How many entries each tidying looks at, at the least: some 50 µs, 1 ms if all of them have expired."""
+
 SHRUNK_FROM: Final = 1 << 15
 """So much room for keys is kept in any case."""
 
