@@ -41,7 +41,7 @@ PROBE_EVENTS = 20
 
 FULL = Effort(
     name="full",
-    warm_events=16_000,
+    warm_events=45_000,
     warm_s=16,
     passes=9,
     pass_s=0.14,
