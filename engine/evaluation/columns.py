@@ -5,7 +5,7 @@ the keys that it has touched, and no growth copies more than one page.
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from engine.evaluation.temporal import NEVER, Regime
@@ -141,20 +141,31 @@ class Column:
             self.ticks = {}
         self.ticks[slot] = tick
 
-    def restore(self, entries: dict[int, int], ticks: dict[int, int], whole_at: int, *, paged: bool) -> None:
-        """Take the entries that a column had before, laid out as they were."""
-        held = self.table.held
-        for slot in entries:
-            held[slot] += 1
-        self.held = len(entries)
+    def restore(
+        self,
+        few: dict[int, int] | None,
+        pages: "Mapping[int, tuple[array[int], int]]",
+        ticks: dict[int, int],
+        whole_at: int,
+    ) -> None:
+        """Take the entries that a column had before: by slot if they are few, else pages by their number.
+
+        With each page comes how many entries it holds. That something is held the table knows already.
+        """
         bucket = self.bucket
         if bucket is not None:
             self.unwatch()
-        self.few, self.whole_at = entries, whole_at
+        self.few, self.whole_at = few, whole_at
         if ticks:
             self.ticks = ticks
-        if paged:
-            self._to_pages(entries)
+        if few is not None:
+            self.held = len(few)
+        else:
+            self.pages, self.counts = [_BLANK], []
+            self.grow((len(self.table.keys) + IN_PAGE) >> PAGE_BITS)
+            for number, (page, count) in pages.items():
+                self.pages[number], self.counts[number] = page, count
+                self.held += count
         if bucket is not None:
             self.watch(bucket)
 

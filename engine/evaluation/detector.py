@@ -360,7 +360,7 @@ class Detector:
         """
         assert 1 <= version <= cls.STATE_VERSION, f"state of version {version}, which is unknown"
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
-        saved.load(detector, data, version)
+        saved.load(detector, saved.unpack(data), version)
         return detector
 
     # -- inside ---------------------------------------------------------------------------------------------

@@ -1,8 +1,11 @@
-"""Documents of older versions of a detector's state -> the present one, see `saved`."""
+"""Documents of older versions of a detector's state -> the next one, see `saved`."""
 
+import sys
 from array import array
+from collections import Counter
 from typing import Any
 
+from engine.evaluation.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.temporal import NEVER
 
 
@@ -54,6 +57,50 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the document of version 3 for one of version 2.
+
+    There, keys of a path of one key stood in arrays too, and the entries of columns in pages were listed as
+    those of others; for how many columns something was held followed from them.
+
+        memories: … with a path, the slots and times of the entries, and whether they are paged
+    """
+    held = {tuple(row["path"]): array("q", bytes(8 * len(row["keys"]))) for row in document["tables"]}
+    memories = [
+        [condition, path, birth, _laid_out(remembered, held[tuple(path)]) if path else remembered]
+        for condition, path, birth, remembered in document["memories"]
+    ]
+    tables = [
+        {
+            **row,
+            "keys": [key[0] if key is not None and len(row["path"]) == 1 else key for key in row["keys"]],
+            "held": _packed(held[tuple(row["path"])]),
+        }
+        for row in document["tables"]
+    ]
+    return {**document, "tables": tables, "memories": memories}
+
+
+def _laid_out(remembered: dict[str, Any], held: "array[int]") -> dict[str, Any]:
+    slots, times = _unpacked(remembered["slots"]), _unpacked(remembered["times"])
+    for slot in slots:
+        held[slot] += 1
+    kept = {name: remembered[name] for name in ("whole_at", "swept", "sweeping", "ticks")}
+    if not remembered["paged"]:
+        return {**kept, "few": [remembered["slots"], remembered["times"]]}
+    pages: dict[int, array[int]] = {}
+    counts: Counter[int] = Counter()
+    for slot, time_us in zip(slots, times, strict=True):
+        number = slot >> PAGE_BITS
+        pages.setdefault(number, array("q", [NEVER]) * PAGE_SLOTS)[slot & IN_PAGE] = time_us
+        counts[number] += 1
+    return {
+        **kept,
+        "counts": [_packed(pages), _packed(counts[number] for number in pages)],
+        "pages": b"".join(map(_packed, pages.values())),
+    }
+
+
 def _remembered(document: dict[str, Any], slots: dict[int, int] | None, value: Any) -> Any:
     events_seen = document["events_seen"]
     if slots is None:
@@ -72,3 +119,10 @@ def _remembered(document: dict[str, Any], slots: dict[int, int] | None, value: A
 
 def _packed(numbers: Any) -> bytes:
     return b"".join(number.to_bytes(8, "little", signed=True) for number in array("q", numbers))
+
+
+def _unpacked(data: bytes) -> "array[int]":
+    column = array("q", data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column

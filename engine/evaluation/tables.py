@@ -196,21 +196,21 @@ class KeyTable:
         self.taken[slot] = 1
         return slot
 
-    def restore(self, keys: list[Key | None]) -> None:
-        """Give its slots to keys that had them before."""
+    def restore(self, keys: list[Key | None], held: "array[int]") -> None:
+        """Give its slots to keys that had them before, each with how many columns hold something there."""
         assert not self.keys, "a table is restored before it is used"
+        shards = self.shards
         for slot, key in enumerate(keys):
             if key is not None:
-                self.shards[hash(key) % SHARDS][key] = slot
-                self.live += 1
+                shards[hash(key) % SHARDS][key] = slot
+        self.live = sum(map(len, shards))
         self._total.live += self.live
-        self.keys = keys
+        self.keys, self.held = keys, held
         self.taken = bytearray(key is not None for key in keys)
         pages = range(0, len(keys), PAGE_SLOTS)
         self.room = array("q", (self.taken.count(0, first, first + PAGE_SLOTS) for first in pages))
         self.roomy = bytearray(map(bool, self.room))
         self.seen = array("q", bytes(8 * len(keys)))
-        self.held = self.seen[:]
 
     def _new_slot(self, key: Key, tick: int) -> int:
         slot = len(self.keys)

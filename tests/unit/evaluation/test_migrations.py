@@ -46,12 +46,22 @@ def newly_made(rules: tuple[str, ...]) -> Detector:
     return made
 
 
-@pytest.mark.parametrize(("name", "rules"), [("few", RULES), ("many", RULES + MORE_RULES)])
-def test_a_detector_of_version_1_goes_on_as_if_it_had_always_been_of_this_one(
-    name: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("version", "name", "rules"),
+    [
+        (1, "few", RULES),
+        (1, "many", RULES + MORE_RULES),
+        (2, "few", RULES),
+        (2, "many", RULES + MORE_RULES),
+        (2, "paged", RULES + MORE_RULES),
+    ],
+)
+def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this_one(
+    version: int, name: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(programs, "EAGER_RULES_MAX", 8)
-    migrated = Detector.load((GOLDEN / f"state_1_{name}.msgpack").read_bytes(), 1, limits=LIMITS)
+    saved = (GOLDEN / f"state_{version}_{name}.msgpack").read_bytes()
+    migrated = Detector.load(saved, version, limits=LIMITS)
     made = newly_made(rules)
     assert [rule.condition for rule in migrated.rules()] == [rule.condition for rule in made.rules()]
     assert migrated.state.live == made.state.live == 6
