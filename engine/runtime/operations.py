@@ -26,6 +26,8 @@ class Operation(NamedTuple):
 
     kind: str
     payload: bytes
+    key: str = ""
+    """The caller's idempotency key, of an evaluation that has one."""
 
 
 class NamedRule(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,14 +54,14 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     notify: bool | None = None
 
 
-def evaluate(body: bytes) -> Operation:
+def evaluate(body: bytes, key: str = "") -> Operation:
     """Evaluate the event in a request's body."""
-    return Operation(EVALUATE, body)
+    return Operation(EVALUATE, body, key)
 
 
-def evaluate_batch(body: bytes) -> Operation:
+def evaluate_batch(body: bytes, key: str = "") -> Operation:
     """Evaluate the events in a request's body, in order."""
-    return Operation(EVALUATE_BATCH, body)
+    return Operation(EVALUATE_BATCH, body, key)
 
 
 def rules() -> Operation:

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from engine.language.limits import DEFAULT_LIMITS, Limits
+
+
+JournalSync = Literal["always", "interval", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +25,19 @@ class RuntimeSettings:
     turn_s: float = 0.25
     """How long a busy detector stays awake, at least, while others wait for its place."""
 
+    journal_sync: JournalSync = "always"
+    """Against what an evaluation that was answered is kept: `always`, the loss of the machine; `interval`, the
+    death of processes, and all but the last second if the machine is lost; `off`, nothing but by snapshots.
+    Changes of rules are always on the disk before they are answered."""
+    journal_sync_interval_s: float = 1.0
     snapshot_interval_s: float = 60.0
-    rules_saved_within_s: float = 1.0
-    """Of a change of rules that was not saved before it was answered, because there were many."""
+    snapshot_journal_bytes: int = 64 * 1024 * 1024
+    """So much in the journal brings the next snapshot forward."""
     snapshots_kept: int = 3
+    answers_kept_s: float = 600.0
+    """How long the answer to an evaluation with an idempotency key is kept."""
+    answers_kept_bytes_max: int = 64 * 1024 * 1024
+    """Of those answers for one detector; beyond, evaluations with new keys are refused."""
     retry_s: float = 1.0
     """Before what failed for the world's reasons is tried again."""
 
