@@ -77,8 +77,16 @@ class LocalHandle(Mortal):
         )
         return decode_reply(reply)
 
-    async def save(self) -> None:
-        await self._call("save", self.actor.save)
+    async def sync(self) -> None:
+        await self._call("sync", self.actor.sync)
+
+    async def begin_saving(self) -> bool:
+        return await self._call("begin_saving", self.actor.begin_saving)
+
+    async def finish_saving(self) -> None:
+        self.calls.append(("finish_saving", 0))
+        await self._alive(self._turn("finish_saving"))
+        await self._alive(_run(self.actor.finish_saving))
 
     async def passivate(self) -> int:
         return await self._call("passivate", self.actor.passivate)
@@ -127,8 +135,7 @@ class LocalActors:
         await asyncio.sleep(0)
         if self.refuse:
             raise ActorDied("no process can be started")
-        settings = self._settings
-        actor = self.make(settings.data, settings.limits, settings.snapshots_kept, files=self._files)
+        actor = self.make(self._settings, files=self._files)
         handle = LocalHandle(f"local-{next(self._numbers)}", actor)
         handle.before = self.before
         self.started.append(handle)
