@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from engine.runtime import kept
 from engine.runtime.actor import Activated, DetectorActor, Health
 from engine.runtime.directory import Changes, Directory, DirectorySettings, Opened
 from engine.runtime.errors import ActorDied
@@ -20,6 +21,7 @@ from engine.runtime.fleet import Fleet
 from engine.runtime.operations import Operation, Reply, decode_batch, decode_reply, encode_batch, encode_reply
 from engine.runtime.settings import RuntimeSettings
 from snapshots.files import Files, OpenFile, RealFiles
+from snapshots.store import Store
 
 T = TypeVar("T")
 
@@ -319,6 +321,11 @@ class _FaultyFile:
         # The descriptor is gone either way, as with the real call.
         self._files._may_fail("close", self._file.close)
         self._file.close()
+
+
+def newborn(data: Path, detector_id: str) -> None:
+    """Make the folder of a detector, as the directory does."""
+    Store(data / "detectors" / detector_id).create(kept.newborn(), version=kept.KEPT_VERSION)
 
 
 async def until(condition: Callable[[], object]) -> None:

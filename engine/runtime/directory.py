@@ -10,10 +10,8 @@ from typing import Final
 
 import msgspec
 
-from engine.evaluation.detector import Detector
 from engine.runtime import kept as detector_kept
 from engine.runtime import register
-from engine.runtime.answers import Answers
 from engine.runtime.kept import KEPT_VERSION
 from engine.runtime.register import (
     RECORD_VERSION,
@@ -95,7 +93,7 @@ class Directory:
         self._granted = 0
         self._tokens_version = 0
         self._detectors_version = 0
-        self._newborn = b"".join(detector_kept.pieces(detector_kept.keep(Detector(), Answers(0, 0))))
+        self._newborn = detector_kept.newborn()
 
     def open(self) -> Opened:
         """Take hold of the data folder and read what is kept. Raises StorageError, FolderInUse among them."""

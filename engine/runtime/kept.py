@@ -40,6 +40,11 @@ def keep(detector: Detector, answers: Answers) -> Kept:
     return Kept(detector.limits, answers.all(), capture(detector))
 
 
+def newborn() -> bytes:
+    """Give the body of a detector that has just been made."""
+    return b"".join(pieces(keep(Detector(), Answers(0, 0))))
+
+
 def pieces(kept: Kept) -> Iterator[bytes]:
     """Give a snapshot's body of KEPT_VERSION, in pieces that are each made within a millisecond."""
     packer = msgpack.Packer()

@@ -16,10 +16,10 @@ from engine.runtime.errors import (
     DetectorUnavailable,
     no_such_detector,
 )
-from engine.runtime.life import Life, Services
+from engine.runtime.life import ACTORS_LOST, FENCED, JOURNAL_FAILED, WAKING_FAILED, Life, Services
 from engine.runtime.operations import Operation, Reply
 from engine.runtime.waiting import Request, Waiting
-from snapshots.errors import StorageError, WriteFailed
+from snapshots.errors import Fenced, StorageError, WriteFailed
 
 _log = logging.getLogger(__name__)
 
@@ -186,10 +186,12 @@ class Lane:
                 await self._idle()
         except ActorDied as error:
             _log.warning("the detector %s lost its actor: %s", self.detector_id, error)
+            self._services.counts[ACTORS_LOST] += 1
             self._lost_because = f"its process was lost: {error}"
             life.lose(self)
         except StorageError as error:
             # What it holds is more than what will last, so it must not answer any more.
+            self._services.counts[FENCED if isinstance(error, Fenced) else JOURNAL_FAILED] += 1
             self._services.trouble(self.detector_id, str(error))
             self._lost_because = str(error)
             life.lose(self)
@@ -206,6 +208,7 @@ class Lane:
     def _found_dead(self) -> None:
         """Take note that the actor died. While it is asked something, that call ends and says so too."""
         if not self._in_flight:
+            self._services.counts[ACTORS_LOST] += 1
             self._life.lose(self)
             self._stir()
 
@@ -218,6 +221,7 @@ class Lane:
         except ActorDied:
             self._refuse_for_now("the processes that were to wake it died")
         except StorageError as error:
+            self._services.counts[WAKING_FAILED] += 1
             self._services.trouble(self.detector_id, f"it cannot be woken: {error}")
             self._refuse_for_now(str(error))
         except DetectorUnavailable as error:

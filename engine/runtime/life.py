@@ -1,9 +1,10 @@
 """The life of one detector: woken in an actor, asked, saved, rested, or lost with its actor."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from engine.runtime.directory_client import DirectoryClient
 from engine.runtime.errors import ActorDied
@@ -16,6 +17,28 @@ from snapshots.errors import Fenced, StorageError
 T = TypeVar("T")
 
 _ATTEMPTS = 3
+
+WOKEN: Final = "detectors_woken"
+RECORDS_READ: Final = "journal_records_read"
+SNAPSHOTS_WRITTEN: Final = "snapshots_written"
+SNAPSHOTS_FAILED: Final = "snapshots_failed"
+FENCED: Final = "owners_fenced"
+WAKING_FAILED: Final = "wakes_failed"
+JOURNAL_FAILED: Final = "journal_failures"
+ACTORS_LOST: Final = "actors_lost"
+DAMAGED: Final = "files_set_aside"
+
+COUNTED: Final = {
+    WOKEN: "Detectors woken.",
+    RECORDS_READ: "Records of journals that were read to wake detectors.",
+    SNAPSHOTS_WRITTEN: "Snapshots written while detectors were awake.",
+    SNAPSHOTS_FAILED: "Snapshots that could not be written.",
+    FENCED: "Owners of detectors that found a later owner in their place.",
+    WAKING_FAILED: "Attempts to wake a detector that its files, or the disk, did not allow.",
+    JOURNAL_FAILED: "Batches that could not be made to last, for each of which a detector was woken anew.",
+    ACTORS_LOST: "Actors that died, or were taken for dead, while a detector was awake in them.",
+    DAMAGED: "Files that were set aside because they were torn or damaged.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +53,8 @@ class Services:
     """Takes a detector's id and which of its files had to be set aside."""
     trouble: Callable[[str, str | None], None]
     """Takes a detector's id and what keeps it from waking or being saved; None when nothing does any more."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """What happened to all of them, how often: the names of `COUNTED`."""
 
 
 class Life:
@@ -217,6 +242,10 @@ class Life:
         finally:
             if self._actor is None:
                 (pool.give_back if hosts_nothing else pool.lose)(actor)
+        counts = self._services.counts
+        counts[WOKEN] += 1
+        counts[RECORDS_READ] += activated.records
+        counts[DAMAGED] += len(activated.damage)
         self._services.trouble(self.detector_id, None)
         for damage in activated.damage:
             self._services.damaged(self.detector_id, damage)
@@ -254,6 +283,7 @@ class Life:
             # Whoever watches over it says so.
             pass
         else:
+            self._services.counts[SNAPSHOTS_WRITTEN] += 1
             self._now_saved()
         finally:
             self._saving = None
@@ -271,6 +301,7 @@ class Life:
     def _not_saved(self, error: StorageError) -> None:
         """Go on with what is in memory and in the journal, and try again later."""
         self._in_trouble = True
+        self._services.counts[FENCED if isinstance(error, Fenced) else SNAPSHOTS_FAILED] += 1
         self._services.trouble(self.detector_id, f"it was not saved: {error}")
         now_s = self._loop.time()
         self._save_at_s = self._save_not_before_s = now_s + self._settings.snapshot_interval_s
