@@ -258,8 +258,14 @@ class FaultyFiles(RealFiles):
         self.fails_at = fails_at
         self.error = error
         self.for_good = for_good
+        self.failing: frozenset[str] | None = None
+        """The calls of which only the next one fails, or all of them for good."""
         self.calls: list[str] = []
         self.failed = 0
+
+    def fail_next(self, *calls: str) -> None:
+        """Have the next call of these names fail."""
+        self.fails_at, self.failing, self.failed = len(self.calls), frozenset(calls), 0
 
     def names(self, folder: Path) -> list[str]:
         self._may_fail("names")
@@ -269,9 +275,17 @@ class FaultyFiles(RealFiles):
         self._may_fail("read")
         return super().read(path)
 
+    def read_start(self, path: Path, bytes_: int) -> bytes:
+        self._may_fail("read_start")
+        return super().read_start(path, bytes_)
+
     def create(self, path: Path) -> OpenFile:
         self._may_fail("create")
         return _FaultyFile(self, super().create(path))
+
+    def write_again(self, path: Path, offset: int, data: bytes) -> None:
+        self._may_fail("write_again", lambda: super(FaultyFiles, self).write_again(path, offset, data[:1]))
+        super().write_again(path, offset, data)
 
     def rename(self, old: Path, new: Path) -> None:
         self._may_fail("rename")
@@ -298,6 +312,12 @@ class FaultyFiles(RealFiles):
         self.calls.append(what)
         if self.fails_at is None or number < self.fails_at:
             return
+        if self.failing is not None:
+            if what not in self.failing or (self.failed and not self.for_good):
+                return
+            self.failed += 1
+            first()
+            raise OSError(self.error, os.strerror(self.error))
         if number == self.fails_at or self.for_good:
             self.failed += 1
             first()
@@ -313,9 +333,25 @@ class _FaultyFile:
         self._files._may_fail("write", lambda: self._file.write(data[: len(data) // 2]))
         return self._file.write(data)
 
+    def write_start(self, data: bytes) -> None:
+        self._files._may_fail("write_start", lambda: self._file.write_start(data[: len(data) // 2]))
+        self._file.write_start(data)
+
+    def reserve(self, begin: int, bytes_: int) -> None:
+        self._files._may_fail("reserve")
+        self._file.reserve(begin, bytes_)
+
+    def release(self, end: int) -> None:
+        self._files._may_fail("release")
+        self._file.release(end)
+
     def sync(self) -> None:
         self._files._may_fail("sync")
         self._file.sync()
+
+    def sync_data(self) -> None:
+        self._files._may_fail("sync_data")
+        self._file.sync_data()
 
     def close(self) -> None:
         # The descriptor is gone either way, as with the real call.

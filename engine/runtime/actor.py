@@ -35,6 +35,10 @@ _REST_JOURNAL_BYTES: Final = 256 * 1024
 """A detector that rests leaves no more than so much in the journal, for whoever wakes it to read."""
 
 
+Position = tuple[int | None, int]
+"""Where a detector stands: the time of its last event, and how many there were."""
+
+
 class Activated(msgspec.Struct, frozen=True):
     """A detector is awake. `damage` names what had to be set aside to wake it."""
 
@@ -116,7 +120,7 @@ class DetectorActor:
             if detector.limits != settings.limits:
                 detector = history.under_limits(detector, settings.limits)
                 # On the disk with the first record after it; until then nothing is told that depends on it.
-                self._write(store, detector, (history.limits_set(settings.limits),))
+                self._write(store, _position(detector), (history.limits_set(settings.limits),))
             attempt.succeeded()
         except BaseException:
             attempt.close()
@@ -138,6 +142,7 @@ class DetectorActor:
         steps: list[Step] = []
         crash: Crash | None = None
         now_us = self._now_us()
+        reached = _position(hosted.detector)
         for operation in batch:
             if full is not None and operation.kind not in READS:
                 answers.append(full)
@@ -150,8 +155,9 @@ class DetectorActor:
             answers.append(stepped.answer)
             if stepped.step is not None:
                 steps.append(stepped.step)
+                reached = _position(hosted.detector)
         try:
-            self._make_last(hosted, steps)
+            self._make_last(hosted, steps, reached)
         except BaseException:
             self.discard()
             raise
@@ -178,7 +184,7 @@ class DetectorActor:
             return False
         if hosted.unsaved:
             # Events that the journal has not: the snapshot stands for a record of its own.
-            self._write(store, hosted.detector, ())
+            self._write(store, _position(hosted.detector), ())
         sequence = store.begin_snapshot()
         hosted.saving = _Saving(store, kept.keep(hosted.detector, hosted.answers), sequence)
         hosted.unsaved = False
@@ -250,7 +256,7 @@ class DetectorActor:
             return Refused((Entry(STARTING, said),))
         return None
 
-    def _make_last(self, hosted: _Hosted, steps: Sequence[Step]) -> None:
+    def _make_last(self, hosted: _Hosted, steps: Sequence[Step], reached: Position) -> None:
         """See that what was done outlives what it is said to outlive, and that nobody else does the same."""
         store = hosted.store
         sync = self._settings.journal_sync
@@ -259,20 +265,24 @@ class DetectorActor:
             hosted.unsaved = hosted.unsaved or len(changes) < len(steps)
             steps = changes
         if steps:
-            self._write(store, hosted.detector, tuple(steps))
+            self._write(store, reached, tuple(steps))
             if sync == "always" or any(not isinstance(step, EVALUATED) for step in steps):
                 store.sync()
         # Last: whoever took over since has read what was written before, and only that is answered.
         store.check_owner()
 
-    def _write(self, store: Store, detector: Detector, steps: tuple[Step, ...]) -> None:
+    def _write(self, store: Store, reached: Position, steps: tuple[Step, ...]) -> None:
         complete = self._settings.journal_sync != "off"
-        told = History(detector.clock_us, detector.events_seen, complete, steps)
+        told = History(*reached, complete, steps)
         store.append(history.encode(told), version=RECORD_VERSION)
 
     def _the_hosted(self) -> _Hosted:
         assert self._hosted is not None, "a detector is awake here"
         return self._hosted
+
+
+def _position(detector: Detector) -> Position:
+    return detector.clock_us, detector.events_seen
 
 
 def _resident_bytes() -> int:

@@ -172,8 +172,8 @@ def test_a_batch_is_one_record_and_one_sync(actor, files):
     actor.handle([event(a=1), event(2000, a=1), ops.add_rule("r", "b == 1"), ops.rules(), ops.evaluate(b"{")])
     calls = files.calls[before:]
     assert calls.count("write") == 1
-    assert [call for call in calls if call.startswith("sync")] == ["sync"]
-    assert calls.index("write") < calls.index("sync") < calls.index("names"), "the owner is checked last"
+    assert [call for call in calls if call.startswith("sync")] == ["sync_data"]
+    assert calls.index("write") < calls.index("sync_data") < calls.index("names"), "the owner is checked last"
 
 
 def test_what_changes_nothing_is_not_written(actor, files):
@@ -231,7 +231,7 @@ def test_a_snapshot_is_of_the_moment_at_which_it_was_begun(make, actor):
 def test_a_snapshot_that_fails_costs_nothing_that_was_answered(make, actor, files, call):
     rule_id = add(actor)
     actor.begin_saving()
-    files.fails_at = files.next(call)
+    files.fail_next(call)
     with pytest.raises(StorageError):
         actor.finish_saving()
     files.fails_at = None
@@ -243,23 +243,26 @@ def test_a_snapshot_that_fails_costs_nothing_that_was_answered(make, actor, file
     assert fired(other, a=1) == [rule_id]
 
 
-def test_a_full_disk_refuses_what_would_have_to_be_kept_and_nothing_else_until_there_is_room(make, actor, files):
+def test_a_full_disk_refuses_what_would_have_to_be_kept_and_nothing_else_until_there_is_room(
+    make, actor, files
+):
     rule_id = add(actor)
-    files.error, files.for_good, files.fails_at = errno.ENOSPC, True, len(files.calls)
-    files.failing = frozenset({"reserve", "write", "create"})
-    reply = actor.handle([event(5000, a=1), ops.rule(rule_id), ops.remove_rule(rule_id)])
+    files.error, files.for_good = errno.ENOSPC, True
+    files.fail_next("reserve", "create")
+    large = event(5000, a=1, text="x" * 200_000)
+    reply = actor.handle([large, ops.rule(rule_id), ops.remove_rule(rule_id)])
     assert [type(one) for one in reply.answers] == [Refused, Done, Refused]
     assert codes(reply.answers[0]) == codes(reply.answers[2]) == [1501]
     files.fails_at = None
     assert fired(actor, 1000, a=1) == [rule_id], "nothing was done, and the clock was not moved"
 
 
-@pytest.mark.parametrize(("call", "error"), [("write", WriteFailed), ("sync", SyncFailed)])
+@pytest.mark.parametrize(("call", "error"), [("write", WriteFailed), ("sync_data", SyncFailed)])
 def test_a_journal_that_fails_is_the_end_of_the_detector_here_and_of_nothing_that_was_answered(
     make, actor, files, call, error
 ):
     rule_id = add(actor, "once a == 1")
-    files.fails_at = files.next(call)
+    files.fail_next(call)
     with pytest.raises(error):
         actor.handle([event(1000, a=1)])
     files.fails_at = None
@@ -303,7 +306,7 @@ def test_less_may_be_asked_of_evaluations_and_never_of_rules(make, files, sync, 
     rule_id = add(actor, "once a == 1")
     before = len(files.calls)
     reply = actor.handle([event(1000, a=1)])
-    assert "sync" not in files.calls[before:]
+    assert "sync_data" not in files.calls[before:]
     assert (reply.unsynced, reply.unsaved) == (there, not there)
     other = make(journal_sync=sync)
     other.activate(ONE, 2)
@@ -332,7 +335,7 @@ def test_what_an_interval_leaves_to_be_synced_is(make, files):
     assert actor.handle([event()]).unsynced
     before = len(files.calls)
     actor.sync()
-    assert files.calls[before:] == ["sync"]
+    assert files.calls[before:] == ["sync_data"]
     assert not actor.handle([ops.rules()]).unsynced
 
 
