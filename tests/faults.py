@@ -260,9 +260,17 @@ class FaultyFiles(RealFiles):
         self._may_fail("read")
         return super().read(path)
 
+    def read_start(self, path: Path, bytes_: int) -> bytes:
+        self._may_fail("read_start")
+        return super().read_start(path, bytes_)
+
     def create(self, path: Path) -> OpenFile:
         self._may_fail("create")
         return _FaultyFile(self, super().create(path))
+
+    def write_again(self, path: Path, offset: int, data: bytes) -> None:
+        self._may_fail("write_again", lambda: super(FaultyFiles, self).write_again(path, offset, data[:1]))
+        super().write_again(path, offset, data)
 
     def rename(self, old: Path, new: Path) -> None:
         self._may_fail("rename")
@@ -304,9 +312,25 @@ class _FaultyFile:
         self._files._may_fail("write", lambda: self._file.write(data[: len(data) // 2]))
         return self._file.write(data)
 
+    def write_start(self, data: bytes) -> None:
+        self._files._may_fail("write_start", lambda: self._file.write_start(data[: len(data) // 2]))
+        self._file.write_start(data)
+
+    def reserve(self, begin: int, bytes_: int) -> None:
+        self._files._may_fail("reserve")
+        self._file.reserve(begin, bytes_)
+
+    def release(self, end: int) -> None:
+        self._files._may_fail("release")
+        self._file.release(end)
+
     def sync(self) -> None:
         self._files._may_fail("sync")
         self._file.sync()
+
+    def sync_data(self) -> None:
+        self._files._may_fail("sync_data")
+        self._file.sync_data()
 
     def close(self) -> None:
         # The descriptor is gone either way, as with the real call.
