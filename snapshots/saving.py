@@ -35,7 +35,12 @@ def save_snapshot(
         finally:
             file.close()
         check_owner()
-        files.rename(unfinished, path)
+        try:
+            files.rename(unfinished, path)
+        except FileNotFoundError:
+            # Only a later owner takes it away.
+            check_owner()
+            raise
     except BaseException:
         with contextlib.suppress(OSError):
             files.remove(unfinished)

@@ -100,6 +100,9 @@ class Directory:
         self._acquire()
         try:
             return self._open()
+        except OSError as error:
+            self._lock.release()
+            raise StorageError(f"{self._folder.parent} cannot be read: {error}") from error
         except BaseException:
             self._lock.release()
             raise

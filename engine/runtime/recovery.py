@@ -92,16 +92,16 @@ class Attempt:
         """Mark that a record is about to be taken. Raises Poisoned where that was the end of others."""
         sequence, attempts = self._before
         attempts = attempts + 1 if sequence == record.sequence else 1
-        if attempts > _DEATHS_MAX:
-            raise Poisoned(
-                f"{record.path} at {record.offset}: {_DEATHS_MAX} processes died at the record "
-                f"{record.sequence}; remove {self._path} to have it tried again"
-            )
         if self._file is None:
             with contextlib.suppress(FileNotFoundError):
                 self._files.remove(self._path)
             self._file = self._files.create(self._path)
         write_all(self._file, _MARK.pack(record.sequence, attempts))
+        if attempts > _DEATHS_MAX:
+            raise Poisoned(
+                f"{record.path} at {record.offset}: {_DEATHS_MAX} processes died at the record "
+                f"{record.sequence}; remove {self._path} to have it tried again"
+            )
 
     def succeeded(self) -> None:
         """Take the mark away."""
