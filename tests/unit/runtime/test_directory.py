@@ -114,9 +114,6 @@ def test_files_of_a_deleted_detector_go_when_it_is_purged_or_with_the_next_openi
     directory = opened()
     for detector_id in (A, B):
         directory.create_detector(detector_id, "")
-        store = SnapshotStore(tmp_path / "detectors" / detector_id)
-        store.load()
-        store.save(b"", version=1)
     directory.purge_detector(A)
     assert (tmp_path / "detectors" / A).exists(), "a detector that lives is not purged"
     directory.delete_detector(A)
