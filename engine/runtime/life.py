@@ -165,10 +165,9 @@ class Life:
         self.at_risk = False
 
     async def save(self) -> None:
-        """Begin a snapshot, which is written while batches go on. What is in the way is reported, and tried
-        again later.
+        """Begin a snapshot, which is written while batches go on.
 
-        Raises ActorDied, and StorageError where the actor is of no more use.
+        What is in the way is reported, and tried again later. Raises ActorDied, and StorageError where the actor is of no more use.
         """
         assert self._actor is not None, "only what is awake can be saved"
         assert self._saving is None, "one snapshot at a time"
@@ -187,7 +186,7 @@ class Life:
         """Save and forget the detector. Gives the reason where that cannot be, for now; raises ActorDied."""
         assert self._actor is not None, "only what is awake can be rested"
         await self._saved()
-        actor = self._actor
+        actor: PooledActor | None = self._actor
         if actor is None:
             # Lost meanwhile, with the snapshot that could not be written.
             return None

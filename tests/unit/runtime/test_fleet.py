@@ -478,7 +478,7 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         assert [entry.code for entry in answer.entries] == [1501]
         assert b'"r"' in (await fleet.call(one, ops.rules())).result
         assert await refused(fleet.call(two, event(1))) == 1501
-        with pytest.raises(DetectorUnavailable, match="has no room|cannot be made") as caught:
+        with pytest.raises(DetectorUnavailable, match=r"has no room|cannot be made") as caught:
             await fleet.create_detector("three")
         assert caught.value.code == 1501
         await until(lambda: fleet.counts["snapshots_failed"])

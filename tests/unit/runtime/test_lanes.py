@@ -380,6 +380,7 @@ async def test_death_while_a_snapshot_is_written_loses_nothing_that_was_answered
         s.gate.held.clear()
         s.actor.die()
         await until(lambda: not s.fleet.awake)
+        assert await outcomes([s.ask(ops.rules())]) == ["done"]
         assert await clock_of(s) == 2
         assert s.fleet.counts["snapshots_written"] == 0
 
