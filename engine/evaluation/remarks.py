@@ -1,4 +1,4 @@
-"""What is said of an event before it is evaluated: where conditions are not judged as their authors expect."""
+"""What is said of an event beforehand: where conditions are not judged as their authors may expect."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -167,7 +167,8 @@ class Life:
     async def save(self) -> None:
         """Begin a snapshot, which is written while batches go on.
 
-        What is in the way is reported, and tried again later. Raises ActorDied, and StorageError where the actor is of no more use.
+        What is in the way is reported, and tried again later. Raises ActorDied, and StorageError where the
+        actor is of no more use.
         """
         assert self._actor is not None, "only what is awake can be saved"
         assert self._saving is None, "one snapshot at a time"
