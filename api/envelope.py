@@ -41,7 +41,11 @@ CODES: Final[dict[int, Code]] = {
     1302: Code(400, "A regular expression is refused; the message has the reason."),
     1303: Code(400, "The condition is too large or too deep."),
     1400: Code(409, "A count limit is reached."),
-    1401: Code(429, "Too many requests wait for this detector; nothing was done. See `Retry-After`."),
+    1401: Code(
+        429,
+        "Too many requests wait for this detector, or too many answers are kept for it; nothing was done. "
+        "See `Retry-After`.",
+    ),
     1402: Code(422, "The event's timestamp is too late or too far ahead."),
     1500: Code(500, "An internal error; the log repeats the reference in the message."),
     1501: Code(503, "The detector is starting, moving or recovering. See `Retry-After`."),
