@@ -11,16 +11,32 @@ class Damaged(StorageError):
     """A file is not what was once written: a checksum, a length or a name does not fit."""
 
 
+class Hole(StorageError):
+    """Records that were there are missing: what came after them cannot be used."""
+
+
 class NewerFormat(StorageError):
     """A file is whole, but of a format that only a newer program knows."""
 
 
 class NothingUsable(StorageError):
-    """Every snapshot of a folder is damaged: to start empty would be to lose them silently."""
+    """No snapshot of a folder can be used: to start empty would be to lose them silently."""
+
+
+class NoRoom(StorageError):
+    """The disk has no room for what is to be written. Nothing has changed."""
+
+
+class WriteFailed(StorageError):
+    """A record could not be written; it is certainly not whole on the disk. Its store is of no more use."""
+
+
+class SyncFailed(StorageError):
+    """What was written may be on the disk, or not. Its store is of no more use."""
 
 
 class Fenced(StorageError):
-    """A newer owner has written to the folder; whoever meets this is no longer its owner."""
+    """A later owner has claimed the folder; whoever meets this is no longer its owner."""
 
 
 class FolderInUse(StorageError):

@@ -1,193 +1,322 @@
-"""The snapshots of one folder: saved in one step, kept a few deep, the newest valid one found again."""
+"""What one owner keeps in a folder: snapshots, and a journal of what came after them."""
 
 import contextlib
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from snapshots.errors import Damaged, Fenced, NewerFormat, NothingUsable, StorageError
-from snapshots.files import Files, RealFiles, write_all
-from snapshots.records import MIGRATIONS, Migration, Snapshot, decode, encode
+from snapshots.claim import check_owner, claim_folder
+from snapshots.damage import Damage
+from snapshots.errors import Fenced, NoRoom, NothingUsable, StorageError, SyncFailed, WriteFailed
+from snapshots.files import Files, RealFiles
+from snapshots.journal import NO_ROOM, Journal
+from snapshots.names import listing
+from snapshots.records import Snapshot
+from snapshots.saving import save_snapshot
+from snapshots.snapshot_store import SnapshotStore as SnapshotStore  # noqa: PLC0414 -- it was here before
+from snapshots.survey import Segment, Survey, records_of
+from snapshots.tails import Record
+from snapshots.trim import trim
 
-_NAME: Final = re.compile(r"snapshot-([0-9]{20})\.rds")
-_UNFINISHED: Final = ".unfinished"
-_DAMAGED: Final = re.compile(r"\.rds\.damaged(-[0-9]+)?$")
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A file that could not be used, by the name that it has now, and why."""
-
-    path: Path
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
+SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """What a folder held. `damage` is what was set aside on the way, now."""
+class Records:
+    """The records after a snapshot, in order and none missing. May be gone through more than once.
+
+    One segment is in memory at a time. Raises StorageError where the disk refuses on the way.
+    """
+
+    found: Survey
+    files: Files
+
+    def __iter__(self) -> Iterator[Record]:
+        try:
+            yield from records_of(self.found, self.files)
+        except OSError as error:
+            raise StorageError(f"{self.found.folder} cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a folder holds. `damage` is what was set aside on the way; no snapshot is None, if that may be."""
 
     snapshot: Snapshot | None
+    records: Records
     damage: tuple[Damage, ...] = ()
 
 
-@dataclass(slots=True)
-class SnapshotStore:
-    """The snapshots of one folder, as one owner with one epoch sees them.
+class Store:
+    """A folder, as the one owner with this epoch sees it. Without an epoch it takes the one after the latest.
 
-    `load` comes first: it finds where the sequence stands, and where no epoch was given takes the next one
-    after that of the newest snapshot. Not for several threads.
+    An owner calls `recover` once, and then appends, syncs, asks `check_owner`, and only then answers. Its
+    methods are for one thread, but for `save`, which may run on another one, one call at a time.
+
+    Where a record cannot be written or synced, `broken` says so and the store takes nothing more: what is on
+    the disk is for the next owner to find out.
     """
 
-    folder: Path
-    epoch: int | None = None
-    kept: int = 3
-    files: Files = field(default_factory=RealFiles)
-    migrations: Mapping[int, Migration] = field(default_factory=lambda: MIGRATIONS)
-    _sequence: int | None = field(default=None, init=False)
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        epoch: int | None = None,
+        kept: int = 3,
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
+        files: Files | None = None,
+    ) -> None:
+        assert kept >= 1
+        assert epoch is None or epoch >= 1, "epoch 0 is that of a folder's birth"
+        self.folder = folder
+        self.epoch = epoch
+        self.broken: StorageError | None = None
+        self._kept = kept
+        self._segment_bytes_max = segment_bytes_max
+        self._files = files or RealFiles()
+        self._journal: Journal | None = None
+        self._lock = threading.Lock()
+        """Guards what follows, which `save` shares with the others."""
+        self._segments: list[Segment] = []
+        """In order of epoch and number, the current one last."""
+        self._closed: list[tuple[int, int]] = []
+        """What stands before the current segment: the last record of each part, and its bytes."""
+        self._snapshot_sequence = 0
 
-    def load(self) -> Loaded:
-        """Give the newest valid snapshot, and None where there never was one.
+    def create(self, body: bytes, *, version: int) -> None:
+        """Make the folder with a first snapshot, of record 0 and epoch 0, durably. May be repeated.
 
-        Damaged ones that are newer are set aside under another name and reported. Raises NothingUsable where
-        all are damaged, NewerFormat where the newest is of a format that this program does not know, and
-        Fenced where it is by a later owner.
+        Raises StorageError.
         """
-        try:
-            return self._load()
-        except OSError as error:
-            raise StorageError(f"{self.folder} cannot be read: {error}") from error
+        with self._told("made"):
+            self._files.make_folder(self.folder)
+            names = listing(self._files.names(self.folder))
+            if not names.snapshots:
+                if names.segments or names.damaged_snapshots:
+                    raise NothingUsable(f"{self.folder} is not new, and holds no snapshot that can be used")
+                save_snapshot(
+                    self.folder,
+                    [body],
+                    epoch=0,
+                    sequence=0,
+                    version=version,
+                    files=self._files,
+                    check_owner=lambda: None,
+                )
+            # Whoever began this before may have died before its syncs.
+            self._files.sync_folder(self.folder)
+            self._files.sync_folder(self.folder.parent)
 
-    def save(self, body: bytes, *, version: int) -> int:
-        """Make `body` the newest snapshot, durably, and give its size in bytes.
+    def is_newborn(self) -> bool:
+        """Whether the folder holds no more than what `create` makes, or less, and nothing was ever added."""
+        with self._told("read"):
+            names = listing(self._files.names(self.folder))
+            paths = [self.folder / name for name in names.segments.values()]
+            written = any(self._files.read_start(path, 1) for path in paths)
+        return not (written or names.snapshots.keys() - {0} or names.set_aside)
 
-        Raises Fenced where a later owner has been here, and StorageError where the disk refuses; the
-        snapshots that were there are then as usable as before, and another attempt may be made.
+    def recover(self, *, missing_is_empty: bool = False) -> Recovered:
+        """Claim the folder, so that no earlier owner answers any more, and read what is there.
+
+        With `missing_is_empty` a folder that never had a snapshot is one with nothing in it, and is made.
+        Raises Fenced where a later owner was here, or this epoch; NothingUsable, Damaged and Hole where what
+        is needed is not there, which every later attempt will say again; NewerFormat; StorageError.
         """
-        assert self._sequence is not None, "a store is loaded before it is saved to"
-        try:
-            return self._save(body, version)
-        except OSError as error:
-            raise StorageError(f"{self.folder} cannot be written: {error}") from error
+        assert self._journal is None, "a store recovers once"
+        with self._told("read"):
+            claimed = claim_folder(self.folder, self.epoch, self._files, missing_is_empty=missing_is_empty)
+        found = claimed.found
+        self.epoch = claimed.epoch
+        self._journal = Journal(
+            self.folder,
+            claimed.epoch,
+            claimed.claim,
+            sequence=found.sequence,
+            segment_bytes_max=self._segment_bytes_max,
+            files=self._files,
+        )
+        self._segments = [*found.segments, self._journal.segment]
+        self._closed = [(found.sequence, found.journal_bytes)]
+        self._snapshot_sequence = found.snapshot.sequence if found.snapshot else 0
+        return Recovered(found.snapshot, Records(found, self._files), claimed.damage)
+
+    @property
+    def sequence(self) -> int:
+        """The last record, appended or recovered."""
+        return self._recovered().sequence
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether a record was appended since the last sync."""
+        return self._recovered().unsynced
+
+    @property
+    def journal_bytes(self) -> int:
+        """What a recovery would have to read after the newest snapshot."""
+        journal = self._recovered()
+        with self._lock:
+            return journal.bytes_ + sum(
+                bytes_ for last, bytes_ in self._closed if last > self._snapshot_sequence
+            )
+
+    @property
+    def snapshot_sequence(self) -> int:
+        """The record for which the newest snapshot stands."""
+        return self._snapshot_sequence
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments the journal has, those of earlier owners included."""
+        with self._lock:
+            return len(self._segments)
+
+    def append(self, payload: bytes, *, version: int) -> int:
+        """Write a record, and give its sequence. It is on the disk after the next `sync`.
+
+        Raises WriteFailed, and the store is broken then.
+        """
+        journal = self._usable()
+        if journal.full and not journal.has_reserved(len(payload)):
+            self._leave_full_segment(journal)
+        with self._breaking():
+            return journal.append(payload, version)
+
+    def sync(self) -> None:
+        """Come back only when everything appended is on the disk.
+
+        Raises SyncFailed, and the store is broken then.
+        """
+        journal = self._usable()
+        with self._breaking():
+            journal.sync()
+
+    def check_owner(self) -> None:
+        """Raise Fenced if a later owner has claimed the folder. An answer that was synced may be given else.
+
+        Raises StorageError where that cannot be known.
+        """
+        journal = self._usable()
+        self._check_owner(journal)
+
+    def reserve(self, bytes_: int) -> None:
+        """See to it that a record with a payload of so many bytes finds room.
+
+        Raises NoRoom, and nothing has changed then.
+        """
+        journal = self._usable()
+        if journal.full and not journal.has_reserved(bytes_):
+            self._leave_full_segment(journal)
+        journal.reserve(bytes_)
+
+    def begin_snapshot(self) -> int:
+        """Sync, close the current segment and begin the next; the record that a snapshot of now stands for.
+
+        Raises NoRoom or StorageError where that cannot be, and the journal goes on; SyncFailed, and the store
+        is broken then.
+        """
+        journal = self._usable()
+        with self._breaking():
+            journal.sync()
+            self._next_segment(journal)
+        return journal.sequence
+
+    def save(self, chunks: Iterable[bytes], *, version: int, sequence: int) -> int:
+        """Make the snapshot that stands for a record which `begin_snapshot` gave; its size in bytes.
+
+        Then remove what that makes needless. Raises Fenced, NoRoom and StorageError; what was there is then
+        as usable as before, the journal goes on, and another attempt may be made from the beginning.
+        """
+        journal = self._usable()
+        assert self.epoch is not None
+        assert sequence <= journal.synced, "a snapshot stands for records that are on the disk"
+        with self._told("written"):
+            file_bytes = save_snapshot(
+                self.folder,
+                chunks,
+                epoch=self.epoch,
+                sequence=sequence,
+                version=version,
+                files=self._files,
+                check_owner=lambda: self._check_owner(journal),
+            )
+        with self._lock:
+            self._snapshot_sequence = max(self._snapshot_sequence, sequence)
+            self._closed = [part for part in self._closed if part[0] > sequence]
+            segments = list(self._segments)
+        removed = trim(self.folder, segments, kept=self._kept, files=self._files)
+        with self._lock:
+            self._segments = [segment for segment in self._segments if segment not in removed]
+        return file_bytes
+
+    def close(self) -> None:
+        """Give the descriptors back. Nothing is synced."""
+        if self._journal is not None:
+            self._journal.close()
 
     def destroy(self) -> None:
-        """Remove the folder and all that is in it. May be repeated where it failed half-way."""
-        try:
-            for name in self.files.names(self.folder):
-                self.files.remove(self.folder / name)
+        """Remove the folder and all that is in it. May be repeated where it failed half-way.
+
+        The snapshots go first: without one, what is left is refused. Raises StorageError.
+        """
+        with self._told("removed"):
+            for name in sorted(self._files.names(self.folder), key=lambda name: name.startswith("journal")):
+                with contextlib.suppress(FileNotFoundError):
+                    self._files.remove(self.folder / name)
             with contextlib.suppress(FileNotFoundError):
-                self.files.remove_folder(self.folder)
-                self.files.sync_folder(self.folder.parent)
-        except OSError as error:
-            raise StorageError(f"{self.folder} cannot be removed: {error}") from error
+                self._files.remove_folder(self.folder)
+            with contextlib.suppress(FileNotFoundError):
+                self._files.sync_folder(self.folder.parent)
 
-    def _load(self) -> Loaded:
-        names = self.files.names(self.folder)
-        for name in names:
-            # An owner before this one died while it wrote; the file was never anyone's snapshot.
-            if name.endswith(_UNFINISHED):
-                self.files.remove(self.folder / name)
-        damage: list[Damage] = []
-        numbered = self._numbered(names)
-        # Numbers are not used again, not even those of damaged files.
-        self._sequence = max(numbered, default=0)
-        for sequence in sorted(numbered, reverse=True):
-            path = self.folder / numbered[sequence]
-            try:
-                snapshot = self._read(path, sequence)
-            except Damaged as error:
-                damage.append(Damage(self._set_aside(path, names), str(error)))
-                continue
-            except NewerFormat as error:
-                raise NewerFormat(f"{path} cannot be used: {error}") from error
-            if self.epoch is None:
-                self.epoch = snapshot.epoch + 1
-            if snapshot.epoch > self.epoch:
-                raise Fenced(f"{path} is by epoch {snapshot.epoch}, later than {self.epoch}")
-            return Loaded(snapshot, tuple(damage))
-        if damage or any(_DAMAGED.search(name) for name in names):
-            told = "; ".join(map(str, damage)) or "all were set aside before"
-            raise NothingUsable(f"{self.folder} holds no snapshot that can be used: {told}")
-        if self.epoch is None:
-            self.epoch = 1
-        return Loaded(None)
+    def _recovered(self) -> Journal:
+        assert self._journal is not None, "a store recovers before anything else"
+        return self._journal
 
-    def _read(self, path: Path, sequence: int) -> Snapshot:
-        snapshot = decode(self.files.read(path), self.migrations)
-        if snapshot.sequence != sequence:
-            raise Damaged(f"it says that it is number {snapshot.sequence}")
-        return snapshot
+    def _usable(self) -> Journal:
+        if self.broken is not None:
+            raise type(self.broken)(f"{self.folder} takes nothing more: {self.broken}")
+        return self._recovered()
 
-    def _save(self, body: bytes, version: int) -> int:
-        assert self._sequence is not None
-        assert self.epoch is not None
-        self.files.make_folder(self.folder)
-        names = self.files.names(self.folder)
-        numbered = self._numbered(names)
-        newest = max(numbered, default=0)
-        if newest > self._sequence:
-            self._check_not_fenced(self.folder / numbered[newest], newest)
-            self._sequence = newest
-        # A number that was tried is spent: its file may be there in part, or be there and not be known to be.
-        self._sequence += 1
-        snapshot = Snapshot(self.epoch, self._sequence, version, body)
-        data = encode(snapshot)
-        path = self.folder / _name(self._sequence)
-        unfinished = path.with_name(f"{path.name}.{self.epoch}{_UNFINISHED}")
-        self._write(unfinished, data)
-        self.files.rename(unfinished, path)
-        self.files.sync_folder(self.folder)
-        self._trim(numbered)
-        return len(data)
-
-    def _check_not_fenced(self, path: Path, sequence: int) -> None:
-        """Look at a snapshot by someone else: a later owner's fences this one off, an earlier's is late."""
+    def _check_owner(self, journal: Journal) -> None:
         assert self.epoch is not None
         try:
-            epoch = self._read(path, sequence).epoch
-        except Damaged:
-            return
-        if epoch > self.epoch:
-            raise Fenced(f"{path} is by epoch {epoch}, later than {self.epoch}")
-
-    def _write(self, path: Path, data: bytes) -> None:
-        file = self.files.create(path)
-        try:
-            try:
-                write_all(file, data)
-                file.sync()
-            finally:
-                file.close()
-        except OSError:
-            with contextlib.suppress(OSError):
-                self.files.remove(path)
+            with self._told("read"):
+                check_owner(self.folder, self.epoch, journal.segment.path, self._files)
+        except Fenced as error:
+            self.broken = error
             raise
 
-    def _trim(self, numbered: Mapping[int, str]) -> None:
-        """Remove all but the newest. One that stays costs room, not safety, and the next save tries again."""
-        older = sorted(numbered, reverse=True)[self.kept - 1 :]
-        with contextlib.suppress(OSError):
-            for sequence in older:
-                self.files.remove(self.folder / numbered[sequence])
+    def _leave_full_segment(self, journal: Journal) -> None:
+        """Go on in a new segment, or in this one where there can be no new one now."""
+        try:
+            with self._breaking():
+                self._next_segment(journal)
+        except (SyncFailed, Fenced):
+            raise
+        except StorageError:
+            return
 
-    def _set_aside(self, path: Path, names: list[str]) -> Path:
-        """Give a damaged file another name, and give that. It is never removed."""
-        aside, attempt = path.with_name(f"{path.name}.damaged"), 1
-        while aside.name in names:
-            attempt += 1
-            aside = path.with_name(f"{path.name}.damaged-{attempt}")
-        self.files.rename(path, aside)
-        self.files.sync_folder(self.folder)
-        return aside
+    def _next_segment(self, journal: Journal) -> None:
+        closed_bytes, last = journal.bytes_, journal.sequence
+        if journal.next_segment(lambda: self._check_owner(journal)):
+            with self._lock:
+                self._segments.append(journal.segment)
+                self._closed.append((last, closed_bytes))
 
-    @staticmethod
-    def _numbered(names: list[str]) -> dict[int, str]:
-        return {int(found[1]): name for name in names if (found := _NAME.fullmatch(name))}
+    @contextmanager
+    def _breaking(self) -> Iterator[None]:
+        try:
+            yield
+        except (WriteFailed, SyncFailed) as error:
+            self.broken = error
+            raise
 
-
-def _name(sequence: int) -> str:
-    return f"snapshot-{sequence:020d}.rds"
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            kind = NoRoom if error.errno in NO_ROOM else StorageError
+            raise kind(f"{self.folder} cannot be {what}: {error}") from error

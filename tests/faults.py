@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from engine.runtime import kept
 from engine.runtime.actor import Activated, DetectorActor, Health
 from engine.runtime.directory import Changes, Directory, DirectorySettings, Opened
 from engine.runtime.errors import ActorDied
@@ -20,6 +21,7 @@ from engine.runtime.fleet import Fleet
 from engine.runtime.operations import Operation, Reply, decode_batch, decode_reply, encode_batch, encode_reply
 from engine.runtime.settings import RuntimeSettings
 from snapshots.files import Files, OpenFile, RealFiles
+from snapshots.store import Store
 
 T = TypeVar("T")
 
@@ -77,8 +79,16 @@ class LocalHandle(Mortal):
         )
         return decode_reply(reply)
 
-    async def save(self) -> None:
-        await self._call("save", self.actor.save)
+    async def sync(self) -> None:
+        await self._call("sync", self.actor.sync)
+
+    async def begin_saving(self) -> bool:
+        return await self._call("begin_saving", self.actor.begin_saving)
+
+    async def finish_saving(self) -> None:
+        self.calls.append(("finish_saving", 0))
+        await self._alive(self._turn("finish_saving"))
+        await self._alive(_run(self.actor.finish_saving))
 
     async def passivate(self) -> int:
         return await self._call("passivate", self.actor.passivate)
@@ -127,8 +137,7 @@ class LocalActors:
         await asyncio.sleep(0)
         if self.refuse:
             raise ActorDied("no process can be started")
-        settings = self._settings
-        actor = self.make(settings.data, settings.limits, settings.snapshots_kept, files=self._files)
+        actor = self.make(self._settings, files=self._files)
         handle = LocalHandle(f"local-{next(self._numbers)}", actor)
         handle.before = self.before
         self.started.append(handle)
@@ -249,8 +258,14 @@ class FaultyFiles(RealFiles):
         self.fails_at = fails_at
         self.error = error
         self.for_good = for_good
+        self.failing: frozenset[str] | None = None
+        """The calls of which only the next one fails, or all of them for good."""
         self.calls: list[str] = []
         self.failed = 0
+
+    def fail_next(self, *calls: str) -> None:
+        """Have the next call of these names fail."""
+        self.fails_at, self.failing, self.failed = len(self.calls), frozenset(calls), 0
 
     def names(self, folder: Path) -> list[str]:
         self._may_fail("names")
@@ -260,9 +275,17 @@ class FaultyFiles(RealFiles):
         self._may_fail("read")
         return super().read(path)
 
+    def read_start(self, path: Path, bytes_: int) -> bytes:
+        self._may_fail("read_start")
+        return super().read_start(path, bytes_)
+
     def create(self, path: Path) -> OpenFile:
         self._may_fail("create")
         return _FaultyFile(self, super().create(path))
+
+    def write_again(self, path: Path, offset: int, data: bytes) -> None:
+        self._may_fail("write_again", lambda: super(FaultyFiles, self).write_again(path, offset, data[:1]))
+        super().write_again(path, offset, data)
 
     def rename(self, old: Path, new: Path) -> None:
         self._may_fail("rename")
@@ -289,6 +312,12 @@ class FaultyFiles(RealFiles):
         self.calls.append(what)
         if self.fails_at is None or number < self.fails_at:
             return
+        if self.failing is not None:
+            if what not in self.failing or (self.failed and not self.for_good):
+                return
+            self.failed += 1
+            first()
+            raise OSError(self.error, os.strerror(self.error))
         if number == self.fails_at or self.for_good:
             self.failed += 1
             first()
@@ -304,14 +333,35 @@ class _FaultyFile:
         self._files._may_fail("write", lambda: self._file.write(data[: len(data) // 2]))
         return self._file.write(data)
 
+    def write_start(self, data: bytes) -> None:
+        self._files._may_fail("write_start", lambda: self._file.write_start(data[: len(data) // 2]))
+        self._file.write_start(data)
+
+    def reserve(self, begin: int, bytes_: int) -> None:
+        self._files._may_fail("reserve")
+        self._file.reserve(begin, bytes_)
+
+    def release(self, end: int) -> None:
+        self._files._may_fail("release")
+        self._file.release(end)
+
     def sync(self) -> None:
         self._files._may_fail("sync")
         self._file.sync()
+
+    def sync_data(self) -> None:
+        self._files._may_fail("sync_data")
+        self._file.sync_data()
 
     def close(self) -> None:
         # The descriptor is gone either way, as with the real call.
         self._files._may_fail("close", self._file.close)
         self._file.close()
+
+
+def newborn(data: Path, detector_id: str) -> None:
+    """Make the folder of a detector, as the directory does."""
+    Store(data / "detectors" / detector_id).create(kept.newborn(), version=kept.KEPT_VERSION)
 
 
 async def until(condition: Callable[[], object]) -> None:

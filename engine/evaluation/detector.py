@@ -113,9 +113,8 @@ class Detector:
         if len(self.live) >= self.limits.rules_max:
             raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
         rule_id = rule_id or self._new_id()
-        self.priority_highest += 1
-        rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest)
-        self.install(rule, self.events_seen)
+        priority = self.priority_highest + 1
+        self.put_rule(Rule(id=rule_id, name=name, condition=read, notify=notify, priority=priority))
         return rule_id
 
     def change_rule(
@@ -143,9 +142,17 @@ class Detector:
             enabled=before.enabled if enabled is None else enabled,
             notify=before.notify if notify is None else notify,
         )
-        kept = before.enabled and after.enabled and before.condition == after.condition
-        self.install(after, live.birth if kept else self.events_seen)
+        self.put_rule(after)
         return after
+
+    def put_rule(self, rule: Rule) -> None:
+        """Add or change a rule that was judged before, as `add_rule` and `change_rule` do."""
+        live = self.live.get(rule.id)
+        kept = (
+            live is not None and live.rule.enabled and rule.enabled and live.rule.condition == rule.condition
+        )
+        self.priority_highest = max(self.priority_highest, rule.priority)
+        self.install(rule, live.birth if live is not None and kept else self.events_seen)
 
     def remove_rule(self, rule_id: str) -> None:
         """Remove a rule and what only it remembered. Raises Refusal 1201."""
@@ -362,6 +369,10 @@ class Detector:
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
         saved.load(detector, saved.unpack(data), version)
         return detector
+
+    def live_at(self, now_us: Callable[[], int]) -> None:
+        """From here on hold events to the present, as `now_us` of the constructor tells it."""
+        self._now_us = now_us
 
     # -- inside ---------------------------------------------------------------------------------------------
 

@@ -89,24 +89,30 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
     """Evaluate the event of a body and give the answer to its caller."""
     try:
         decoded = decode_evaluate(body, detector.limits)
-        outcome = detector.submit(decoded.event.fields, decoded.event.timestamp_ms, _vars(decoded.context))
+        outcome = detector.submit(
+            decoded.event.fields, decoded.event.timestamp_ms, sent_with(decoded.context)
+        )
     except Refusal as refusal:
         return Refused(refusal.entries)
     return Done(b'{"actions":' + _encode_actions(outcome) + b"}", encode_entries(outcome.messages))
 
 
-def evaluate_batch_body(detector: Detector, body: bytes) -> Answer:
-    """Evaluate the events of a body in order; a refused one says so in its place, and the others go on."""
+def evaluate_batch_body(detector: Detector, body: bytes) -> tuple[Answer, tuple[int, ...]]:
+    """Evaluate the events of a body in order; a refused one says so in its place, and the others go on.
+
+    Gives the answer to the caller, and the places of the events that were refused.
+    """
     try:
         decoded = decode_batch(body, detector.limits)
     except Refusal as refusal:
-        return Refused(refusal.entries)
+        return Refused(refusal.entries), ()
     count, most = len(decoded.events), detector.limits.batch_events_max
     if count > most:
-        return Refused((Entry(1400, f"the batch has {count} events, at most {most} are accepted"),))
-    sent = _vars(decoded.context)
+        return Refused((Entry(1400, f"the batch has {count} events, at most {most} are accepted"),)), ()
+    sent = sent_with(decoded.context)
     outcomes = detector.submit_many([(event.fields, event.timestamp_ms, sent) for event in decoded.events])
-    return Done(b'{"results":[' + b",".join(map(_result, outcomes)) + b"]}")
+    refused = tuple(place for place, outcome in enumerate(outcomes) if isinstance(outcome, Refusal))
+    return Done(b'{"results":[' + b",".join(map(_result, outcomes)) + b"]}"), refused
 
 
 def _result(outcome: Outcome | Refusal) -> bytes:
@@ -122,7 +128,8 @@ def _encode_actions(outcome: Outcome) -> bytes:
     return b"[" + b",".join([rule.action_json() for rule in outcome.fired]) + b"]"
 
 
-def _vars(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
+def sent_with(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
+    """Give the vars that a body's context brings, none where there is none."""
     if isinstance(context, ContextBody) and isinstance(context.vars, dict):
         return context.vars
     return {}

@@ -75,7 +75,7 @@ def load(detector: "Detector", document: Any, version: int) -> None:
         rule = Rule(
             id=rule_id,
             name=name,
-            condition=_condition(condition),
+            condition=stored_condition(condition),
             enabled=enabled,
             notify=notify,
             priority=priority,
@@ -83,7 +83,7 @@ def load(detector: "Detector", document: Any, version: int) -> None:
         detector.install(rule, birth)
     columns: dict[tuple[str, ...], list[Column]] = {path: [] for path in state.tables}
     for condition, path, birth, remembered in document["memories"]:
-        store = state.stores[NodeName(_condition(condition), tuple(path), birth)]
+        store = state.stores[NodeName(stored_condition(condition), tuple(path), birth)]
         if isinstance(store, Column):
             _load_column(store, remembered)
             columns[tuple(path)].append(store)
@@ -148,7 +148,7 @@ def _key(value: Any) -> Key | None:
     return value if type(value) is tuple else slice_key_of(value)
 
 
-def _condition(data: bytes) -> Condition:
+def stored_condition(data: bytes) -> Condition:
     """Give a condition that was judged when it was stored; bounds that were lowered since do not undo it."""
     return condition_from_document(msgspec.json.decode(data), _UNBOUNDED)
 

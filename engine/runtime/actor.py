@@ -9,24 +9,42 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.events import Answer, evaluate_batch_body, evaluate_body
-from engine.evaluation.saved import STATE_VERSION
-from engine.language.limits import Limits
-from engine.runtime.operations import EVALUATE, EVALUATE_BATCH, READS, RULE_CHANGES, Crash, Operation, Reply
-from engine.runtime.rules import answer_rules
-from snapshots.errors import NewerFormat, StorageError
+from engine.evaluation.events import Answer, Refused
+from engine.language.diagnostics import Entry
+from engine.runtime import history, kept, recovery
+from engine.runtime.answers import Answers
+from engine.runtime.errors import STARTING
+from engine.runtime.history import EVALUATED, RECORD_VERSION, History, Step
+from engine.runtime.kept import KEPT_VERSION, Kept
+from engine.runtime.operations import READS, Crash, Operation, Reply
+from engine.runtime.settings import RuntimeSettings
+from engine.runtime.steps import Stepped, take
+from snapshots.errors import NoRoom
 from snapshots.files import Files, RealFiles
-from snapshots.store import SnapshotStore
+from snapshots.store import Store
+
+_STEP_BYTES: Final = 4096
+"""What a step takes in the journal at most, beside the payload that brought it."""
+
+_REST_JOURNAL_BYTES: Final = 256 * 1024
+"""A detector that rests leaves no more than so much in the journal, for whoever wakes it to read."""
+
+
+Position = tuple[int | None, int]
+"""Where a detector stands: the time of its last event, and how many there were."""
 
 
 class Activated(msgspec.Struct, frozen=True):
     """A detector is awake. `damage` names what had to be set aside to wake it."""
 
     damage: tuple[str, ...] = ()
+    records: int = 0
+    """How many records of the journal were taken again."""
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -39,108 +57,175 @@ class Health(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Hosted:
-    """The detector that is awake here, and how it stands against its newest snapshot."""
+    """The detector that is awake here, and what it stands on."""
 
     detector_id: str
     detector: Detector
-    store: SnapshotStore
-    changed: bool = False
-    saved_at_s: float = 0.0
-    saving_took_s: float = 0.0
+    answers: Answers
+    store: Store
+    unsaved: bool = False
+    """Whether there is anything that neither the newest snapshot nor the journal has."""
+    saving: "_Saving | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Saving:
+    """A snapshot on its way to the disk."""
+
+    store: Store
+    kept: Kept
+    sequence: int
 
 
 class DetectorActor:
     """Owns the rules and the temporal state of one detector while that is awake.
 
-    A batch is carried out in order, and an operation that is refused is answered while the others go on. An
-    operation that breaks the engine may leave a state behind that is half of one event; such a state never
-    answers: the batch ends there, the detector is forgotten without being saved, and whoever sent the batch
-    wakes it again from its last snapshot, in another actor. What was evaluated after that snapshot is lost
-    until there is a journal; for changes of rules see `_save_soon`.
+    A batch is carried out in order, written to the journal as one record, and only then answered; an
+    operation that is refused is answered while the others go on. Whatever fails in between ends the detector
+    here: a state that is not in the journal never answers. So it does where an operation breaks the engine,
+    which may leave a state behind that is half of one event. The detector is forgotten, and whoever sent the
+    batch wakes it again, in another actor, as its last answer left it.
 
-    Every method but `health` and `watch` is called by one thread, one call at a time.
+    Every method but `health`, `watch` and `finish_saving` is called by one thread, one call at a time.
     """
 
     def __init__(
         self,
-        data: Path,
-        limits: Limits,
-        snapshots_kept: int,
+        settings: RuntimeSettings,
         *,
         files: Files | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
-        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._data = data
-        self._limits = limits
-        self._snapshots_kept = snapshots_kept
+        self._settings = settings
         self._files = files or RealFiles()
         self._now_us = now_us
-        self._monotonic_s = monotonic_s
         self._hosted: _Hosted | None = None
         self._never = threading.Event()
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Wake a detector from its newest valid snapshot, or empty where it never had one.
+        """Wake a detector as its last answer left it.
 
         Raises StorageError where its folder does not allow that; nothing is hosted then.
         """
         assert self._hosted is None, "an actor hosts one detector at a time"
-        store = SnapshotStore(
-            self._data / "detectors" / detector_id, epoch=epoch, kept=self._snapshots_kept, files=self._files
-        )
-        loaded = store.load()
-        if loaded.snapshot is not None and loaded.snapshot.version > STATE_VERSION:
-            raise NewerFormat(
-                f"the detector was saved by a newer program, with version {loaded.snapshot.version}; "
-                f"this one knows versions up to {STATE_VERSION}"
-            )
-        if loaded.snapshot is None:
-            detector = Detector(limits=self._limits, now_us=self._now_us)
-        else:
-            detector = Detector.load(
-                loaded.snapshot.body, loaded.snapshot.version, limits=self._limits, now_us=self._now_us
-            )
-        self._hosted = _Hosted(detector_id, detector, store, saved_at_s=self._monotonic_s())
-        return Activated(tuple(map(str, loaded.damage)))
+        settings = self._settings
+        folder = settings.data / "detectors" / detector_id
+        store = Store(folder, epoch=epoch, kept=settings.snapshots_kept, files=self._files)
+        attempt = recovery.Attempt(folder, self._files)
+        answers = Answers(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
+        try:
+            recovered = store.recover()
+            restored = recovery.restore(recovered, answers, settings.limits, attempt.reached)
+            detector = restored.detector
+            if detector.limits != settings.limits:
+                detector = history.under_limits(detector, settings.limits)
+                # On the disk with the first record after it; until then nothing is told that depends on it.
+                self._write(store, _position(detector), (history.limits_set(settings.limits),))
+            attempt.succeeded()
+        except BaseException:
+            attempt.close()
+            store.close()
+            raise
+        detector.live_at(self._now_us)
+        self._hosted = _Hosted(detector_id, detector, answers, store)
+        return Activated(tuple(map(str, recovered.damage)), restored.records)
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Carry out a batch, in order, and give the answers."""
-        hosted = self._the_hosted()
-        answers: list[Answer] = []
-        for operation in batch:
-            try:
-                answers.append(self._answer(hosted, operation))
-            except Exception:  # noqa: BLE001 -- whatever it is, the state behind it may be half of one event
-                self._hosted = None
-                return Reply(answers, Crash(secrets.token_hex(6), traceback.format_exc()))
-        if any(operation.kind in RULE_CHANGES for operation in batch):
-            self._save_soon(hosted)
-        return Reply(answers)
+        """Carry out a batch, in order, and give the answers once they will last.
 
-    def save(self) -> None:
-        """Save the detector where it has changed since it was last saved. Raises StorageError."""
+        Raises StorageError where they would not, and forgets the detector: WriteFailed where nothing of the
+        batch can have lasted, others where some of it may have.
+        """
         hosted = self._the_hosted()
-        if not hosted.changed:
-            return
-        begun_s = self._monotonic_s()
-        hosted.store.save(hosted.detector.dump(), version=STATE_VERSION)
-        hosted.changed = False
-        hosted.saved_at_s = self._monotonic_s()
-        hosted.saving_took_s = hosted.saved_at_s - begun_s
+        full = self._without_room(hosted, batch)
+        answers: list[Answer] = []
+        steps: list[Step] = []
+        crash: Crash | None = None
+        now_us = self._now_us()
+        reached = _position(hosted.detector)
+        for operation in batch:
+            if full is not None and operation.kind not in READS:
+                answers.append(full)
+                continue
+            try:
+                stepped = self._take(hosted, operation, now_us)
+            except Exception:  # noqa: BLE001 -- whatever it is, the state behind it may be half of one event
+                crash = Crash(secrets.token_hex(6), traceback.format_exc())
+                break
+            answers.append(stepped.answer)
+            if stepped.step is not None:
+                steps.append(stepped.step)
+                reached = _position(hosted.detector)
+        try:
+            self._make_last(hosted, steps, reached)
+        except BaseException:
+            self.discard()
+            raise
+        store = hosted.store
+        reply = Reply(answers, crash, store.journal_bytes, unsaved=hosted.unsaved, unsynced=store.unsynced)
+        if crash is not None:
+            self.discard()
+        return reply
+
+    def sync(self) -> None:
+        """Bring to the disk what the journal holds. Raises StorageError, and forgets the detector then."""
+        try:
+            self._the_hosted().store.sync()
+        except BaseException:
+            self.discard()
+            raise
+
+    def begin_saving(self) -> bool:
+        """Copy what a snapshot holds; tells whether there is anything to be written by `finish_saving`."""
+        hosted = self._the_hosted()
+        assert hosted.saving is None, "one snapshot at a time"
+        store = hosted.store
+        if not hosted.unsaved and not store.journal_bytes:
+            return False
+        if hosted.unsaved:
+            # Events that the journal has not: the snapshot stands for a record of its own.
+            self._write(store, _position(hosted.detector), ())
+        sequence = store.begin_snapshot()
+        hosted.saving = _Saving(store, kept.keep(hosted.detector, hosted.answers), sequence)
+        hosted.unsaved = False
+        return True
+
+    def finish_saving(self) -> None:
+        """Write the snapshot that was begun. For a thread beside the one that evaluates.
+
+        Raises StorageError; what was there before is then as usable as it was.
+        """
+        hosted = self._the_hosted()
+        saving = hosted.saving
+        assert saving is not None, "a snapshot was begun"
+        try:
+            made = kept.paced(kept.pieces(saving.kept), time.monotonic, time.sleep)
+            saving.store.save(made, version=KEPT_VERSION, sequence=saving.sequence)
+        except BaseException:
+            hosted.unsaved = hosted.unsaved or self._settings.journal_sync == "off"
+            raise
+        finally:
+            hosted.saving = None
 
     def passivate(self) -> int:
         """Save the detector, forget it, and give how many bytes the process holds.
 
         Raises StorageError where it cannot be saved; it is then still awake.
         """
-        self.save()
-        self._hosted = None
+        hosted = self._the_hosted()
+        if hosted.unsaved or hosted.store.journal_bytes > _REST_JOURNAL_BYTES:
+            if self.begin_saving():
+                self.finish_saving()
+        elif hosted.store.unsynced:
+            self.sync()
+        self.discard()
         return self.health().resident_bytes
 
     def discard(self) -> None:
         """Forget the detector without saving it."""
-        self._hosted = None
+        hosted, self._hosted = self._hosted, None
+        if hosted is not None:
+            hosted.store.close()
 
     def health(self) -> Health:
         """Say how the actor is. For any thread."""
@@ -154,32 +239,50 @@ class DetectorActor:
         """
         self._never.wait()
 
-    def _answer(self, hosted: _Hosted, operation: Operation) -> Answer:
-        # Before, not after: what breaks half-way has changed something.
-        hosted.changed = hosted.changed or operation.kind not in READS
-        if operation.kind == EVALUATE:
-            return evaluate_body(hosted.detector, operation.payload)
-        if operation.kind == EVALUATE_BATCH:
-            return evaluate_batch_body(hosted.detector, operation.payload)
-        return answer_rules(hosted.detector, hosted.detector_id, operation)
+    # -- inside ----------------------------------------------------------------------------------------------
 
-    def _save_soon(self, hosted: _Hosted) -> None:
-        """Save a change of rules before it is answered, as long as that takes no more than half of the time.
+    def _take(self, hosted: _Hosted, operation: Operation, now_us: int) -> Stepped:
+        return take(hosted.detector, hosted.detector_id, hosted.answers, operation, now_us)
 
-        Changes at a person's pace outlive the process so. In a flood of them each save is as long away from
-        the last one as that one took; what comes after the last is saved by the lane, soon.
-        """
-        if self._monotonic_s() - hosted.saved_at_s < hosted.saving_took_s:
-            return
+    def _without_room(self, hosted: _Hosted, batch: Sequence[Operation]) -> Refused | None:
+        """Give what is answered to all that would have to be written, if the disk has no room for it."""
+        sizes = [len(one.payload) + _STEP_BYTES for one in batch if one.kind not in READS]
+        if not sizes:
+            return None
         try:
-            self.save()
-        except StorageError:
-            # The change stands, in memory. The next regular save tries again, and reports what is wrong.
-            return
+            hosted.store.reserve(sum(sizes))
+        except NoRoom as error:
+            said = f"nothing was done, because it could not be kept: {error}"
+            return Refused((Entry(STARTING, said),))
+        return None
+
+    def _make_last(self, hosted: _Hosted, steps: Sequence[Step], reached: Position) -> None:
+        """See that what was done outlives what it is said to outlive, and that nobody else does the same."""
+        store = hosted.store
+        sync = self._settings.journal_sync
+        if sync == "off":
+            changes = [step for step in steps if not isinstance(step, EVALUATED)]
+            hosted.unsaved = hosted.unsaved or len(changes) < len(steps)
+            steps = changes
+        if steps:
+            self._write(store, reached, tuple(steps))
+            if sync == "always" or any(not isinstance(step, EVALUATED) for step in steps):
+                store.sync()
+        # Last: whoever took over since has read what was written before, and only that is answered.
+        store.check_owner()
+
+    def _write(self, store: Store, reached: Position, steps: tuple[Step, ...]) -> None:
+        complete = self._settings.journal_sync != "off"
+        told = History(*reached, complete, steps)
+        store.append(history.encode(told), version=RECORD_VERSION)
 
     def _the_hosted(self) -> _Hosted:
         assert self._hosted is not None, "a detector is awake here"
         return self._hosted
+
+
+def _position(detector: Detector) -> Position:
+    return detector.clock_us, detector.events_seen
 
 
 def _resident_bytes() -> int:

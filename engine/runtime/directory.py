@@ -1,5 +1,6 @@
 """The one owner of tokens and of the catalogue of detectors, as a plain class. It grants leases."""
 
+import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,31 +10,32 @@ from typing import Final
 
 import msgspec
 
+from engine.runtime import kept as detector_kept
+from engine.runtime import register
+from engine.runtime.kept import KEPT_VERSION
+from engine.runtime.register import (
+    RECORD_VERSION,
+    STATE_VERSION,
+    Change,
+    DetectorCreated,
+    DetectorPurged,
+    DetectorStruck,
+    Kept,
+    TokenAdded,
+    TokenRevoked,
+)
 from engine.runtime.tokens import MintedToken, digest_of, mint
-from snapshots.errors import FolderInUse, NewerFormat, StorageError
+from snapshots.errors import FolderInUse, NewerFormat, NothingUsable, StorageError
 from snapshots.files import Files, RealFiles
 from snapshots.lock import FolderLock
-from snapshots.store import SnapshotStore
+from snapshots.store import Recovered, Store
 
-STATE_VERSION: Final = 1
 _EPOCHS_PER_OPENING: Final = 2**32
+_SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
+"""So much in the journal brings the next snapshot."""
 
-
-class KeptToken(msgspec.Struct, frozen=True):
-    """What is kept of a token."""
-
-    digest: bytes
-    hint: str
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """All that the directory keeps. Dicts are in order of creation, and never changed in place."""
-
-    tokens: dict[str, KeptToken] = {}
-    detectors: dict[str, str] = {}
-    """Names by id."""
-    struck: frozenset[str] = frozenset()
-    """Detectors that were deleted and whose files may still be there."""
+_RECORD_BYTES_MAX: Final = 4096
+"""What a change takes in the journal at most."""
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -80,53 +82,88 @@ class Directory:
 
     def __init__(self, settings: DirectorySettings, *, files: Files | None = None) -> None:
         self._files = files or RealFiles()
+        self._folder = settings.data / "directory"
         self._detectors_folder = settings.data / "detectors"
         self._lock = FolderLock(settings.data, pid=settings.service_pid)
         self._lock_wait_s = settings.lock_wait_s
-        self._store = SnapshotStore(
-            settings.data / "directory", kept=settings.snapshots_kept, files=self._files
-        )
+        self._store = Store(self._folder, kept=settings.snapshots_kept, files=self._files)
         self._kept = Kept()
         self._leases: dict[str, Lease] = {}
         self._opening = 0
         self._granted = 0
         self._tokens_version = 0
         self._detectors_version = 0
+        self._newborn = detector_kept.newborn()
 
     def open(self) -> Opened:
         """Take hold of the data folder and read what is kept. Raises StorageError, FolderInUse among them."""
         self._acquire()
         try:
             return self._open()
+        except OSError as error:
+            self._lock.release()
+            raise StorageError(f"{self._folder.parent} cannot be read: {error}") from error
         except BaseException:
             self._lock.release()
             raise
 
     def _open(self) -> Opened:
-        loaded = self._store.load()
-        if loaded.snapshot is not None:
-            if loaded.snapshot.version > STATE_VERSION:
-                raise NewerFormat(
-                    f"the directory was saved by a newer program, with version {loaded.snapshot.version}; "
-                    f"this one knows versions up to {STATE_VERSION}"
-                )
-            self._kept = msgspec.msgpack.decode(loaded.snapshot.body, type=Kept)
-        assert self._store.epoch is not None, "loading settles the epoch"
+        self._begin()
+        recovered = self._store.recover()
+        self._kept = _read(recovered)
+        assert self._store.epoch is not None, "to recover is to have an epoch"
         self._opening = self._store.epoch * _EPOCHS_PER_OPENING
         self._tokens_version = self._detectors_version = self._opening + 1
-        # Saved at once, so that the next opening has a later epoch even if nothing changes during this one.
-        self._save(self._kept)
-        remarks = list(map(str, loaded.damage))
+        if recovered.snapshot is not None and recovered.snapshot.version < STATE_VERSION:
+            self._give_folders()
+        self._save_if_long()
+        return Opened((*map(str, recovered.damage), *self._tidy()))
+
+    def _begin(self) -> None:
+        """Begin a folder that was never used. Raises NothingUsable for one that has lost its catalogue."""
+        if not self._files.names(self._folder) and self._files.names(self._detectors_folder):
+            raise NothingUsable(f"{self._folder} is gone or empty, though there are detectors")
+        if self._store.is_newborn():
+            # It may have been begun, and not come to its end.
+            self._store.create(register.body(self._kept), version=STATE_VERSION)
+
+    def _give_folders(self) -> None:
+        """Give each detector of an older data folder what it has from its creation nowadays."""
+        for detector_id in self._kept.detectors:
+            if not self._files.names(self._detectors_folder / detector_id):
+                self._make_folder(detector_id)
+        self._save()
+
+    def _make_folder(self, detector_id: str) -> None:
+        """Make the folder of a detector. One that is missing, or empty, has from then on been lost."""
+        store = Store(self._detectors_folder / detector_id, files=self._files)
+        store.create(self._newborn, version=KEPT_VERSION)
+
+    def _tidy(self) -> list[str]:
+        """Remove what was left half made or half removed, and tell what could not be, or is not ours."""
+        remarks = []
         for detector_id in self._kept.struck:
             try:
                 self.purge_detector(detector_id)
             except StorageError as error:
                 # Files that nobody needs any more must not keep the service from starting.
                 remarks.append(str(error))
-        return Opened(tuple(remarks))
+        known = self._kept.detectors.keys() | self._kept.struck
+        for name in self._files.names(self._detectors_folder):
+            if name not in known:
+                folder = self._detectors_folder / name
+                store = Store(folder, files=self._files)
+                if store.is_newborn():
+                    store.destroy()
+                else:
+                    remarks.append(
+                        f"{folder}: no detector of the catalogue has this folder; it is left as it is"
+                    )
+        return remarks
 
     def close(self) -> None:
         """Let go of the data folder."""
+        self._store.close()
         self._lock.release()
 
     def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
@@ -144,8 +181,7 @@ class Directory:
     def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
         """Keep a token; the version of the tokens that has it."""
         if token_id not in self._kept.tokens:
-            tokens = {**self._kept.tokens, token_id: KeptToken(digest, hint)}
-            self._save(msgspec.structs.replace(self._kept, tokens=tokens))
+            self._change(TokenAdded(token_id, digest, hint))
             self._tokens_version += 1
         return self._tokens_version
 
@@ -153,16 +189,16 @@ class Directory:
         """Forget a token; the version that has it no more, None where there was none."""
         if token_id not in self._kept.tokens:
             return None
-        tokens = {kept_id: token for kept_id, token in self._kept.tokens.items() if kept_id != token_id}
-        self._save(msgspec.structs.replace(self._kept, tokens=tokens))
+        self._change(TokenRevoked(token_id))
         self._tokens_version += 1
         return self._tokens_version
 
     def create_detector(self, detector_id: str, name: str) -> int:
         """Enter a detector; the version of the catalogue that has it."""
         if detector_id not in self._kept.detectors:
-            detectors = {**self._kept.detectors, detector_id: name}
-            self._save(msgspec.structs.replace(self._kept, detectors=detectors))
+            # First: a folder without a detector is removed at the next opening, a detector without is lost.
+            self._make_folder(detector_id)
+            self._change(DetectorCreated(detector_id, name))
             self._detectors_version += 1
         return self._detectors_version
 
@@ -173,11 +209,7 @@ class Directory:
         """
         if detector_id not in self._kept.detectors:
             return None
-        detectors = {
-            kept_id: name for kept_id, name in self._kept.detectors.items() if kept_id != detector_id
-        }
-        struck = self._kept.struck | {detector_id}
-        self._save(msgspec.structs.replace(self._kept, detectors=detectors, struck=struck))
+        self._change(DetectorStruck(detector_id))
         self._leases.pop(detector_id, None)
         self._detectors_version += 1
         return self._detectors_version
@@ -186,8 +218,8 @@ class Directory:
         """Remove the files of a detector that was struck out and that no actor hosts."""
         if detector_id not in self._kept.struck:
             return
-        SnapshotStore(self._detectors_folder / detector_id, files=self._files).destroy()
-        self._save(msgspec.structs.replace(self._kept, struck=self._kept.struck - {detector_id}))
+        Store(self._detectors_folder / detector_id, files=self._files).destroy()
+        self._change(DetectorPurged(detector_id))
 
     def lease(self, detector_id: str, actor: str) -> int | None:
         """Grant a detector to an actor: an epoch later than all before, None where there is no such detector.
@@ -202,10 +234,24 @@ class Directory:
         self._leases[detector_id] = lease
         return lease.epoch
 
-    def _save(self, kept: Kept) -> None:
-        """Make `kept` what is kept, on the disk first."""
-        self._store.save(msgspec.msgpack.encode(kept), version=STATE_VERSION)
-        self._kept = kept
+    def _change(self, change: Change) -> None:
+        """Make a change, on the disk first. Raises NoRoom where nothing was done, else it is not known."""
+        self._store.reserve(_RECORD_BYTES_MAX)
+        self._store.append(register.encode(change), version=RECORD_VERSION)
+        self._store.sync()
+        self._store.check_owner()
+        self._kept = register.changed(self._kept, change)
+        self._save_if_long()
+
+    def _save_if_long(self) -> None:
+        if self._store.journal_bytes >= _SNAPSHOT_JOURNAL_BYTES:
+            # The journal has it all; the next change tries again.
+            with contextlib.suppress(StorageError):
+                self._save()
+
+    def _save(self) -> None:
+        sequence = self._store.begin_snapshot()
+        self._store.save([register.body(self._kept)], version=STATE_VERSION, sequence=sequence)
 
     def _acquire(self) -> None:
         give_up_s = time.monotonic() + self._lock_wait_s
@@ -218,6 +264,26 @@ class Directory:
                 time.sleep(0.05)
             else:
                 return
+
+
+def _read(recovered: Recovered) -> Kept:
+    """Give what a folder keeps. Raises NewerFormat."""
+    snapshot = recovered.snapshot
+    assert snapshot is not None, "a folder begins with one"
+    if snapshot.version > STATE_VERSION:
+        raise NewerFormat(
+            f"the directory was saved by a newer program, with version {snapshot.version}; "
+            f"this one knows versions up to {STATE_VERSION}"
+        )
+    kept = register.kept_from(snapshot.body)
+    for record in recovered.records:
+        if record.version > RECORD_VERSION:
+            raise NewerFormat(
+                f"{record.path} at {record.offset}: the record is of a newer program, with version "
+                f"{record.version}; this one knows versions up to {RECORD_VERSION}"
+            )
+        kept = register.changed(kept, register.decode(record.payload))
+    return kept
 
 
 @contextmanager

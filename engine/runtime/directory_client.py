@@ -9,7 +9,7 @@ from engine.runtime.directory import Changes, Opened
 from engine.runtime.errors import STARTING, ActorDied, DetectorUnavailable, no_such_detector, no_such_token
 from engine.runtime.handles import DirectoryHandle, DirectoryStarter
 from engine.runtime.settings import RuntimeSettings
-from snapshots.errors import StorageError
+from snapshots.errors import NoRoom, StorageError
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +94,7 @@ class DirectoryClient:
         """
         repeated = False
         reason = "it does not answer"
+        handle = None
         try:
             async with asyncio.timeout(self._settings.deadline_s):
                 while True:
@@ -112,6 +113,9 @@ class DirectoryClient:
             raise self._unavailable(reason) from None
         except StorageError as error:
             _log.error("the directory cannot do its work: %s", error)
+            if not isinstance(error, NoRoom):
+                # What it has in memory may not be what the disk has: the next one reads that.
+                await self._lose(handle)
             raise self._unavailable(str(error)) from error
 
     async def _lose(self, handle: DirectoryHandle | None) -> None:

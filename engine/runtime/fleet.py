@@ -10,7 +10,7 @@ from engine.runtime.directory_client import DirectoryClient
 from engine.runtime.errors import SHUTTING_DOWN, DetectorUnavailable, no_such_detector
 from engine.runtime.handles import ActorStarter, DirectoryStarter
 from engine.runtime.lanes import Lane
-from engine.runtime.life import Services
+from engine.runtime.life import COUNTED, Services
 from engine.runtime.operations import Operation
 from engine.runtime.pool import Pool
 from engine.runtime.residency import Residency
@@ -198,6 +198,11 @@ class Fleet:
     def awake(self) -> int:
         """How many detectors are awake."""
         return sum(lane.awake for lane in self._lanes.values())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened to detectors, how often since the start: for each name of `life.COUNTED`."""
+        return {name: self._services.counts[name] for name in COUNTED}
 
     def _lane(self, detector_id: str) -> Lane:
         lane = self._lanes.get(detector_id)

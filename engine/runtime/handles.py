@@ -11,7 +11,7 @@ from engine.runtime.operations import Operation, Reply
 class ActorHandle(Protocol):
     """One started actor. Every call raises ActorDied where the actor is gone or out of reach.
 
-    One call at a time, but for `health`, `watch` and `end`.
+    One call at a time, but for `finish_saving`, `health`, `watch` and `end`.
     """
 
     @property
@@ -22,10 +22,16 @@ class ActorHandle(Protocol):
         """Wake a detector. Raises StorageError."""
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Carry out a batch."""
+        """Carry out a batch. Raises StorageError where its answers would not last."""
 
-    async def save(self) -> None:
-        """Save the detector. Raises StorageError."""
+    async def sync(self) -> None:
+        """Bring to the disk what the journal holds. Raises StorageError."""
+
+    async def begin_saving(self) -> bool:
+        """Copy what a snapshot holds; tells whether there is anything for `finish_saving`."""
+
+    async def finish_saving(self) -> None:
+        """Write the snapshot that was begun, while batches are carried out. Raises StorageError."""
 
     async def passivate(self) -> int:
         """Save and forget the detector; the bytes that the process holds. Raises StorageError."""

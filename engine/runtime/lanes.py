@@ -16,12 +16,15 @@ from engine.runtime.errors import (
     DetectorUnavailable,
     no_such_detector,
 )
-from engine.runtime.life import Life, Services
+from engine.runtime.life import ACTORS_LOST, FENCED, JOURNAL_FAILED, WAKING_FAILED, Life, Services
 from engine.runtime.operations import Operation, Reply
 from engine.runtime.waiting import Request, Waiting
-from snapshots.errors import StorageError
+from snapshots.errors import Fenced, StorageError, WriteFailed
 
 _log = logging.getLogger(__name__)
+
+_SENT_MAX = 2
+"""So often an evaluation with an idempotency key is sent, if the process that it was sent to dies."""
 
 
 class Lane:
@@ -114,7 +117,7 @@ class Lane:
         await asyncio.wait({self._task}, timeout=self._settings.drain_s)
         self._refuse_waiting(_shutting_down)
         await self._stop_within(self._settings.hung_s)
-        return self._lost_because if self._life.unsaved else None
+        return self._lost_because if self._life.at_risk else None
 
     # -- the task --------------------------------------------------------------------------------------------
 
@@ -173,6 +176,8 @@ class Lane:
                 if trouble is not None and self._closing:
                     self._lost_because = trouble
                     return False
+            elif life.should_sync(now_s):
+                await life.sync()
             elif life.should_save(now_s):
                 await life.save()
             elif busy:
@@ -181,7 +186,14 @@ class Lane:
                 await self._idle()
         except ActorDied as error:
             _log.warning("the detector %s lost its actor: %s", self.detector_id, error)
+            self._services.counts[ACTORS_LOST] += 1
             self._lost_because = f"its process was lost: {error}"
+            life.lose(self)
+        except StorageError as error:
+            # What it holds is more than what will last, so it must not answer any more.
+            self._services.counts[FENCED if isinstance(error, Fenced) else JOURNAL_FAILED] += 1
+            self._services.trouble(self.detector_id, str(error))
+            self._lost_because = str(error)
             life.lose(self)
         return True
 
@@ -196,6 +208,7 @@ class Lane:
     def _found_dead(self) -> None:
         """Take note that the actor died. While it is asked something, that call ends and says so too."""
         if not self._in_flight:
+            self._services.counts[ACTORS_LOST] += 1
             self._life.lose(self)
             self._stir()
 
@@ -208,6 +221,7 @@ class Lane:
         except ActorDied:
             self._refuse_for_now("the processes that were to wake it died")
         except StorageError as error:
+            self._services.counts[WAKING_FAILED] += 1
             self._services.trouble(self.detector_id, f"it cannot be woken: {error}")
             self._refuse_for_now(str(error))
         except DetectorUnavailable as error:
@@ -221,10 +235,21 @@ class Lane:
         batch = self._in_flight = self._waiting.take()
         if not batch:
             return
+        unknown = "the detector's process died"
+        for request in batch:
+            request.sent += 1
         try:
             reply = await self._life.ask([request.operation for request in batch])
             self._pass_on(batch, reply)
         except ActorDied:
+            # What has a key is known again if it was carried out: then it gets the answer that it had.
+            self._waiting.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
+            raise
+        except WriteFailed as error:
+            self._refuse_batch(batch, f"nothing was evaluated: {error}")
+            raise
+        except StorageError as error:
+            unknown = str(error)
             raise
         except Exception:  # noqa: BLE001 -- what the actor raised is logged, and its callers are answered
             refused = Refused((Entry(INTERNAL, self._reference("the actor failed")),))
@@ -236,7 +261,11 @@ class Lane:
             self._in_flight = []
             for request in batch:
                 if not request.waits:
-                    _fail(request, _outcome_unknown("the detector's process died"))
+                    _fail(request, _outcome_unknown(unknown))
+
+    def _refuse_batch(self, batch: list[Request], message: str) -> None:
+        for request in batch:
+            _fail(request, DetectorUnavailable(STARTING, message, self._settings.retry_s))
 
     def _pass_on(self, batch: list[Request], reply: Reply) -> None:
         for request, answer in zip(batch, reply.answers, strict=False):

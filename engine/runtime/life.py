@@ -1,13 +1,14 @@
 """The life of one detector: woken in an actor, asked, saved, rested, or lost with its actor."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from engine.runtime.directory_client import DirectoryClient
 from engine.runtime.errors import ActorDied
-from engine.runtime.operations import READS, RULE_CHANGES, Operation, Reply
+from engine.runtime.operations import Operation, Reply
 from engine.runtime.pool import Pool, PooledActor
 from engine.runtime.residency import Residency, Resident
 from engine.runtime.settings import RuntimeSettings
@@ -16,6 +17,28 @@ from snapshots.errors import Fenced, StorageError
 T = TypeVar("T")
 
 _ATTEMPTS = 3
+
+WOKEN: Final = "detectors_woken"
+RECORDS_READ: Final = "journal_records_read"
+SNAPSHOTS_WRITTEN: Final = "snapshots_written"
+SNAPSHOTS_FAILED: Final = "snapshots_failed"
+FENCED: Final = "owners_fenced"
+WAKING_FAILED: Final = "wakes_failed"
+JOURNAL_FAILED: Final = "journal_failures"
+ACTORS_LOST: Final = "actors_lost"
+DAMAGED: Final = "files_set_aside"
+
+COUNTED: Final = {
+    WOKEN: "Detectors woken.",
+    RECORDS_READ: "Records of journals that were read to wake detectors.",
+    SNAPSHOTS_WRITTEN: "Snapshots written while detectors were awake.",
+    SNAPSHOTS_FAILED: "Snapshots that could not be written.",
+    FENCED: "Owners of detectors that found a later owner in their place.",
+    WAKING_FAILED: "Attempts to wake a detector that its files, or the disk, did not allow.",
+    JOURNAL_FAILED: "Batches that could not be made to last, for each of which a detector was woken anew.",
+    ACTORS_LOST: "Actors that died, or were taken for dead, while a detector was awake in them.",
+    DAMAGED: "Files that were set aside because they were torn or damaged.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +53,15 @@ class Services:
     """Takes a detector's id and which of its files had to be set aside."""
     trouble: Callable[[str, str | None], None]
     """Takes a detector's id and what keeps it from waking or being saved; None when nothing does any more."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """What happened to all of them, how often: the names of `COUNTED`."""
 
 
 class Life:
     """A detector's actor, while it has one, and the place among those that are awake that goes with it.
 
-    Its lane calls the methods that wait one at a time. Any of them may end with the actor lost: what the
-    detector had not saved is gone then, and it wakes from its last snapshot.
+    Its lane calls the methods that wait one at a time. Any of them may end with the actor lost: the detector
+    then wakes in another one as its last answer left it. A snapshot is written beside all that.
     """
 
     def __init__(self, detector_id: str, services: Services, found_dead: Callable[[], None]) -> None:
@@ -53,9 +78,15 @@ class Life:
         self._asked = False
         """Whether it was asked anything since it woke."""
         self._save_at_s: float | None = None
-        """None while nothing has changed."""
-        self._saving_took_s = 0.0
+        """None while there is nothing that the newest snapshot has not."""
+        self._sync_at_s: float | None = None
+        """None while all that the journal has is on the disk."""
+        self._saving: asyncio.Task[None] | None = None
+        self.at_risk = False
+        """Whether there is anything that would be lost with the actor's process, or with the machine."""
         self._rest_not_before_s = 0.0
+        self._save_not_before_s = 0.0
+        """After a snapshot that failed, however long the journal."""
         self._in_trouble = False
 
     @property
@@ -63,16 +94,15 @@ class Life:
         """Whether an actor hosts the detector."""
         return self._actor is not None
 
-    @property
-    def unsaved(self) -> bool:
-        """Whether something was changed, or may have been, that was not saved."""
-        return self._save_at_s is not None
-
     # -- when ------------------------------------------------------------------------------------------------
 
     def should_save(self, now_s: float) -> bool:
-        """Whether it is time to save."""
-        return self._save_at_s is not None and now_s >= self._save_at_s
+        """Whether it is time to begin a snapshot."""
+        return self._saving is None and self._save_at_s is not None and now_s >= self._save_at_s
+
+    def should_sync(self, now_s: float) -> bool:
+        """Whether it is time to bring the journal to the disk."""
+        return self._sync_at_s is not None and now_s >= self._sync_at_s
 
     def should_rest(self, now_s: float, *, busy: bool) -> bool:
         """Whether it is time to rest. A busy detector rests only where others wait and its turn is over."""
@@ -85,10 +115,14 @@ class Life:
         return self.room_wanted or now_s >= self.used_at_s + self._settings.idle_rest_s
 
     def next_due_s(self) -> float:
-        """When, without anything to do, it will be time to save or to rest."""
+        """When, without anything to do, it will be time to save, to sync or to rest."""
         rest_at_s = 0.0 if self.room_wanted else self.used_at_s + self._settings.idle_rest_s
-        due_s = max(rest_at_s, self._rest_not_before_s)
-        return due_s if self._save_at_s is None else min(due_s, self._save_at_s)
+        dues_s = [max(rest_at_s, self._rest_not_before_s)]
+        if self._save_at_s is not None and self._saving is None:
+            dues_s.append(self._save_at_s)
+        if self._sync_at_s is not None:
+            dues_s.append(self._sync_at_s)
+        return min(dues_s)
 
     # -- what ------------------------------------------------------------------------------------------------
 
@@ -113,38 +147,48 @@ class Life:
                 self.leave(resident)
 
     async def ask(self, batch: Sequence[Operation]) -> Reply:
-        """Have a batch carried out. Raises ActorDied."""
+        """Have a batch carried out. Raises ActorDied, and StorageError where its answers would not last."""
         assert self._actor is not None, "only what is awake can be asked"
-        self._plan_saving({operation.kind for operation in batch})
         try:
-            return await self._call(self._actor.handle.handle(batch))
+            reply = await self._call(self._actor.handle.handle(batch))
         finally:
             self._asked = True
             self.used_at_s = self._loop.time()
+        self._plan(reply)
+        return reply
+
+    async def sync(self) -> None:
+        """Bring the journal to the disk. Raises ActorDied and StorageError."""
+        assert self._actor is not None, "only what is awake has a journal"
+        await self._call(self._actor.handle.sync())
+        self._sync_at_s = None
+        self.at_risk = False
 
     async def save(self) -> None:
-        """Save the detector. What is in the way is reported, and tried again later; raises ActorDied."""
+        """Begin a snapshot, which is written while batches go on. Raises ActorDied and StorageError."""
         assert self._actor is not None, "only what is awake can be saved"
-        begun_s = self._loop.time()
-        try:
-            await self._call(self._actor.handle.save())
-        except StorageError as error:
-            self._not_saved(error)
-        else:
-            self._saved()
-            self._saving_took_s = self._loop.time() - begun_s
+        assert self._saving is None, "one snapshot at a time"
+        self._save_at_s = None
+        if await self._call(self._actor.handle.begin_saving()):
+            self._saving = asyncio.create_task(self._finish_saving(self._actor))
 
     async def rest(self, resident: Resident) -> str | None:
         """Save and forget the detector. Gives the reason where that cannot be, for now; raises ActorDied."""
         assert self._actor is not None, "only what is awake can be rested"
+        await self._saved()
         actor = self._actor
+        if actor is None:
+            # Lost meanwhile, with the snapshot that could not be written.
+            return None
         try:
             resident_bytes = await self._call(actor.handle.passivate())
         except StorageError as error:
             self._not_saved(error)
+            if isinstance(error, Fenced):
+                raise ActorDied(str(error)) from error
             self._services.residency.stay(resident)
             return str(error)
-        self._saved()
+        self._now_saved()
         self._actor = None
         self._services.pool.give_back(actor, resident_bytes)
         self.leave(resident)
@@ -152,6 +196,7 @@ class Life:
 
     async def discard(self, resident: Resident) -> None:
         """Forget the detector unsaved. Raises ActorDied."""
+        await self._saved()
         if self._actor is None:
             return
         actor = self._actor
@@ -162,6 +207,9 @@ class Life:
 
     def lose(self, resident: Resident) -> None:
         """Have the actor ended, whatever it does, and with it what it held and did not save."""
+        if self._saving is not None:
+            self._saving.cancel()
+            self._saving = None
         if self._actor is not None:
             self._services.pool.lose(self._actor)
             self._actor = None
@@ -194,6 +242,10 @@ class Life:
         finally:
             if self._actor is None:
                 (pool.give_back if hosts_nothing else pool.lose)(actor)
+        counts = self._services.counts
+        counts[WOKEN] += 1
+        counts[RECORDS_READ] += activated.records
+        counts[DAMAGED] += len(activated.damage)
         self._services.trouble(self.detector_id, None)
         for damage in activated.damage:
             self._services.damaged(self.detector_id, damage)
@@ -204,35 +256,55 @@ class Life:
         self._actor = actor
         self._awake_since_s = self.used_at_s = self._loop.time()
         self._asked = False
-        self._save_at_s = None
+        self._save_at_s = self._sync_at_s = None
+        self.at_risk = False
         self._rest_not_before_s = 0.0
 
-    def _plan_saving(self, kinds: set[str]) -> None:
-        """Set the time to save what operations of these kinds change, unless an earlier one is set."""
-        if kinds <= READS:
-            return
-        within_s = self._settings.snapshot_interval_s
-        if kinds & RULE_CHANGES:
-            # Not more than half of the time, however long saving takes.
-            within_s = min(within_s, max(self._settings.rules_saved_within_s, self._saving_took_s))
-        save_at_s = self._loop.time() + within_s
-        if self._save_at_s is None or save_at_s < self._save_at_s:
-            self._save_at_s = save_at_s
+    def _plan(self, reply: Reply) -> None:
+        """Set the times to save and to sync what a batch has changed, unless earlier ones are set."""
+        settings = self._settings
+        now_s = self._loop.time()
+        self.at_risk = reply.unsaved or reply.unsynced
+        if reply.unsynced and self._sync_at_s is None:
+            self._sync_at_s = now_s + settings.journal_sync_interval_s
+        if reply.journal_bytes >= settings.snapshot_journal_bytes and now_s >= self._save_not_before_s:
+            self._save_at_s = now_s
+        elif (reply.journal_bytes or reply.unsaved) and self._save_at_s is None:
+            self._save_at_s = now_s + settings.snapshot_interval_s
 
-    def _saved(self) -> None:
-        self._save_at_s = None
+    async def _finish_saving(self, actor: PooledActor) -> None:
+        try:
+            await actor.handle.finish_saving()
+        except StorageError as error:
+            self._not_saved(error)
+            if isinstance(error, Fenced):
+                self._found_dead()
+        except ActorDied:
+            # Whoever watches over it says so.
+            pass
+        else:
+            self._services.counts[SNAPSHOTS_WRITTEN] += 1
+            self._now_saved()
+        finally:
+            self._saving = None
+
+    async def _saved(self) -> None:
+        """Come back when no snapshot is being written."""
+        if self._saving is not None:
+            await asyncio.wait({self._saving}, timeout=self._settings.hung_s)
+
+    def _now_saved(self) -> None:
         if self._in_trouble:
             self._in_trouble = False
             self._services.trouble(self.detector_id, None)
 
     def _not_saved(self, error: StorageError) -> None:
-        """Go on with what is in memory, and try again later; unless the detector has another owner by now."""
+        """Go on with what is in memory and in the journal, and try again later."""
         self._in_trouble = True
+        self._services.counts[FENCED if isinstance(error, Fenced) else SNAPSHOTS_FAILED] += 1
         self._services.trouble(self.detector_id, f"it was not saved: {error}")
-        if isinstance(error, Fenced):
-            raise ActorDied(str(error))
         now_s = self._loop.time()
-        self._save_at_s = now_s + self._settings.snapshot_interval_s
+        self._save_at_s = self._save_not_before_s = now_s + self._settings.snapshot_interval_s
         self._rest_not_before_s = now_s + self._settings.retry_s
 
     async def _call(self, call: Awaitable[T]) -> T:

@@ -1,5 +1,6 @@
 """Actors and directory as Ray actors: the plain classes, and handles that speak Ray and raise our errors."""
 
+import dataclasses
 import hashlib
 import itertools
 import os
@@ -20,6 +21,7 @@ from engine.runtime.operations import Operation, Reply, decode_batch, decode_rep
 from engine.runtime.settings import RuntimeSettings
 
 _HEALTH: Final = "health"
+_SAVING: Final = "saving"
 _HEALTH_THREADS: Final = 2
 """One for `watch`, which never comes back, and one for questions."""
 
@@ -29,15 +31,15 @@ _OPTIONS: Final[dict[str, Any]] = {
     "max_task_retries": 0,
     # An actor that waits for events takes no processor away.
     "num_cpus": 0,
-    "concurrency_groups": {_HEALTH: _HEALTH_THREADS},
+    "concurrency_groups": {_HEALTH: _HEALTH_THREADS, _SAVING: 1},
 }
 
 
 class HostActor(DetectorActor):
     """A DetectorActor with a process of its own, whose batches travel as one string of bytes each."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, settings: RuntimeSettings) -> None:
+        super().__init__(settings)
         look_seldom()
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
@@ -113,9 +115,17 @@ class RayHandle(_Handle):
         """Carry out a batch."""
         return decode_reply(await self._ask("handle_bytes", encode_batch(batch)))
 
-    async def save(self) -> None:
-        """Save the detector. Raises StorageError."""
-        await self._ask("save")
+    async def sync(self) -> None:
+        """Bring to the disk what the journal holds. Raises StorageError."""
+        await self._ask("sync")
+
+    async def begin_saving(self) -> bool:
+        """Copy what a snapshot holds; tells whether there is anything for `finish_saving`."""
+        return await self._ask("begin_saving")  # type: ignore[no-any-return]
+
+    async def finish_saving(self) -> None:
+        """Write the snapshot that was begun, while batches are carried out. Raises StorageError."""
+        await self._ask("finish_saving", group=_SAVING)
 
     async def passivate(self) -> int:
         """Save and forget the detector; the bytes that the process holds. Raises StorageError."""
@@ -181,18 +191,17 @@ class RayActors:
     """Starts HostActors in the cluster that this process is part of."""
 
     def __init__(self, settings: RuntimeSettings) -> None:
-        self._settings = settings
+        self._settings = dataclasses.replace(settings, data=settings.data.absolute())
         self._remote = ray.remote(**_OPTIONS)(HostActor)
         self._numbers = itertools.count(1)
         self._prefix = f"host-{secrets.token_hex(4)}"
 
     async def start(self) -> RayHandle:
         """Start an actor, and give it once it can be asked."""
-        settings = self._settings
         name = f"{self._prefix}-{next(self._numbers)}"
         try:
             # Not by that name in Ray too: to register one there would hold up the loop.
-            actor = self._remote.remote(settings.data.absolute(), settings.limits, settings.snapshots_kept)
+            actor = self._remote.remote(self._settings)
         except (RayError, ValueError) as error:
             raise ActorDied(_first_line(error)) from error
         handle = RayHandle(actor, name)

@@ -113,6 +113,12 @@ class Reply(msgspec.Struct, frozen=True):
 
     answers: list[Answer]
     crash: Crash | None = None
+    journal_bytes: int = 0
+    """How much the journal holds that no snapshot has."""
+    unsaved: bool = False
+    """Whether there is anything that neither of them has."""
+    unsynced: bool = False
+    """Whether the journal holds anything that may not be on the disk."""
 
 
 class _Batch(msgspec.Struct, array_like=True):

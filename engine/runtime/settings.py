@@ -6,7 +6,6 @@ from typing import Literal
 
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
-
 JournalSync = Literal["always", "interval", "off"]
 
 
@@ -26,9 +25,9 @@ class RuntimeSettings:
     """How long a busy detector stays awake, at least, while others wait for its place."""
 
     journal_sync: JournalSync = "always"
-    """Against what an evaluation that was answered is kept: `always`, the loss of the machine; `interval`, the
-    death of processes, and all but the last second if the machine is lost; `off`, nothing but by snapshots.
-    Changes of rules are always on the disk before they are answered."""
+    """What an evaluation that was answered outlives: `always`, the loss of the machine; `interval`, the death
+    of processes, and but for the last second the loss of the machine; `off`, nothing until the next
+    snapshot. Changes of rules are always on the disk before they are answered."""
     journal_sync_interval_s: float = 1.0
     snapshot_interval_s: float = 60.0
     snapshot_journal_bytes: int = 64 * 1024 * 1024

@@ -22,6 +22,8 @@ class Request:
     answer: asyncio.Future[Answer]
     deadline_s: float
     waits: bool = False
+    sent: int = 0
+    """How often it was sent to an actor."""
 
 
 class Waiting:

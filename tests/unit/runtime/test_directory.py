@@ -1,12 +1,18 @@
 """The directory: what it keeps over restarts, and that nothing is answered before it is on the disk."""
 
+import errno
+import shutil
+from contextlib import contextmanager
+
 import pytest
 
+from engine.runtime import register
 from engine.runtime.directory import Directory, DirectorySettings, mint_offline, opened_offline
 from engine.runtime.tokens import digest_of, mint
-from snapshots.errors import FolderInUse, NewerFormat, StorageError
-from snapshots.store import SnapshotStore
-from tests.faults import FaultyFiles
+from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError
+from snapshots.files import RealFiles
+from snapshots.store import Store
+from tests.faults import FaultyFiles, newborn
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 
@@ -108,9 +114,6 @@ def test_files_of_a_deleted_detector_go_when_it_is_purged_or_with_the_next_openi
     directory = opened()
     for detector_id in (A, B):
         directory.create_detector(detector_id, "")
-        store = SnapshotStore(tmp_path / "detectors" / detector_id)
-        store.load()
-        store.save(b"", version=1)
     directory.purge_detector(A)
     assert (tmp_path / "detectors" / A).exists(), "a detector that lives is not purged"
     directory.delete_detector(A)
@@ -122,29 +125,131 @@ def test_files_of_a_deleted_detector_go_when_it_is_purged_or_with_the_next_openi
     assert not (tmp_path / "detectors" / B).exists()
 
 
-@pytest.mark.parametrize("call", range(8))
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("change", ["add", "revoke", "create", "delete"])
-def test_a_change_that_cannot_be_saved_is_not_made(opened, files, change, call):
+def test_a_change_that_fails_is_made_whole_or_not_at_all(tmp_path, change, error):
+    call = 0
+    while True:
+        data = tmp_path / str(call)
+        files = FaultyFiles(error=error)
+        with opened_with(data, files) as directory:
+            directory.add_token(A, b"a", "hint")
+            directory.create_detector(A, "a")
+            before = told(directory)
+            files.fails_at = len(files.calls) + call
+            work = {
+                "add": lambda one: one.add_token(B, b"b", "hint"),
+                "revoke": lambda one: one.revoke_token(A),
+                "create": lambda one: one.create_detector(B, "b"),
+                "delete": lambda one: one.delete_detector(A),
+            }[change]
+            try:
+                work(directory)
+            except StorageError:
+                assert files.failed
+                assert told(directory) == before
+            if not files.failed:
+                break
+        with opened_with(data, RealFiles()) as directory:
+            reopened = told(directory)
+            work(directory)
+            after = told(directory)
+        assert reopened in (before, after)
+        with opened_with(data, RealFiles()) as directory:
+            assert told(directory) == after
+            kept = {path.name for path in (data / "detectors").iterdir()}
+        assert kept == set(after[1])
+        call += 1
+    assert call >= 3
+
+
+@contextmanager
+def opened_with(data, files):
+    directory = Directory(DirectorySettings(data, 2, lock_wait_s=0), files=files)
+    directory.open()
+    try:
+        yield directory
+    finally:
+        directory.close()
+
+
+def told(directory):
+    changes = directory.changes(0, 0)
+    return changes.tokens, changes.detectors
+
+
+def test_a_disk_without_room_refuses_a_change_and_takes_it_when_there_is_room(opened, files):
     directory = opened()
-    directory.add_token(A, b"a", "hint")
+    files.error, files.for_good = errno.ENOSPC, True
+    files.fail_next("reserve", "create", "make_folder")
+    with pytest.raises(NoRoom):
+        directory.create_detector(A, "a")
+    files.fails_at = None
     directory.create_detector(A, "a")
-    before = directory.changes(0, 0)
-    files.fails_at = len(files.calls) + call
-    work = {
-        "add": lambda: directory.add_token(B, b"b", "hint"),
-        "revoke": lambda: directory.revoke_token(A),
-        "create": lambda: directory.create_detector(B, "b"),
-        "delete": lambda: directory.delete_detector(A),
-    }[change]
-    with pytest.raises(StorageError):
-        work()
-    assert files.failed
-    assert directory.changes(0, 0) == before
-    work()
-    after = directory.changes(0, 0)
-    assert after != before
-    reopened = opened().changes(0, 0)
-    assert (reopened.tokens, reopened.detectors) == (after.tokens, after.detectors)
+    assert list(opened().changes(0, 0).detectors or ()) == [A]
+
+
+def test_the_folder_of_a_detector_that_was_never_entered_goes_at_the_next_opening(opened, tmp_path):
+    opened()
+    newborn(tmp_path, B)
+    opened()
+    assert not (tmp_path / "detectors" / B).exists()
+
+
+def test_a_folder_that_is_of_no_detector_is_told_of_and_left_alone(opened, tmp_path):
+    directory = opened()
+    directory.create_detector(A, "a")
+    other = tmp_path / "detectors" / B
+    shutil.copytree(tmp_path / "detectors" / A, other)
+    store = Store(other, epoch=7)
+    store.recover()
+    store.append(b"", version=1)
+    store.sync()
+    store.close()
+    directory.close()
+    again = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0))
+    (remark,) = again.open().damage
+    again.close()
+    assert str(other) in remark
+    assert other.exists()
+
+
+def test_a_catalogue_that_is_gone_is_not_begun_anew(opened, tmp_path):
+    directory = opened()
+    directory.create_detector(A, "a")
+    directory.close()
+    shutil.rmtree(tmp_path / "directory")
+    with pytest.raises(NothingUsable, match="is gone or empty"):
+        opened()
+
+
+def test_a_folder_that_was_begun_and_not_finished_is_begun_again(opened, tmp_path):
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "directory" / "snapshot-00000000000000000000.rds.0.unfinished").write_bytes(b"half")
+    opened().add_token(A, b"a", "hint")
+    assert opened().changes(0, 0).tokens == {b"a": A}
+
+
+def test_a_long_journal_becomes_a_snapshot(opened, tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.runtime.directory._SNAPSHOT_JOURNAL_BYTES", 1000)
+    directory = opened()
+    for number in range(100):
+        directory.add_token(f"{number:032x}", b"%d" % number, "hint")
+    directory.close()
+    assert sum(path.stat().st_size for path in (tmp_path / "directory").glob("journal-*")) < 4000
+    assert len(opened().changes(0, 0).tokens or ()) == 100
+
+
+def test_detectors_of_an_older_data_folder_are_given_their_folders_once(opened, tmp_path):
+    old = register.Kept({A: register.KeptToken(b"a", "hint")}, {A: "a", B: "b"})
+    Store(tmp_path / "directory").create(register.body(old), version=1)
+    newborn(tmp_path, A)
+    directory = opened()
+    assert told(directory) == ({b"a": A}, {A: "a", B: "b"})
+    assert {path.name for path in (tmp_path / "detectors").iterdir()} == {A, B}
+    shutil.rmtree(tmp_path / "detectors" / B)
+    opened()
+    assert not (tmp_path / "detectors" / B).exists(), "what is lost stays lost"
 
 
 def test_two_directories_cannot_have_one_folder(opened, tmp_path):
@@ -162,10 +267,8 @@ def test_a_folder_is_let_go_of_where_opening_it_fails(opened, tmp_path, files):
 
 
 def test_a_directory_saved_by_a_newer_program_is_refused(opened, tmp_path):
-    store = SnapshotStore(tmp_path / "directory")
-    store.load()
-    store.save(b"", version=2)
-    with pytest.raises(NewerFormat, match="version 2"):
+    Store(tmp_path / "directory").create(b"", version=3)
+    with pytest.raises(NewerFormat, match="version 3"):
         opened()
 
 

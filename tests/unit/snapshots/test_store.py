@@ -1,246 +1,459 @@
-"""A folder of snapshots: what is found again after every fault, and what is refused."""
+"""A folder with a journal: what is found again, what is refused, who may write, what is removed."""
 
 import errno
-import zlib
+import os
 from pathlib import Path
 
 import pytest
 
-from snapshots.errors import Fenced, NewerFormat, NothingUsable, StorageError
+from snapshots.errors import (
+    Damaged,
+    Fenced,
+    Hole,
+    NoRoom,
+    NothingUsable,
+    StorageError,
+    SyncFailed,
+    WriteFailed,
+)
+from snapshots.names import segment_name, snapshot_name
 from snapshots.records import Snapshot, encode
-from snapshots.store import SnapshotStore
+from snapshots.store import Recovered, Store
 from tests.faults import FaultyFiles
 
 
-def store(folder: Path, epoch: int = 1, **settings: object) -> SnapshotStore:
-    return SnapshotStore(folder, epoch=epoch, **settings)
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "one"
+    Store(made).create(b"born", version=7)
+    return made
 
 
-def saved(folder: Path, *bodies: bytes, epoch: int = 1, **settings: object) -> SnapshotStore:
-    one = store(folder, epoch, **settings)
-    one.load()
-    for body in bodies:
-        one.save(body, version=5)
-    return one
+def opened(folder: Path, epoch: int | None = None, **settings: object) -> Store:
+    store = Store(folder, epoch=epoch, **settings)
+    store.recover()
+    return store
 
 
-def body_in(folder: Path, epoch: int = 1) -> bytes | None:
-    snapshot = store(folder, epoch).load().snapshot
-    return None if snapshot is None else snapshot.body
+def write(store: Store, *payloads: bytes) -> Store:
+    for payload in payloads:
+        store.append(payload, version=3)
+    store.sync()
+    store.check_owner()
+    return store
+
+
+def save(store: Store, body: bytes = b"saved") -> int:
+    sequence = store.begin_snapshot()
+    store.save([body], version=7, sequence=sequence)
+    return sequence
+
+
+def recovered(folder: Path) -> tuple[bytes | None, list[bytes]]:
+    found = Store(folder).recover()
+    return found.snapshot and found.snapshot.body, [record.payload for record in found.records]
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def numbered(sequence: int) -> str:
-    return f"snapshot-{sequence:020d}.rds"
+def change(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 4
+    path.write_bytes(data)
 
 
-def test_a_folder_that_was_never_written_holds_nothing(tmp_path):
-    assert store(tmp_path / "none").load().snapshot is None
-
-
-def test_the_newest_is_found_with_its_epoch_version_and_sequence(tmp_path):
-    saved(tmp_path, b"one", b"two", epoch=4)
-    assert store(tmp_path, 9).load().snapshot == Snapshot(epoch=4, sequence=2, version=5, body=b"two")
-
-
-def test_only_the_newest_few_are_kept(tmp_path):
-    saved(tmp_path, *(b"%d" % number for number in range(6)), kept=2)
-    assert names(tmp_path) == [numbered(5), numbered(6)]
-
-
-def test_one_may_be_all_that_is_kept(tmp_path):
-    saved(tmp_path, b"one", b"two", kept=1)
-    assert names(tmp_path) == [numbered(2)]
-
-
-def test_a_damaged_one_is_set_aside_and_reported_and_the_one_before_it_used(tmp_path):
-    saved(tmp_path, b"one", b"two")
-    newest = tmp_path / numbered(2)
-    newest.write_bytes(newest.read_bytes()[:-1])
-    damaged = newest.read_bytes()
-    loaded = store(tmp_path).load()
-    assert loaded.snapshot is not None
-    assert loaded.snapshot.body == b"one"
-    (damage,) = loaded.damage
-    assert damage.path.name == f"{numbered(2)}.damaged"
-    assert damage.path.read_bytes() == damaged
-    assert "its body has 2 bytes and should have 3" in str(damage)
-
-
-def test_what_was_set_aside_is_never_overwritten(tmp_path):
-    saved(tmp_path, b"one")
-    for content in (b"broken", b"broken too", b"broken again"):
-        (tmp_path / numbered(2)).write_bytes(content)
-        store(tmp_path).load()
-    aside = [path.read_bytes() for path in sorted(tmp_path.glob("*damaged*"))]
-    assert aside == [b"broken", b"broken too", b"broken again"]
-
-
-def test_one_under_another_number_than_its_own_is_damaged(tmp_path):
-    saved(tmp_path, b"one")
-    (tmp_path / numbered(9)).write_bytes((tmp_path / numbered(1)).read_bytes())
-    loaded = store(tmp_path).load()
-    assert loaded.snapshot is not None
-    assert loaded.snapshot.sequence == 1
-    assert "it says that it is number 1" in str(loaded.damage[0])
-
-
-def test_where_all_are_damaged_nothing_is_made_up_now_or_later(tmp_path):
-    saved(tmp_path, b"one", b"two")
-    for sequence in (1, 2):
-        (tmp_path / numbered(sequence)).write_bytes(b"")
-    with pytest.raises(NothingUsable, match="ends within its header"):
-        store(tmp_path).load()
-    with pytest.raises(NothingUsable, match="set aside before"):
-        store(tmp_path).load()
-
-
-def test_a_newer_format_is_refused_and_left_as_it_is(tmp_path):
-    saved(tmp_path, b"one", b"two")
-    newest = tmp_path / numbered(2)
-    data = bytearray(encode(Snapshot(epoch=1, sequence=2, version=5, body=b"two")))
-    data[8] = 2
-    data[44:48] = zlib.crc32(data[:44]).to_bytes(4, "little")
-    newest.write_bytes(data)
-    with pytest.raises(NewerFormat, match=r"format 2.*up to 1"):
-        store(tmp_path).load()
-    assert newest.read_bytes() == data
-
-
-def test_a_later_owner_fences_the_earlier_one_off(tmp_path):
-    earlier = saved(tmp_path, b"one", epoch=1)
-    saved(tmp_path, b"two", epoch=2)
-    with pytest.raises(Fenced):
-        earlier.save(b"stale", version=5)
-    with pytest.raises(Fenced):
-        store(tmp_path, 1).load()
-    assert body_in(tmp_path, 3) == b"two"
-
-
-def test_what_an_earlier_owner_still_writes_does_not_stop_the_later_one(tmp_path):
-    earlier = saved(tmp_path, b"one", epoch=1)
-    later = store(tmp_path, 2)
-    later.load()
-    earlier.save(b"late", version=5)
-    later.save(b"two", version=5)
-    assert body_in(tmp_path, 3) == b"two"
-    with pytest.raises(Fenced):
-        earlier.save(b"later still", version=5)
-
-
-def test_an_owner_without_an_epoch_takes_the_next_one(tmp_path):
-    for expected in (1, 2, 3):
-        one = SnapshotStore(tmp_path)
-        one.load()
-        one.save(b"", version=1)
-        assert one.epoch == expected
-
-
-def test_what_was_left_unfinished_is_cleared_away(tmp_path):
-    saved(tmp_path, b"one")
-    (tmp_path / f"{numbered(2)}.1.unfinished").write_bytes(b"half")
-    assert body_in(tmp_path) == b"one"
-    assert names(tmp_path) == [numbered(1)]
-
-
-def test_files_of_others_are_left_alone(tmp_path):
-    saved(tmp_path, b"one")
-    (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "snapshot-1.rds").write_text("not quite a name of ours")
-    saved(tmp_path, b"two", b"three", b"four", kept=1, epoch=2)
-    assert {"notes.txt", "snapshot-1.rds"} < set(names(tmp_path))
-
-
-def test_what_is_written_is_for_its_owner_alone(tmp_path):
-    folder = tmp_path / "a" / "b"
-    saved(folder, b"one")
-    assert (folder / numbered(1)).stat().st_mode & 0o777 == 0o600
+def test_a_folder_is_born_with_a_snapshot_and_may_be_born_twice(folder):
+    Store(folder).create(b"born again", version=8)
+    found = Store(folder).recover()
+    assert found.snapshot == Snapshot(epoch=0, sequence=0, version=7, body=b"born")
+    assert list(found.records) == []
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_is_destroyed_with_all_that_is_in_it(tmp_path):
-    folder = tmp_path / "one"
-    one = saved(folder, b"one", b"two")
-    one.destroy()
-    assert names(tmp_path) == []
-    one.destroy()
-
-
-def calls_of_a_save(folder: Path) -> list[str]:
-    files = FaultyFiles()
-    one = saved(folder, b"older", b"old", kept=2, files=files)
-    before = len(files.calls)
-    one.save(b"new", version=5)
-    return files.calls[before:]
-
-
-def test_a_save_makes_exactly_these_calls_in_this_order(tmp_path):
-    assert calls_of_a_save(tmp_path) == [
-        "make_folder",
-        "names",
-        "create",
-        "write",
-        "sync",
-        "close",
-        "rename",
-        "sync_folder",
-        "remove",
+def test_what_was_appended_is_found_by_the_next_owner_with_its_place(folder):
+    write(opened(folder, 4), b"one", b"", b"three")
+    found = Store(folder, epoch=9).recover()
+    path = folder / segment_name(4, 1)
+    assert [(one.sequence, one.version, one.payload, one.path) for one in found.records] == [
+        (1, 3, b"one", path),
+        (2, 3, b"", path),
+        (3, 3, b"three", path),
     ]
+    assert [one.offset for one in found.records] == [36, 36 + 43, 36 + 43 + 40]
+    assert list(found.records) == list(found.records)
+
+
+def test_numbers_go_on_over_owners_and_segments(folder):
+    everything = []
+    for epoch in range(1, 6):
+        store = Store(folder, epoch=epoch, segment_bytes_max=100)
+        assert [one.payload for one in store.recover().records] == everything
+        for number in range(epoch):
+            payload = b"%d-%d" % (epoch, number)
+            store.reserve(len(payload))
+            assert store.append(payload, version=1) == len(everything) + 1
+            everything.append(payload)
+            write(store)
+    assert recovered(folder) == (b"born", everything)
+    assert len(names(folder)) > 6
+
+
+def test_a_snapshot_stands_for_what_came_before_it(folder):
+    store = write(opened(folder), b"one", b"two")
+    assert store.journal_bytes == 36 + 2 * 43
+    assert save(store) == 2
+    assert (store.journal_bytes, store.snapshot_sequence) == (0, 2)
+    write(store, b"three")
+    assert recovered(folder) == (b"saved", [b"three"])
+
+
+def test_what_is_appended_while_a_snapshot_is_taken_comes_after_it(folder):
+    store = write(opened(folder), b"one")
+    sequence = store.begin_snapshot()
+
+    def chunks():
+        yield b"sa"
+        write(store, b"two")
+        yield b"ved"
+
+    store.save(chunks(), version=7, sequence=sequence)
+    assert store.journal_bytes == 36 + 43
+    assert recovered(folder) == (b"saved", [b"two"])
+
+
+def test_the_newest_few_snapshots_are_kept_and_the_segments_that_they_need(folder):
+    store = opened(folder, 1, kept=2)
+    for number in range(1, 6):
+        write(store, b"%d" % number)
+        save(store, b"after %d" % number)
+    assert names(folder) == [
+        segment_name(1, 5),
+        segment_name(1, 6),
+        snapshot_name(4),
+        snapshot_name(5),
+    ]
+    assert store.segment_count == 2
+    change(folder / snapshot_name(5), 50)
+    assert recovered(folder) == (b"after 4", [b"5"])
+
+
+def test_a_claim_stays_though_its_owner_wrote_nothing(folder):
+    write(opened(folder, 1), b"one")
+    second = opened(folder, 2, kept=1)
+    save(second)
+    assert names(folder) == [segment_name(2, 1), snapshot_name(1)]
+    with pytest.raises(Fenced):
+        Store(folder, epoch=2).recover()
+
+
+def test_a_folder_without_any_snapshot_lost_it(tmp_path):
+    with pytest.raises(NothingUsable, match="there is none"):
+        Store(tmp_path / "none").recover()
+    assert names(tmp_path) == []
+
+
+def test_a_folder_without_any_snapshot_may_be_a_new_one_for_those_who_say_so(tmp_path):
+    folder = tmp_path / "new"
+    store = Store(folder)
+    assert store.recover(missing_is_empty=True).snapshot is None
+    write(store, b"one")
+    found = Store(folder).recover(missing_is_empty=True)
+    assert [one.payload for one in found.records] == [b"one"]
+    (folder / snapshot_name(1)).write_bytes(b"broken")
+    for _ in range(2):
+        with pytest.raises(NothingUsable):
+            Store(folder).recover(missing_is_empty=True)
+
+
+def test_folders_from_before_there_was_a_journal_go_on_after_their_newest_snapshot(tmp_path):
+    for sequence in (6, 7):
+        (tmp_path / snapshot_name(sequence)).write_bytes(encode(Snapshot(4, sequence, 1, b"%d" % sequence)))
+    store = Store(tmp_path)
+    found = store.recover()
+    assert found.snapshot is not None
+    assert (found.snapshot.body, store.epoch, store.sequence) == (b"7", 5, 7)
+    assert store.append(b"next", version=1) == 8
+
+
+def test_an_owner_is_fenced_off_by_a_later_claim_alone(folder):
+    first = write(opened(folder, 1), b"one")
+    opened(folder, 2)
+    first.append(b"never answered", version=3)
+    first.sync()
+    with pytest.raises(Fenced):
+        first.check_owner()
+    for refused in (
+        lambda: first.append(b"", version=3),
+        first.sync,
+        first.begin_snapshot,
+        first.check_owner,
+    ):
+        with pytest.raises(Fenced):
+            refused()
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_an_epoch_is_owned_once_and_no_earlier_one_after_it(folder, epoch):
+    opened(folder, 2)
+    with pytest.raises(Fenced):
+        Store(folder, epoch=epoch).recover()
+
+
+def test_what_a_fenced_owner_writes_after_the_cut_is_never_read(folder):
+    first = write(opened(folder, 1), b"one")
+    second = opened(folder, 2)
+    first.append(b"late", version=3)
+    first.sync()
+    write(second, b"two")
+    assert recovered(folder) == (b"born", [b"one", b"two"])
+
+
+def test_a_fenced_owner_that_never_wrote_cannot_cut_any_more(folder):
+    first = write(opened(folder, 1), b"one")
+    second = opened(folder, 2)
+    first.append(b"two", version=3)
+    third = opened(folder, 3)
+    assert third.sequence == 2
+    second.append(b"another two", version=3)
+    second.sync()
+    write(third, b"three")
+    assert recovered(folder) == (b"born", [b"one", b"two", b"three"])
+
+
+def test_a_snapshot_cuts_off_earlier_owners_too(folder):
+    first = write(opened(folder, 1), b"one")
+    second = opened(folder, 2)
+    first.append(b"late", version=3)
+    save(second)
+    assert recovered(folder) == (b"saved", [])
+
+
+def test_a_fenced_owner_can_finish_no_snapshot(folder):
+    first = write(opened(folder, 1), b"one")
+    sequence = first.begin_snapshot()
+
+    def chunks():
+        yield b"la"
+        opened(folder, 2)
+        yield b"te"
+
+    with pytest.raises(Fenced):
+        first.save(chunks(), version=7, sequence=sequence)
+    assert recovered(folder) == (b"born", [b"one"])
+
+
+def test_the_owner_of_a_folder_that_was_removed_is_fenced_off(folder):
+    store = opened(folder)
+    Store(folder).destroy()
+    with pytest.raises(Fenced, match="was removed"):
+        store.check_owner()
+    Store(folder).destroy()
+    assert not folder.exists()
+
+
+def test_a_torn_tail_is_kept_aside_once_and_reported_until_it_is_superseded(folder):
+    write(opened(folder, 1), b"one", b"two")
+    path = folder / segment_name(1, 1)
+    path.write_bytes(path.read_bytes()[:-1])
+    for _ in range(3):
+        store = Store(folder)
+        found = store.recover()
+        assert [one.payload for one in found.records] == [b"one"]
+        (damage,) = found.damage
+        assert damage.path.name == f"{path.name}.torn"
+        assert damage.path.read_bytes() == path.read_bytes()[79:]
+        assert "at offset 79, record 2" in str(damage)
+    write(store, b"another two")
+    found = Store(folder).recover()
+    assert [one.payload for one in found.records] == [b"one", b"another two"]
+    assert found.damage == ()
+
+
+def test_a_sector_of_zeros_is_a_torn_write_and_a_flipped_bit_is_damage(folder):
+    write(opened(folder, 1), b"one", b"x" * 2_000)
+    path = folder / segment_name(1, 1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1024] + bytes(512) + whole[1536:])
+    assert recovered(folder) == (b"born", [b"one"])
+    path.write_bytes(whole)
+    change(path, 1100)
+    messages = set()
+    for _ in range(2):
+        with pytest.raises(Damaged, match="at offset 79, record 2 does not fit its checksum") as caught:
+            Store(folder).recover()
+        messages.add(str(caught.value))
+    assert len(messages) == 1
+    assert (folder / f"{path.name}.damaged").read_bytes() == path.read_bytes()
+    assert not (folder / f"{path.name}.damaged-2").exists()
+
+
+def test_zeros_before_a_record_that_knew_them_to_be_written_are_damage(folder):
+    store = write(opened(folder, 1), b"one", b"x" * 2_000)
+    write(store, b"three")
+    path = folder / segment_name(1, 1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1024] + bytes(512) + whole[1536:])
+    with pytest.raises(Damaged, match=r"record 3 at offset .* says that it was on the disk"):
+        Store(folder).recover()
+
+
+def test_zeros_before_records_of_the_same_sync_are_a_torn_write(folder):
+    store = write(opened(folder, 1), b"one")
+    write(store, b"x" * 2_000, b"three")
+    path = folder / segment_name(1, 1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1024] + bytes(512) + whole[1536:])
+    assert recovered(folder) == (b"born", [b"one"])
+
+
+def test_a_bad_record_in_a_segment_that_was_left_is_damage_even_at_its_end(folder):
+    store = write(opened(folder, 1), b"one")
+    store.begin_snapshot()
+    write(store, b"two")
+    path = folder / segment_name(1, 1)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Damaged, match=path.name):
+        Store(folder).recover()
+
+
+def test_a_missing_segment_is_a_hole(folder):
+    store = opened(folder, 1)
+    for payload in (b"one", b"two", b"three"):
+        write(store, payload)
+        store.begin_snapshot()
+    (folder / segment_name(1, 2)).unlink()
+    for _ in range(2):
+        with pytest.raises(Hole, match=r"ends with record 1 .* begins with record 3"):
+            Store(folder).recover()
+
+
+def test_a_later_owner_knew_what_is_missing(folder):
+    write(opened(folder, 1), b"one", b"two")
+    write(opened(folder, 2), b"three")
+    path = folder / segment_name(1, 1)
+    path.write_bytes(path.read_bytes()[:79])
+    with pytest.raises(Hole, match="a later owner found records up to 2"):
+        Store(folder).recover()
+
+
+def test_a_damaged_snapshot_is_passed_over_only_where_the_journal_reaches_as_far(folder):
+    store = write(opened(folder, 1), b"one", b"two")
+    save(store)
+    change(folder / snapshot_name(2), 49)
+    found = Store(folder).recover()
+    assert [one.payload for one in found.records] == [b"one", b"two"]
+    assert [damage.path.name for damage in found.damage] == [f"{snapshot_name(2)}.damaged"]
+    for path in folder.glob("journal-*"):
+        path.unlink()
+    for _ in range(2):
+        with pytest.raises(Hole, match="once had a snapshot of record 2"):
+            Store(folder).recover()
+
+
+def test_no_room_changes_nothing(folder):
+    files = FaultyFiles(error=errno.ENOSPC, for_good=True)
+    store = write(opened(folder, files=files), b"one")
+    files.fails_at = len(files.calls)
+    with pytest.raises(NoRoom):
+        store.reserve(1_000)
+    files.fails_at = None
+    store.reserve(1_000)
+    write(store, b"two")
+    assert store.broken is None
+    assert recovered(folder) == (b"born", [b"one", b"two"])
+
+
+def test_where_there_is_little_room_only_what_is_needed_is_reserved(folder):
+    files = FaultyFiles(error=errno.ENOSPC)
+    store = write(opened(folder, files=files), b"one")
+    files.fails_at = len(files.calls)
+    store.reserve(1_000)
+    assert files.calls[-2:] == ["reserve", "reserve"]
+
+
+def test_what_is_reserved_makes_no_file_longer_and_is_given_back(folder):
+    store = opened(folder)
+    store.reserve(100_000)
+    path = folder / segment_name(1, 1)
+    assert path.stat().st_size == 0
+    if path.stat().st_blocks == 0:
+        pytest.skip("this file system cannot reserve")
+    write(store, b"one")
+    store.close()
+    assert path.stat().st_blocks * 512 <= 8192
+
+
+@pytest.mark.parametrize(("call", "kind"), [("write", WriteFailed), ("sync_data", SyncFailed)])
+def test_a_failed_write_or_sync_is_the_end_of_a_store(folder, call, kind):
+    files = FaultyFiles()
+    store = write(opened(folder, files=files), b"one")
+    files.fails_at = len(files.calls) + (call == "sync_data")
+    with pytest.raises(kind, match=r"journal-.*at offset|journal-.*after offset"):
+        write(store, b"two")
+    for refused in (
+        lambda: store.append(b"", version=3),
+        store.sync,
+        store.begin_snapshot,
+        store.check_owner,
+        lambda: store.reserve(1),
+        lambda: store.save([b""], version=7, sequence=1),
+    ):
+        with pytest.raises(kind, match="takes nothing more"):
+            refused()
+    assert isinstance(store.broken, kind)
+    assert recovered(folder)[1][:1] == [b"one"]
 
 
 @pytest.mark.parametrize("for_good", [False, True])
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("call", range(9))
-def test_a_save_that_fails_at_any_call_leaves_a_usable_snapshot(tmp_path, call, error, for_good):
-    files = FaultyFiles(error=error, for_good=for_good)
-    one = saved(tmp_path, b"older", b"old", kept=2, files=files)
-    files.fails_at = len(files.calls) + call
-    try:
-        one.save(b"new", version=5)
-        acknowledged = True
-    except StorageError:
-        acknowledged = False
-    assert files.failed, "the fault was met"
-    found = body_in(tmp_path, 2)
-    assert found == b"new" if acknowledged else found in {b"old", b"new"}
-    # Only what comes after the new one is safe may fail unnoticed.
-    assert acknowledged == (call == 8)
-
-    files.fails_at = None
-    one.save(b"newest", version=5)
-    assert body_in(tmp_path, 2) == b"newest"
-    assert not [name for name in names(tmp_path) if "unfinished" in name]
-
-
-@pytest.mark.parametrize("call", range(5))
-def test_a_load_that_cannot_read_says_so_and_changes_nothing(tmp_path, call):
-    saved(tmp_path, b"one", b"two")
-    (tmp_path / numbered(2)).write_bytes(b"broken")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    files = FaultyFiles(fails_at=call)
-    with pytest.raises(StorageError, match="cannot be read"):
-        store(tmp_path, files=files).load()
-    assert files.failed
-    assert sorted(before.values()) == sorted(path.read_bytes() for path in tmp_path.iterdir())
-    assert body_in(tmp_path) == b"one"
+def test_a_save_that_fails_at_any_call_changes_nothing_and_the_journal_goes_on(folder, for_good):
+    calls, acknowledged = 0, False
+    while not acknowledged:
+        files = FaultyFiles(for_good=for_good)
+        store = write(opened(folder, kept=1, files=files), b"x")
+        sequence = store.begin_snapshot()
+        files.fails_at = len(files.calls) + calls
+        try:
+            store.save([b"saved"], version=7, sequence=sequence)
+            acknowledged = True
+        except StorageError:
+            calls += 1
+        files.fails_at = None
+        write(store, b"after")
+        store.close()
+        body, payloads = recovered(folder)
+        assert payloads[-1] == b"after"
+        assert acknowledged <= (body == b"saved")
+    assert calls == 9
+    save(opened(folder, kept=1))
+    assert len(names(folder)) == 2
 
 
-def test_short_writes_are_continued(tmp_path):
-    class Stingy(FaultyFiles):
-        def create(self, path):
-            file = super().create(path)
-            return type(
-                "Short",
-                (),
-                {
-                    "write": lambda _, data: file.write(bytes(data[:7])),
-                    "sync": lambda _: file.sync(),
-                    "close": lambda _: file.close(),
-                },
-            )()
+def test_a_segment_that_cannot_be_left_is_gone_on_with(folder):
+    files = FaultyFiles(error=errno.ENOSPC, for_good=True)
+    store = write(opened(folder, files=files, segment_bytes_max=50), b"one")
+    create = files.create
 
-    saved(tmp_path, b"a body that takes several writes", files=Stingy())
-    assert body_in(tmp_path) == b"a body that takes several writes"
+    def no_room(path: Path) -> object:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    files.create = no_room
+    with pytest.raises(NoRoom):
+        store.begin_snapshot()
+    write(store, b"two")
+    files.create = create
+    write(store, b"three")
+    assert recovered(folder) == (b"born", [b"one", b"two", b"three"])
+
+
+def test_files_of_others_are_left_alone(folder):
+    (folder / "notes.txt").write_text("mine")
+    (folder / "journal-1-1.rdj").write_text("not quite a name of ours")
+    store = write(opened(folder, kept=1), b"one")
+    save(store)
+    assert {"notes.txt", "journal-1-1.rdj"} < set(names(folder))
+
+
+def test_what_a_recovery_gives_is_what_it_says_it_is(folder):
+    assert isinstance(Store(folder).recover(), Recovered)

@@ -1,0 +1,187 @@
+"""What a detector's journal tells: the steps that were taken, in order, so that they can be taken again.
+
+A record holds the steps of one batch. Nothing in it depends on a clock or on chance: events have the time
+that follows from their bodies and from those before them, what was refused is left out, and rules come with
+their ids. The limits in force stand in the journal wherever they change.
+"""
+
+import dataclasses
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.events import decode_batch, decode_evaluate, sent_with
+from engine.evaluation.packing import condition_bytes
+from engine.evaluation.rules import Rule
+from engine.evaluation.saved import stored_condition
+from engine.language.diagnostics import Refusal
+from engine.language.limits import Limits
+from engine.runtime.answers import Answers, KeptAnswer
+
+RECORD_VERSION: Final = 1
+
+
+class Evaluated(msgspec.Struct, frozen=True, array_like=True, tag="evaluated"):
+    """One event, by the body that brought it. `answer` is kept for its idempotency key."""
+
+    body: bytes
+    answer: KeptAnswer | None = None
+
+
+class EvaluatedBatch(msgspec.Struct, frozen=True, array_like=True, tag="evaluated batch"):
+    """Several events, by the body that brought them, but for those that were refused."""
+
+    body: bytes
+    refused: tuple[int, ...] = ()
+    """Their places."""
+    answer: KeptAnswer | None = None
+
+
+class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
+    """A rule as it stands from here on: a new one, or one that was changed."""
+
+    id: str
+    name: str
+    condition: bytes
+    enabled: bool
+    notify: bool
+    priority: int
+
+
+class RuleRemoved(msgspec.Struct, frozen=True, array_like=True, tag="rule removed"):
+    """A rule is there no more."""
+
+    id: str
+
+
+class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
+    """The limits in force from here on."""
+
+    limits: dict[str, int]
+
+
+EVALUATED: Final = (Evaluated, EvaluatedBatch)
+"""The steps that are events."""
+
+Step = Evaluated | EvaluatedBatch | RulePut | RuleRemoved | LimitsSet
+
+
+class History(msgspec.Struct, frozen=True, array_like=True):
+    """The steps of one batch, and where the detector stood after them."""
+
+    clock_us: int | None
+    events_seen: int
+    complete: bool
+    """Whether every event since the record before is in the journal; with `journal_sync` off none is."""
+    steps: tuple[Step, ...]
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(History).decode
+
+
+class Diverged(Exception):
+    """What was taken again led elsewhere than the first time."""
+
+
+def encode(history: History) -> bytes:
+    """Give a record's payload, of RECORD_VERSION."""
+    return _encode(history)
+
+
+def decode(payload: bytes) -> History:
+    """Give back what `encode` took."""
+    return _decode(payload)
+
+
+def rule_put(rule: Rule) -> RulePut:
+    """Give the step that puts a rule."""
+    return RulePut(
+        rule.id, rule.name, condition_bytes(rule.condition), rule.enabled, rule.notify, rule.priority
+    )
+
+
+def limits_set(limits: Limits) -> LimitsSet:
+    """Give the step that sets limits."""
+    return LimitsSet(limits_document(limits))
+
+
+def limits_document(limits: Limits) -> dict[str, int]:
+    """Give limits by name."""
+    return dataclasses.asdict(limits)
+
+
+def limits_from(document: dict[str, int]) -> Limits:
+    """Give the limits of a document; what it does not name, because it is older, is as by default."""
+    return Limits(**document)
+
+
+class Replay:
+    """A detector that goes again through what its journal tells."""
+
+    def __init__(self, detector: Detector, answers: Answers) -> None:
+        self.detector = detector
+        self.answers = answers
+
+    def take(self, history: History) -> None:
+        """Take the steps of a record. Raises Diverged where they lead elsewhere than they did."""
+        for step in history.steps:
+            self._take(step)
+        detector = self.detector
+        there = (detector.clock_us, detector.events_seen)
+        if history.complete and there != (history.clock_us, history.events_seen):
+            raise Diverged(
+                f"it led to event {there[1]} at {there[0]} µs, "
+                f"and had led to event {history.events_seen} at {history.clock_us} µs"
+            )
+
+    def _take(self, step: Step) -> None:
+        detector = self.detector
+        match step:
+            case Evaluated():
+                body = decode_evaluate(step.body, detector.limits)
+                self._observe([(body.event.fields, body.event.timestamp_ms, sent_with(body.context))])
+                self._keep(step.answer)
+            case EvaluatedBatch():
+                batch = decode_batch(step.body, detector.limits)
+                refused, sent = frozenset(step.refused), sent_with(batch.context)
+                self._observe(
+                    [
+                        (event.fields, event.timestamp_ms, sent)
+                        for place, event in enumerate(batch.events)
+                        if place not in refused
+                    ]
+                )
+                self._keep(step.answer)
+            case RulePut():
+                detector.put_rule(
+                    Rule(
+                        id=step.id,
+                        name=step.name,
+                        condition=stored_condition(step.condition),
+                        enabled=step.enabled,
+                        notify=step.notify,
+                        priority=step.priority,
+                    )
+                )
+            case RuleRemoved():
+                detector.remove_rule(step.id)
+            case LimitsSet():
+                self.detector = under_limits(detector, limits_from(step.limits))
+            case _:
+                assert_never(step)
+
+    def _observe(self, events: list[Any]) -> None:
+        for outcome in self.detector.submit_many(events):
+            if isinstance(outcome, Refusal):
+                raise Diverged(f"an event was refused that had not been: {outcome}") from outcome
+
+    def _keep(self, answer: KeptAnswer | None) -> None:
+        if answer is not None:
+            self.answers.keep(answer)
+
+
+def under_limits(detector: Detector, limits: Limits) -> Detector:
+    """Give the detector as it is under other limits. It takes events as they are stamped."""
+    return Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)

@@ -1,0 +1,129 @@
+"""A detector brought back from its folder: the newest snapshot, and all that the journal tells after it."""
+
+import contextlib
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from engine.evaluation.detector import Detector
+from engine.language.limits import Limits
+from engine.runtime import history
+from engine.runtime.answers import Answers
+from engine.runtime.history import RECORD_VERSION, Replay
+from engine.runtime.kept import KEPT_VERSION, detector_from
+from snapshots.errors import NewerFormat, StorageError
+from snapshots.files import Files, write_all
+from snapshots.store import Recovered
+from snapshots.tails import Record
+
+_DEATHS_MAX: Final = 2
+_MARK: Final = struct.Struct("<QQ")
+"""A record's sequence, and how many attempts in a row have come to it and no further, this one included."""
+
+
+class Poisoned(StorageError):
+    """A record of the journal cannot be taken again: whoever tries dies, or ends up elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A detector as its last answer left it, taking events as they are stamped."""
+
+    detector: Detector
+    records: int
+    """How many records of the journal were taken again."""
+
+
+def restore(
+    recovered: Recovered,
+    answers: Answers,
+    default_limits: Limits,
+    reached: Callable[[Record], None] = lambda _: None,
+) -> Restored:
+    """Give the detector that a folder holds, and put the answers that are kept to `answers`.
+
+    `reached` is told of each record before it is taken. Raises NewerFormat and Poisoned.
+    """
+    snapshot = recovered.snapshot
+    detector = Detector(limits=default_limits)
+    if snapshot is not None:
+        if snapshot.version > KEPT_VERSION:
+            raise NewerFormat(
+                f"the detector was saved by a newer program, with version {snapshot.version}; "
+                f"this one knows versions up to {KEPT_VERSION}"
+            )
+        detector = detector_from(snapshot.body, snapshot.version, answers, default_limits)
+    replay = Replay(detector, answers)
+    records = 0
+    for record in recovered.records:
+        if record.version > RECORD_VERSION:
+            raise NewerFormat(
+                f"{record.path} at {record.offset}: the record is of a newer program, with version "
+                f"{record.version}; this one knows versions up to {RECORD_VERSION}"
+            )
+        reached(record)
+        try:
+            replay.take(history.decode(record.payload))
+        except Exception as error:
+            raise Poisoned(
+                f"{record.path} at {record.offset}: the record {record.sequence} cannot be taken again: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        records += 1
+    return Restored(replay.detector, records)
+
+
+class Attempt:
+    """One attempt to bring a detector back, marked in its folder for the case that it is the last.
+
+    A record that kills whoever takes it would kill one process after another. So each attempt writes down,
+    in the file `replaying`, to which record it has come; the file goes when the attempt succeeds. The mark
+    is there for the death of processes, not of machines: it is not synced.
+    """
+
+    def __init__(self, folder: Path, files: Files) -> None:
+        self._path = folder / "replaying"
+        self._files = files
+        self._before = self._read()
+        self._file = None
+
+    def reached(self, record: Record) -> None:
+        """Mark that a record is about to be taken. Raises Poisoned where that was the end of others."""
+        sequence, attempts = self._before
+        attempts = attempts + 1 if sequence == record.sequence else 1
+        if self._file is None:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.remove(self._path)
+            self._file = self._files.create(self._path)
+        write_all(self._file, _MARK.pack(record.sequence, attempts))
+        if attempts > _DEATHS_MAX:
+            raise Poisoned(
+                f"{record.path} at {record.offset}: {_DEATHS_MAX} processes died at the record "
+                f"{record.sequence}; remove {self._path} to have it tried again"
+            )
+
+    def succeeded(self) -> None:
+        """Take the mark away."""
+        self.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._files.remove(self._path)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _read(self) -> tuple[int, int]:
+        """Give the last mark that is whole."""
+        try:
+            data = self._files.read(self._path)
+        except FileNotFoundError:
+            return (0, 0)
+        whole = len(data) // _MARK.size * _MARK.size
+        if not whole:
+            return (0, 0)
+        sequence, attempts = _MARK.unpack_from(data, whole - _MARK.size)
+        return (int(sequence), int(attempts))

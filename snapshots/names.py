@@ -1,0 +1,79 @@
+"""The names of a folder's files: what each one is, told by its name alone."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+_SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds")
+_SEGMENT: Final = re.compile(r"journal-([0-9]{20})-([0-9]{6,})\.rdj")
+_SET_ASIDE: Final = re.compile(r"(snapshot-[0-9]{20}\.rds|journal-.*\.rdj)\.(damaged|torn|fenced)(-[0-9]+)?")
+_DAMAGED_SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds\.damaged(-[0-9]+)?")
+_UNFINISHED: Final = re.compile(r".*\.([0-9]+)\.unfinished")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files of a folder that are ours, as they were called at one moment."""
+
+    snapshots: dict[int, str] = field(default_factory=dict)
+    """By the last record that each one includes."""
+    segments: dict[tuple[int, int], str] = field(default_factory=dict)
+    """By epoch and number, in order."""
+    unfinished: dict[str, int] = field(default_factory=dict)
+    """The epoch of each one's writer."""
+    set_aside: frozenset[str] = frozenset()
+    damaged_snapshots: frozenset[int] = frozenset()
+    """The numbers of snapshots that were set aside because they are damaged."""
+
+    @property
+    def epoch(self) -> int:
+        """The latest epoch that has claimed the folder; 0 where none has."""
+        return max((epoch for epoch, _ in self.segments), default=0)
+
+    @property
+    def ever_had_a_snapshot(self) -> bool:
+        """Whether one is or was there."""
+        return bool(self.snapshots or self.damaged_snapshots)
+
+
+def listing(names: Iterable[str]) -> Listing:
+    """Say what the files of these names are. What has no name of ours is left out."""
+    known = sorted(names)
+    return Listing(
+        {int(found[1]): name for name in known if (found := _SNAPSHOT.fullmatch(name))},
+        dict(
+            sorted(
+                ((int(found[1]), int(found[2])), name)
+                for name in known
+                if (found := _SEGMENT.fullmatch(name))
+            )
+        ),
+        {name: int(found[1]) for name in known if (found := _UNFINISHED.fullmatch(name))},
+        frozenset(name for name in known if _SET_ASIDE.fullmatch(name)),
+        frozenset(int(found[1]) for name in known if (found := _DAMAGED_SNAPSHOT.fullmatch(name))),
+    )
+
+
+def snapshot_name(sequence: int) -> str:
+    """Give the name of the snapshot that stands for a record and all before it."""
+    return f"snapshot-{sequence:020d}.rds"
+
+
+def segment_name(epoch: int, number: int) -> str:
+    """Give the name of an epoch's segment."""
+    return f"journal-{epoch:020d}-{number:06d}.rdj"
+
+
+def unfinished_name(name: str, epoch: int) -> str:
+    """Give the name of a file while an epoch's owner is still writing it."""
+    return f"{name}.{epoch}.unfinished"
+
+
+def aside_names(name: str, suffix: str) -> Iterable[str]:
+    """Give the names under which a file may be set aside, in the order in which they are taken."""
+    yield f"{name}.{suffix}"
+    number = 1
+    while True:
+        number += 1
+        yield f"{name}.{suffix}-{number}"

@@ -1,0 +1,281 @@
+"""The journal's steps: a detector that takes them again answers as the one that took them first."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.evaluation import programs
+from engine.evaluation.detector import Detector
+from engine.evaluation.events import Done
+from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.runtime import history, kept, steps
+from engine.runtime import operations as ops
+from engine.runtime.answers import Answers
+from engine.runtime.history import RECORD_VERSION, Diverged, History, Replay, Step
+from engine.runtime.kept import KEPT_VERSION
+from engine.runtime.operations import Operation
+from engine.runtime.recovery import Poisoned, restore
+from snapshots.errors import NewerFormat
+from snapshots.records import Snapshot
+from snapshots.store import Recovered
+from snapshots.tails import Record
+
+CONDITIONS = (
+    "once a == 1",
+    "per k once within 3s a == 1",
+    "per k (a == 1 since b == 2)",
+    "per k historically for 2s strong not a == 1",
+    "historically not a == 3",
+    "per k per b once a == 2",
+    "a in $list or once within 1s b == 1",
+)
+NOW_MS = 100_000
+LIMITS = Limits(keys_max=5, batch_events_max=6)
+
+
+class Life:
+    """A detector that lives through operations, and what would be on the disk."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.detector = Detector(limits=limits, now_us=lambda: NOW_MS * 1_000)
+        self.answers = Answers(600_000_000, 1 << 20)
+        self.records: list[Record] = []
+        self.snapshot: Snapshot | None = None
+
+    def take(self, operation: Operation, now_us: int = 0) -> Any:
+        stepped = steps.take(self.detector, "d", self.answers, operation, now_us)
+        if stepped.step is not None:
+            self.tell(stepped.step)
+        return stepped.answer
+
+    def tell(self, *told: Step) -> None:
+        one = History(self.detector.clock_us, self.detector.events_seen, True, told)
+        payload = history.encode(one)
+        self.records.append(Record(len(self.records) + 1, RECORD_VERSION, payload, Path("journal"), 0))
+
+    def save(self) -> None:
+        body = b"".join(kept.pieces(kept.keep(self.detector, self.answers)))
+        self.snapshot = Snapshot(1, len(self.records), KEPT_VERSION, body)
+
+    def restored(self) -> "Life":
+        after = 0 if self.snapshot is None else self.snapshot.sequence
+        other = Life()
+        recovered = Recovered(self.snapshot, iter(self.records[after:]), ())
+        other.detector = restore(recovered, other.answers, LIMITS).detector
+        other.detector.live_at(lambda: NOW_MS * 1_000)
+        return other
+
+
+def event(drawn: random.Random, at_ms: float) -> dict[str, Any]:
+    fields = {
+        "a": drawn.randrange(4),
+        "b": drawn.randrange(3),
+        "k": drawn.choice((1, "1", True, 2, "x", 10**30)),
+    }
+    return {"fields": fields, "timestamp_ms": at_ms + drawn.choice((0, 0.125, -700, 400))}
+
+
+def operations(drawn: random.Random, count: int, rule_ids: list[str]) -> Iterator[Operation]:
+    at_ms = 0.0
+    for number in range(count):
+        at_ms += drawn.choice((0, 100, 900, 2500))
+        key = drawn.choice(("", "", f"key {drawn.randrange(8)}"))
+        context = {"vars": {"list": [1, 2]}} if drawn.random() < 0.3 else {}
+        match drawn.randrange(12):
+            case 0 | 1:
+                yield ops.add_rule(f"rule {number}", drawn.choice(CONDITIONS))
+            case 2 if rule_ids:
+                change = {"name": f"new {number}", "enabled": drawn.random() < 0.6}
+                if drawn.random() < 0.4:
+                    change = {"condition": drawn.choice(CONDITIONS)}
+                yield ops.change_rule(drawn.choice(rule_ids), **change)
+            case 3 if rule_ids and drawn.random() < 0.4:
+                yield ops.remove_rule(drawn.choice(rule_ids))
+            case 4:
+                # Refused in different ways: ahead of the present, no JSON, too many.
+                body = json.dumps({"event": event(drawn, NOW_MS * 2)}).encode()
+                yield drawn.choice(
+                    (ops.evaluate(body, key), ops.evaluate(b"{", key), ops.change_rule("none"))
+                )
+            case 5 | 6:
+                events = [event(drawn, at_ms + drawn.choice((0, 50))) for _ in range(drawn.randrange(7))]
+                if events and drawn.random() < 0.4:
+                    events[drawn.randrange(len(events))]["timestamp_ms"] = drawn.choice((NOW_MS * 3, -1e9))
+                yield ops.evaluate_batch(json.dumps({"events": events, "context": context}).encode(), key)
+            case _:
+                yield ops.evaluate(
+                    json.dumps({"event": event(drawn, at_ms), "context": context}).encode(), key
+                )
+
+
+@pytest.mark.parametrize("eager", [32, 2])
+@pytest.mark.parametrize("seed", range(25))
+def test_a_restored_detector_answers_as_the_one_that_died(seed: int, eager: int, monkeypatch) -> None:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", eager)
+    drawn = random.Random(seed)
+    life = Life()
+    script = operations(drawn, 120, rule_ids := [])
+    for number, operation in enumerate(script):
+        answer = life.take(operation, number * 20_000_000)
+        if operation.kind == ops.ADD_RULE and isinstance(answer, Done):
+            rule_ids.append(json.loads(answer.result)["id"])
+        if drawn.random() < 0.02:
+            life.save()
+        if number % 40 == 39:
+            other = life.restored()
+            assert other.detector.rules() == life.detector.rules()
+            assert other.detector.clock_us == life.detector.clock_us
+            for one in (life, other):
+                one.answers.expire(number * 20_000_000)
+            assert other.answers.all() == life.answers.all()
+            # They go on together, and what the first is told is in its history.
+            go_on_together(life, other, seed)
+
+
+def go_on_together(first: Life, second: Life, seed: int) -> None:
+    drawn = random.Random(seed)
+    at_ms = (first.detector.clock_us or 0) / 1_000
+    for _ in range(25):
+        at_ms += drawn.choice((0, 300, 1000))
+        operation = ops.evaluate(json.dumps({"event": event(drawn, at_ms)}).encode())
+        assert first.take(operation) == second.take(operation)
+
+
+def test_events_that_were_refused_are_not_taken_again() -> None:
+    life = Life()
+    life.take(ops.add_rule("r", "once a == 1"))
+    late = {"fields": {"a": 1}, "timestamp_ms": NOW_MS * 2}
+    good = {"fields": {"a": 2}, "timestamp_ms": 5}
+    life.take(ops.evaluate_batch(json.dumps({"events": [late, good, late]}).encode()))
+    told = history.decode(life.records[-1].payload).steps
+    assert [step.refused for step in told] == [(0, 2)]
+    assert life.restored().detector.events_seen == 1
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        ops.rules(),
+        ops.rule("none"),
+        ops.change_rule("none", name="x"),
+        ops.evaluate(b"{"),
+        ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":1e15}}'),
+        ops.evaluate_batch(b'{"events":[]}'),
+        ops.evaluate_batch(b'{"events":[{"fields":{},"timestamp_ms":1e15}]}'),
+        ops.add_rule("r", "a =="),
+    ],
+)
+def test_what_changes_nothing_is_not_told(operation: Operation) -> None:
+    life = Life()
+    life.take(operation)
+    assert not life.records
+
+
+def test_an_empty_change_of_a_rule_is_not_told_and_one_to_an_equal_number_is() -> None:
+    life = Life()
+    rule_id = json.loads(life.take(ops.add_rule("r", "a == 1")).result)["id"]
+    life.take(ops.change_rule(rule_id))
+    assert len(life.records) == 1
+    life.take(ops.change_rule(rule_id, condition="a == 1.0"))
+    (rule,) = life.restored().detector.rules()
+    assert repr(rule.condition.value) == "1.0"
+
+
+def test_limits_that_changed_hold_for_what_comes_after() -> None:
+    life = Life(Limits(keys_max=5))
+    life.take(ops.add_rule("r", "per k once a == 1"))
+    at = iter(range(100))
+
+    def see(key: int, value: int) -> Any:
+        fields = {"k": key, "a": value}
+        return life.take(
+            ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": next(at)}}).encode())
+        )
+
+    for key in range(5):
+        see(key, 1)
+    fewer = Limits(keys_max=2)
+    life.detector = history.under_limits(life.detector, fewer)
+    life.tell(history.limits_set(fewer))
+    for key in range(5, 8):
+        see(key, 1)
+    other = life.restored()
+    assert other.detector.limits == fewer
+    assert other.detector.state.live == life.detector.state.live == 2
+
+
+def test_a_history_that_leads_elsewhere_than_it_did_is_no_history() -> None:
+    life = Life()
+    life.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":5}}'))
+    (step,) = history.decode(life.records[0].payload).steps
+    for clock_us, seen in ((5_000, 2), (6_000, 1), (None, 1)):
+        with pytest.raises(Diverged):
+            Replay(Detector(limits=LIMITS), Answers(1, 1)).take(History(clock_us, seen, True, (step,)))
+    # Without a journal of events it has to lead elsewhere.
+    Replay(Detector(limits=LIMITS), Answers(1, 1)).take(History(9, 9, False, (step,)))
+
+
+def test_a_record_that_cannot_be_taken_again_is_named_with_its_place() -> None:
+    record = Record(7, RECORD_VERSION, b"no history", Path("folder/journal-1.rdj"), 64)
+    with pytest.raises(Poisoned, match=r"journal-1\.rdj at 64: the record 7 "):
+        restore(Recovered(None, iter([record]), ()), Answers(1, 1), LIMITS)
+
+
+def test_what_a_newer_program_wrote_is_refused() -> None:
+    record = Record(7, RECORD_VERSION + 1, b"", Path("journal"), 64)
+    with pytest.raises(NewerFormat, match=r"at 64.*version 2"):
+        restore(Recovered(None, iter([record]), ()), Answers(1, 1), LIMITS)
+    with pytest.raises(NewerFormat, match=f"version {KEPT_VERSION + 1}"):
+        restore(Recovered(Snapshot(1, 1, KEPT_VERSION + 1, b""), iter(()), ()), Answers(1, 1), LIMITS)
+
+
+def test_a_snapshot_of_a_detector_alone_takes_the_limits_that_are_set() -> None:
+    # As they were before there was a journal.
+    golden = Path(__file__).parents[1] / "evaluation" / "golden" / "state_2_few.msgpack"
+    recovered = Recovered(Snapshot(1, 1, 2, golden.read_bytes()), iter(()), ())
+    detector = restore(recovered, Answers(1, 1), LIMITS).detector
+    assert detector.limits == LIMITS
+    assert len(detector.rules()) > 5
+
+
+@pytest.mark.parametrize("operation", [ops.evaluate, ops.evaluate_batch])
+def test_a_repeat_has_the_first_answer_and_changes_nothing(operation: Any) -> None:
+    life = Life()
+    life.take(ops.add_rule("r", "a == 1 and not once b == 1"))
+    one = {"fields": {"a": 1, "b": 0}, "timestamp_ms": 5}
+    body = json.dumps({"event": one} if operation is ops.evaluate else {"events": [one]}).encode()
+    first = life.take(operation(body, "key"))
+    life.take(ops.evaluate(b'{"event":{"fields":{"b":1},"timestamp_ms":6}}'))
+    for again in (life, life.restored()):
+        before = len(again.records), again.detector.events_seen
+        assert again.take(operation(body, "key")) == first
+        assert (len(again.records), again.detector.events_seen) == before
+        assert again.take(operation(body, "another")) != first
+        other_body = again.take(operation(body + b" ", "key"))
+        assert [entry.code for entry in other_body.entries] == [1006]
+
+
+def test_a_refusal_is_not_kept_for_a_repeat() -> None:
+    life = Life()
+    life.take(ops.evaluate(b"{", "key"))
+    assert isinstance(life.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":5}}', "key")), Done)
+
+
+def test_an_answer_is_kept_for_its_time_and_no_more_than_there_is_room() -> None:
+    life = Life()
+    body = b'{"event":{"fields":{},"timestamp_ms":5}}'
+    life.take(ops.evaluate(body, "key"), 0)
+    life.take(ops.evaluate(body, "key"), 600_000_000)
+    assert life.detector.events_seen == 1
+    life.take(ops.evaluate(body, "key"), 600_000_001)
+    assert life.detector.events_seen == 2
+    life.answers._bytes_max = 1
+    full = life.take(ops.evaluate(body, "other"), 600_000_001)
+    assert [entry.code for entry in full.entries] == [1401]
+    assert life.detector.events_seen == 2
+    life.take(ops.evaluate(body, "other"), 1_300_000_000)
+    assert life.detector.events_seen == 3
