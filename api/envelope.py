@@ -64,6 +64,10 @@ MESSAGE_CODES: Final[dict[int, str]] = {
 
 JSON: Final = b"application/json"
 
+_TOO_MANY: Final = 1401
+_ROOM_AFTER_S: Final = 10.0
+"""Of answers that are kept for ten minutes, some are let go of within so long, most likely."""
+
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -113,7 +117,9 @@ def answered(answer: Answer) -> Reply:
     if isinstance(answer, Done):
         return success(answer.result, answer.messages)
     if isinstance(answer, Refused):
-        return refused(answer.entries)
+        return refused(
+            answer.entries, _retry_after(_ROOM_AFTER_S if answer.entries[0].code == _TOO_MANY else None)
+        )
     assert_never(answer)
 
 

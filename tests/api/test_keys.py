@@ -4,7 +4,7 @@ import pytest
 
 from engine.evaluation.events import Answer, Refused
 from engine.language.diagnostics import Entry
-from tests.api.caller import Caller
+from tests.api.caller import Caller, Said
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.api.test_openapi import DOCUMENT
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request
@@ -51,6 +51,52 @@ async def test_a_key_that_is_reused_for_something_else_is_told_as_the_detector_s
     headers = {"Idempotency-Key": "k"}
     reply = await scripted_caller("POST", f"/api/detectors/{DETECTOR}/evaluate", EVENT_BODY, headers=headers)
     assert (reply.status, reply.codes) == (400, [1006])
+
+
+async def test_where_no_more_answers_are_kept_the_reply_says_when_to_try_again(
+    scripted_caller: Caller, scripted: ScriptedFleet
+) -> None:
+    async def full(*_: object) -> Answer:
+        return Refused((Entry(1401, "the answers to 9 evaluations are kept"),))
+
+    scripted.answers = full
+    path = f"/api/detectors/{DETECTOR}/evaluate"
+    reply = await scripted_caller("POST", path, EVENT_BODY, headers={"Idempotency-Key": "k"})
+    assert (reply.status, reply.codes) == (429, [1401])
+    assert int(reply.headers["retry-after"]) >= 1
+
+
+async def test_a_repeat_is_given_the_first_answer_and_evaluates_nothing(caller: Caller) -> None:
+    detector = await caller.detector()
+    await caller.rule(detector, "once (a == 1 and once b == 1)")
+    path = f"/api/detectors/{detector}/evaluate"
+
+    async def said(key: str, end: str = "", **fields: object) -> Said:
+        event = {"fields": fields, "timestamp_ms": 0}
+        body = {"events": [event]} if end else {"event": event}
+        return await caller("POST", path + end, body, headers={"Idempotency-Key": key})
+
+    first = await said("k1", a=1)
+    assert first.result == {"actions": []}
+    assert len((await said("k2", "/batch", a=1, b=1)).result["results"][0]["actions"]) == 1
+    # Evaluated now, it would fire.
+    assert (await said("k1", a=1)).envelope == first.envelope
+    for reply in (await said("k1", a=2), await said("k1", "/batch", a=1), await said("k2", a=1, b=1)):
+        assert (reply.status, reply.codes) == (400, [1006])
+        assert reply.texts[0].startswith("Idempotency-Key: ")
+    other = await caller.detector()
+    reply = await caller(
+        "POST", f"/api/detectors/{other}/evaluate", EVENT_BODY, headers={"Idempotency-Key": "k1"}
+    )
+    assert reply.status == 200
+
+
+async def test_what_was_refused_leaves_its_key_free(caller: Caller) -> None:
+    path = f"/api/detectors/{await caller.detector()}/evaluate"
+    headers = {"Idempotency-Key": "k"}
+    for body, code in (({}, 1001), ({"event": {"fields": {}, "timestamp_ms": 8e15}}, 1402)):
+        assert (await caller("POST", path, body, headers=headers)).codes == [code]
+    assert (await caller("POST", path, EVENT_BODY, headers=headers)).status == 200
 
 
 async def test_operations_without_keys_ignore_any(caller: Caller) -> None:
