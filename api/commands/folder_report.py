@@ -25,19 +25,19 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot: the last record that it includes, and who wrote it; None where it cannot be read."""
+    """A snapshot: the last record that it includes, and its owner's epoch, None where that cannot be read."""
 
     file: str
-    sequence: int | None
+    sequence: int
     epoch: int | None
     bytes: int
 
 
 class SegmentFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment of a journal, with the records in it that are whole; None where there is none."""
+    """A segment of a journal: its owner's epoch, and the whole records in it, up to any damage."""
 
     file: str
-    epoch: int | None
+    epoch: int
     first: int | None
     last: int | None
     records: int
@@ -45,10 +45,14 @@ class SegmentFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of one folder. `position` is the record that a recovery would come to, None where to none."""
+    """The files of one folder.
+
+    `position` is the record that a recovery would come to; where it would be refused, `refusal` says why.
+    """
 
     folder: str
     position: int | None
+    refusal: str | None = None
     snapshots: list[SnapshotFile] = []
     segments: list[SegmentFile] = []
     set_aside: list[str] = []
@@ -178,14 +182,18 @@ def _detector_lines(detector: DetectorEntry) -> Iterator[str]:
 
 
 def _storage_lines(storage: Storage) -> Iterator[str]:
-    known = [one.sequence for one in storage.snapshots if one.sequence is not None]
-    newest = f", the newest of record {max(known)}" if known else ""
+    newest = (
+        f", the newest of record {max(one.sequence for one in storage.snapshots)}"
+        if storage.snapshots
+        else ""
+    )
     yield _row("snapshots", _sized(storage.snapshots) + newest)
     records = sum(one.records for one in storage.segments)
     journal = counted(len(storage.segments), "segment")
     yield _row("journal", f"{journal} with {counted(records, 'record')}, {_bytes(storage.segments)}")
-    place = "none can be reached" if storage.position is None else f"record {storage.position}"
-    yield _row("position", place)
+    yield _row("position", "none" if storage.position is None else f"record {storage.position}")
+    if storage.refusal is not None:
+        yield _row("refused", storage.refusal)
     if storage.set_aside:
         yield _row("set aside", ", ".join(storage.set_aside))
 

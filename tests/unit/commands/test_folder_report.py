@@ -104,7 +104,9 @@ def test_a_detector_without_events_has_no_clock() -> None:
 
 
 def test_damage_is_told_at_the_end_with_file_and_offset_and_what_is_lost_is_left_out() -> None:
-    storage = msgspec.structs.replace(STORAGE, position=None, set_aside=["snapshot-9.rds.damaged"])
+    storage = msgspec.structs.replace(
+        STORAGE, position=None, refusal="a hole", set_aside=["snapshot-9.rds.damaged"]
+    )
     report = msgspec.structs.replace(
         changed(WHOLE, storage=storage, contents=None),
         catalogue=Catalogue(
@@ -123,8 +125,9 @@ def test_damage_is_told_at_the_end_with_file_and_offset_and_what_is_lost_is_left
     assert lines[3:6] == [
         "  snapshots  0, 0 bytes",
         "  journal    0 segments with 0 records, 0 bytes",
-        "  position   none can be reached",
+        "  position   none",
     ]
+    assert "  refused    a hole" in lines
     assert "  set aside  snapshot-9.rds.damaged" in lines
     assert lines[-9:] == [
         "orphans: folders of detectors that the catalogue does not have",
