@@ -18,7 +18,7 @@ Examples:
 Exit status: 0 whole, 1 something is damaged or DIR is no data folder, 2 wrong usage.
 """
 )
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(readable=False, path_type=Path))
 @click.option("--detector", metavar="ID", help="Tell of this detector only.")
 @click.option("--rules", is_flag=True, help="Tell each rule: priority, id, name and condition.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
