@@ -176,8 +176,20 @@ class DetectorActor:
             raise
 
     def begin_saving(self) -> bool:
-        """Copy what a snapshot holds; tells whether there is anything to be written by `finish_saving`."""
+        """Copy what a snapshot holds; tells whether there is anything to be written by `finish_saving`.
+
+        Raises StorageError where there can be no snapshot now. With WriteFailed, SyncFailed and Fenced the
+        detector is forgotten, else it goes on.
+        """
         hosted = self._the_hosted()
+        try:
+            return self._begin_saving(hosted)
+        except BaseException:
+            if hosted.store.broken is not None:
+                self.discard()
+            raise
+
+    def _begin_saving(self, hosted: _Hosted) -> bool:
         assert hosted.saving is None, "one snapshot at a time"
         store = hosted.store
         if not hosted.unsaved and not store.journal_bytes:
