@@ -85,6 +85,8 @@ def _view(
         arguments: dict[str, Any] = {**ids}
         if operation.body is not None:
             arguments["body"] = await request.get_data()
+        if operation.takes_key:
+            arguments["key"] = request.headers.get("idempotency-key", "")
         try:
             async with asyncio.timeout(deadline_s):
                 return _response(await handler(**arguments))
