@@ -194,6 +194,7 @@ async def test_an_escaped_path_is_the_path(caller: Caller) -> None:
         ("/api/conditions/parse", "POST"),
         ("/healthz", "GET"),
         ("/openapi.json", "GET"),
+        ("/metrics", "GET"),
     ],
 )
 async def test_other_methods_are_told_which_are_taken(caller: Caller, path: str, allowed: str) -> None:
