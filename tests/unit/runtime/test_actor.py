@@ -345,6 +345,16 @@ def test_a_long_journal_is_not_left_to_whoever_wakes_the_detector(make, actor, f
     assert make().activate(ONE, 2).records == 0
 
 
+def test_a_journal_in_many_pieces_is_not_left_either(make, tmp_path):
+    for epoch in range(1, 40):
+        actor = make()
+        actor.activate(ONE, epoch)
+        fired(actor, epoch)
+        actor.passivate()
+    assert len(list((tmp_path / "detectors" / ONE).iterdir())) < 30
+    assert make().activate(ONE, 50).records <= 8
+
+
 def test_limits_that_are_set_anew_hold_and_are_in_the_journal(make, actor):
     add(actor, "per k once a == 1")
     for key in range(6):
