@@ -85,6 +85,8 @@ class Journal:
         self._files = files
         self._segment_bytes_max = segment_bytes_max
         self._current: _OpenSegment | None = None
+        self._promised = False
+        """Whether room was found in the current segment for the next record."""
         self._number = 0
         """The last one that was tried: one that failed half-way is not used again."""
 
@@ -103,22 +105,19 @@ class Journal:
         """What the current segment has."""
         return self._current.bytes_ if self._current else 0
 
-    def needs_segment(self, payload_bytes: int) -> bool:
-        """Whether the next record, with such a payload, belongs into a segment that is not there yet."""
-        current = self._current
-        if current is None:
+    @property
+    def needs_segment(self) -> bool:
+        """Whether the next record belongs into a segment that is not there yet."""
+        if self._current is None:
             return True
-        return (
-            current.bytes_ >= self._segment_bytes_max
-            and self.sequence >= current.segment.first
-            and current.needed_bytes(payload_bytes) > current.reserved_bytes
-        )
+        return self._current.bytes_ >= self._segment_bytes_max and not self._promised
 
     def reserve(self, payload_bytes: int) -> None:
         """See to it that a record with such a payload finds room. Raises NoRoom, having changed nothing."""
         current = self._the_current()
         needed_bytes = current.needed_bytes(payload_bytes)
         if needed_bytes <= current.reserved_bytes:
+            self._promised = True
             return
         piece_bytes = min(max(current.bytes_, _RESERVED_AT_ONCE_BYTES_MIN), _RESERVED_AT_ONCE_BYTES_MAX)
         try:
@@ -131,10 +130,12 @@ class Journal:
         except OSError as error:
             path = current.segment.path
             raise NoRoom(f"{path} has no room for {payload_bytes} more bytes: {error}") from error
+        self._promised = True
 
     def append(self, payload: bytes, version: int) -> int:
         """Write a record, and give its sequence. Raises WriteFailed."""
         current = self._the_current()
+        self._promised = False
         sequence = self.sequence + 1
         header = b"" if current.bytes_ else self._header(current)
         offset = current.bytes_ + len(header)

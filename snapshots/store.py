@@ -178,7 +178,7 @@ class Store:
         Raises WriteFailed, and the store is broken then.
         """
         journal = self._usable()
-        if journal.needs_segment(len(payload)):
+        if journal.needs_segment:
             self._next_segment_if_can_be(journal)
         with self._breaking():
             return journal.append(payload, version)
@@ -206,7 +206,7 @@ class Store:
         Raises NoRoom, and nothing has changed then.
         """
         journal = self._usable()
-        if journal.needs_segment(bytes_):
+        if journal.needs_segment:
             self._next_segment_if_can_be(journal)
         journal.reserve(bytes_)
 

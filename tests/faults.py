@@ -237,7 +237,7 @@ async def local_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:
         yield service.fleet
 
 
-class Died(BaseException):  # noqa: N818 -- nothing that handles errors may handle this one
+class Died(BaseException):
     """The process was killed: nothing of it runs any more, though here its `finally` clauses do."""
 
 

@@ -1,10 +1,10 @@
 """A disk in memory that knows what a crash of the machine may leave of it: every image of it that is legal.
 
-The method is that of ALICE (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014). What was synced
-is there. Of what was written to a file since its last sync each 512-byte sector may be as it was before or after
-any of the writes, and the file as long as it was at any time or at any sector's end between; what it has then and
-was never written is zeros. Of the names that were made, given and removed since the folder's last sync any
-subset may have happened.
+The method is that of ALICE (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014). What was
+synced is there. Of what was written to a file since its last sync each 512-byte sector may be as it was
+before or after any of the writes, and the file as long as it was at any time or at any sector's end
+between; what it has then and was never written is zeros. Of the names that were made, given and removed
+since the last sync of the folder any subset may have happened.
 """
 
 import errno
@@ -45,7 +45,7 @@ class Inode:
         self.pending.clear()
 
     def contents(self, at_most: int, chance: random.Random) -> list[bytes]:
-        """What a crash may leave in the file; all of that where it is no more than `at_most`, else a sample."""
+        """What a crash may leave in the file; all of that up to `at_most`, else a sample."""
         if not self.pending:
             return [self.durable]
         versions, sizes = self._versions()
@@ -61,7 +61,8 @@ class Inode:
             last = tuple(len(choice) - 1 for choice in choices)
             certain = [(sizes[-1], *last), (sizes[0], *last), (sizes[-1], *(0 for _ in last))]
             certain += [
-                (sizes[-1], *last[:lost], 0, *last[lost + 1 :]) for lost in range(min(len(last), at_most // 2))
+                (sizes[-1], *last[:lost], 0, *last[lost + 1 :])
+                for lost in range(min(len(last), at_most // 2))
             ]
             drawn = (
                 (chance.choice(sizes), *(chance.choice(choice) for choice in choices))
@@ -94,14 +95,13 @@ class Inode:
 
 
 class MemoryDisk:
-    """Files in memory, one folder of them. `before` is told each call's name, and may raise; so may `after`."""
+    """Files in memory, one folder of them. `after` is told of each call that changed something."""
 
     def __init__(self, image: Image | None = None) -> None:
         self.live = {name: Inode(data) for name, data in (image or {}).items()}
         self.durable = dict(self.live)
         self.pending: list[tuple[str, str, str, Inode]] = []
         self.calls = 0
-        self.before: Callable[[str], None] = lambda _: None
         self.after: Callable[[str], None] = lambda _: None
 
     def image(self) -> Image:
@@ -109,7 +109,7 @@ class MemoryDisk:
         return {name: bytes(inode.live) for name, inode in self.live.items()}
 
     def images(self, at_most: int, chance: random.Random) -> Iterator[Image]:
-        """What a crash of the machine may leave; all of that where each part of it has few choices."""
+        """What a crash of the machine may leave; all of that where each part has few choices."""
         contents = dict[int, list[bytes]]()
         seen = set[frozenset[tuple[str, int]]]()
         for subset in _subsets(len(self.pending), at_most, chance):
@@ -135,9 +135,8 @@ class MemoryDisk:
                 for _ in range(at_most):
                     yield {name: chance.choice(one) for name, one in zip(names, lists, strict=True)}
 
-    def call(self, name: str) -> None:
+    def call(self, _: str) -> None:
         self.calls += 1
-        self.before(name)
 
     def names(self, folder: Path) -> list[str]:
         self.call("names")

@@ -1,4 +1,4 @@
-"""What was answered, what may be there, and whether a folder gives exactly that. The model is a list of payloads."""
+"""What was answered, what may be there, and whether a folder gives that. The model is a list of payloads."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -66,7 +66,7 @@ class World:
             self.answered = list(view)
 
     def check(self, files: Files, *, epoch: int = LAST_EPOCH) -> list[bytes]:
-        """Recover, and raise Lost where that is not what was answered, with at most more of what was begun."""
+        """Recover, and raise Lost where that is not what was answered, or more of what was begun."""
         try:
             everything = payloads_of(Store(FOLDER, epoch=epoch, files=files).recover())
         except StorageError as error:
@@ -89,6 +89,7 @@ class Owner:
 
     def __init__(self, world: World, files: Files, epoch: int, **settings: int) -> None:
         self.world = world
+        self.files = files
         self.store = Store(FOLDER, epoch=epoch, files=files, **settings)
         self.view: list[bytes] = []
         self.pause: Callable[[], None] = getattr(files, "pause", lambda: None)

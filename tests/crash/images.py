@@ -5,10 +5,9 @@ import random
 from dataclasses import dataclass, field
 
 from snapshots.errors import StorageError
-from tests.crash.disk import Image, MemoryDisk
-from tests.crash.history import LAST_EPOCH, Lost, Owner, World, payloads_of
-from tests.crash.history import FOLDER
 from snapshots.store import Store
+from tests.crash.disk import Image, MemoryDisk
+from tests.crash.history import FOLDER, LAST_EPOCH, Lost, Owner, World, payloads_of
 from tests.crash.runs import Run
 
 

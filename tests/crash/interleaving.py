@@ -1,14 +1,16 @@
 """Several owners of one folder at once, interleaved at their file calls."""
 
+import contextlib
 import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from snapshots.errors import Fenced
+from snapshots.errors import Fenced, StorageError
+from snapshots.inspection import read_only
 from tests.crash.disk import MemoryDisk
-from tests.crash.history import Owner, World, create
+from tests.crash.history import FOLDER, Lost, Owner, World, create, payloads_of
 from tests.faults import FaultyFiles
 
 Life = Callable[[Owner], object]
@@ -80,6 +82,7 @@ def first_life(owner: Owner) -> None:
     owner.batch(30)
     owner.snapshot()
     owner.append(40)
+    owner.snapshot()
     owner.batch(30)
 
 
@@ -93,6 +96,18 @@ def third_life(owner: Owner) -> None:
     owner.recover().batch(50).batch(30)
 
 
+def reader(owner: Owner) -> None:
+    """Someone who only looks, and has no epoch."""
+    for _ in range(2):
+        answered = list(owner.world.answered)
+        everything = None
+        while everything is None:
+            with contextlib.suppress(StorageError):
+                everything = payloads_of(read_only(FOLDER, owner.files))
+        if everything[: len(answered)] != answered:
+            raise Lost("a reader did not find what had been answered before it looked")
+
+
 @dataclass
 class Interleavings:
     """Runs schedules, recovers after each, and counts."""
@@ -103,7 +118,7 @@ class Interleavings:
     images: int = 0
 
     def run(self, lives: Sequence[Life], schedule: Schedule) -> list[int]:
-        """Run owners as a schedule says, and judge what is found then; how many steps each took. Raises Lost."""
+        """Run owners as a schedule says, and judge what is found then; how many steps each took."""
         disk, world = MemoryDisk(), World()
         create(world, disk)
         first_files = SteppedFiles(disk)

@@ -37,6 +37,14 @@ def small_segments(world: World, files: Files) -> None:
             owner.batch(40).batch(60).snapshot()
 
 
+def unsynced_over_segments(world: World, files: Files) -> None:
+    create(world, files)
+    with world.life():
+        owner = Owner(world, files, 1, segment_bytes_max=100).recover()
+        owner.append(60).append(60).append(60)
+        owner.answer()
+
+
 def one_after_the_other(world: World, files: Files) -> None:
     """Processes die and the machine goes on; what one left in the page cache is all that the next one has."""
     create(world, files)
@@ -80,6 +88,7 @@ RUNS: dict[str, Run] = {
         batches_of_several,
         snapshots,
         small_segments,
+        unsynced_over_segments,
         one_after_the_other,
         several_at_once,
     )
