@@ -39,7 +39,7 @@ def claim_folder(folder: Path, epoch: int | None, files: Files, *, missing_is_em
     if missing_is_empty:
         files.make_folder(folder)
     _make_claim(folder, epoch, files)
-    _clear_away(folder, epoch, files)
+    _clear_away(folder, epoch, names, files)
     found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
     if found.snapshot is not None and found.snapshot.epoch > epoch:
         raise Fenced(f"{folder} has a snapshot by epoch {found.snapshot.epoch}, later than {epoch}")
@@ -76,7 +76,7 @@ def _make_claim(folder: Path, epoch: int, files: Files) -> None:
     files.sync_folder(folder)
 
 
-def _clear_away(folder: Path, epoch: int, files: Files) -> None:
+def _clear_away(folder: Path, epoch: int, before: Listing, files: Files) -> None:
     """Remove what earlier owners are still writing, so that they cannot give it its name; and their claims.
 
     Nothing else is ever removed before there is a new snapshot: a file that has nothing in it now may have
@@ -87,8 +87,10 @@ def _clear_away(folder: Path, epoch: int, files: Files) -> None:
     for name in (*unfinished, *(name for claimed, name in names.claims.items() if claimed < epoch)):
         with contextlib.suppress(FileNotFoundError):
             files.remove(folder / name)
-    # What was removed must not come back after a crash, nor what is found now go away.
-    files.sync_folder(folder)
+    if unfinished or (names.snapshots, names.segments) != (before.snapshots, before.segments):
+        # What was removed must not come back after a crash, nor what is found now go away. The names from
+        # before the claim are on the disk with it.
+        files.sync_folder(folder)
 
 
 def _survey(folder: Path, epoch: int, files: Files, *, missing_is_empty: bool) -> Survey:
@@ -102,16 +104,6 @@ def _survey(folder: Path, epoch: int, files: Files, *, missing_is_empty: bool) -
             if attempt == _ATTEMPTS:
                 raise
         attempt += 1
-
-
-def _remove_unfinished(folder: Path, epoch: int, files: Files) -> None:
-    """Take the files away that earlier owners are writing, so that those cannot give them their names."""
-    for name, writer in _listed(folder, epoch, files).unfinished.items():
-        if writer < epoch:
-            with contextlib.suppress(FileNotFoundError):
-                files.remove(folder / name)
-    # What was removed must not come back after a crash, nor what is found now go away.
-    files.sync_folder(folder)
 
 
 def _set_aside(finding: Finding, epoch: int, files: Files) -> Damage:

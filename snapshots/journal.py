@@ -85,6 +85,8 @@ class Journal:
         self._files = files
         self._segment_bytes_max = segment_bytes_max
         self._current: _OpenSegment | None = None
+        self._settled = False
+        """Whether a segment before the current one, or this, is known to have its header on the disk."""
         self._promised = False
         """Whether room was found in the current segment for the next record."""
         self._number = 0
@@ -149,10 +151,11 @@ class Journal:
         Raises WriteFailed, SyncFailed; NoRoom where there is none, and has changed nothing then.
         """
         current = self._the_current()
-        if not current.bytes_:
+        if not self._settled and not current.bytes_:
             self.reserve(0)
             current.write(self._header(current))
             self._sync(current)
+            self._settled = True
 
     def sync(self) -> None:
         """Come back only when every record is on the disk. Raises SyncFailed."""
@@ -171,6 +174,7 @@ class Journal:
             if self.sequence < current.segment.first:
                 return None
             self.sync()
+            self._settled = True
         self._number += 1
         path = self._folder / segment_name(self._epoch, self._number)
         try:

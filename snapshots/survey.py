@@ -63,7 +63,10 @@ class Survey:
     sequence: int = 0
     """The last record that is there."""
     epoch: int = 0
-    """The latest one that wrote anything of this."""
+    """Whose that record is, or the snapshot that includes it.
+
+    Not a later one that has written its header only: nobody has seen to it that this is on the disk.
+    """
     pieces: list[Piece] = field(default_factory=list)
     journal_bytes: int = 0
     segments: list[Segment] = field(default_factory=list)
@@ -198,7 +201,7 @@ class _Surveyor:
         """
         found = self._found
         after = {segment.epoch: segment.after for segment in found.segments}
-        epoch = found.epoch = max([found.epoch, *after])
+        epoch = max([found.epoch, *after])
         line = {epoch}
         while epoch in after:
             epoch = after[epoch]
@@ -256,6 +259,7 @@ class _Surveyor:
         if stop.sequence > begin:
             found.pieces.append(Piece(segment, begin, stop.sequence - 1))
             found.sequence = stop.sequence - 1
+            found.epoch = max(found.epoch, segment.epoch)
             found.journal_bytes += stop.offset - begin_offset
             self._note_unsynced(segment, reader)
 

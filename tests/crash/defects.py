@@ -155,12 +155,12 @@ DEFECTS: dict[str, Defect] = {
         store,
         "claim_folder",
         """    _make_claim(folder, epoch, files)
-    _clear_away(folder, epoch, files)
+    _clear_away(folder, epoch, names, files)
     found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
 """,
         """    found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
     _make_claim(folder, epoch, files)
-    _clear_away(folder, epoch, files)
+    _clear_away(folder, epoch, names, files)
 """,
         two_owners,
         claim.claim_folder,

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass, field
 
 from tests.crash.disk import MemoryDisk
-from tests.crash.history import LAST_EPOCH, World
+from tests.crash.history import LAST_EPOCH, Owner, World
 from tests.crash.runs import Run
 from tests.faults import Died, FaultyFiles
 
@@ -57,6 +57,10 @@ class Storm:
         for image in disk.images(self.images_at_most, self.chance):
             self.images += 1
             world.check(MemoryDisk(image))
-        world.check(disk)
-        world.check(disk, epoch=LAST_EPOCH + 1)
+        if world.born:
+            # The next owner builds on whatever was left behind, and then the machine ends.
+            Owner(world, disk, LAST_EPOCH, kept=1).recover().batch(30)
+            for image in disk.images(self.images_at_most, self.chance):
+                self.images += 1
+                world.check(MemoryDisk(image), epoch=LAST_EPOCH + 1)
         return True

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import queue
+import threading
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,29 @@ def test_what_is_appended_while_a_snapshot_is_taken_comes_after_it(folder):
     store.save(chunks(), version=7, sequence=sequence)
     assert store.journal_bytes == 44 + 43
     assert recovered(folder) == (b"saved", [b"two"])
+
+
+def test_snapshots_may_be_saved_by_another_thread_while_records_are_appended(folder):
+    store = opened(folder, kept=1, segment_bytes_max=500)
+    wanted: queue.Queue[tuple[int, bytes] | None] = queue.Queue()
+
+    def save_all() -> None:
+        while (one := wanted.get()) is not None:
+            sequence, body = one
+            store.save([body], version=7, sequence=sequence)
+
+    thread = threading.Thread(target=save_all)
+    thread.start()
+    for number in range(1, 101):
+        store.reserve(10)
+        write(store, b"%d" % number)
+        if number % 10 == 0:
+            wanted.put((store.begin_snapshot(), b"after %d" % number))
+    wanted.put(None)
+    thread.join()
+    write(store, b"101")
+    assert (store.snapshot_sequence, store.segment_count) == (100, 1)
+    assert recovered(folder) == (b"after 100", [b"101"])
 
 
 def test_the_newest_few_snapshots_are_kept_and_the_segments_that_they_need(folder):
@@ -365,6 +390,46 @@ def test_a_damaged_snapshot_is_passed_over_only_where_the_journal_reaches_as_far
     for _ in range(2):
         with pytest.raises(Hole, match="once had a snapshot of record 2"):
             Store(folder).recover()
+
+
+def test_a_damaged_snapshot_stays_until_there_is_another_and_its_copy_for_ever(folder):
+    store = write(opened(folder, 1), b"one")
+    save(store)
+    path = folder / snapshot_name(1)
+    change(path, 49)
+    damaged = path.read_bytes()
+    store = opened(folder)
+    assert path.read_bytes() == damaged
+    opened(folder)
+    store = write(opened(folder, kept=2), b"two")
+    save(store)
+    assert not path.exists()
+    assert (folder / f"{path.name}.damaged").read_bytes() == damaged
+    assert not (folder / f"{path.name}.damaged-2").exists()
+    assert recovered(folder) == (b"saved", [])
+
+
+def test_a_damaged_snapshot_is_replaced_by_another_of_the_same_number(folder):
+    save(write(opened(folder, 1), b"one"))
+    change(folder / snapshot_name(1), 49)
+    save(opened(folder), b"again")
+    assert recovered(folder) == (b"again", [])
+
+
+def test_a_snapshot_may_be_saved_again_though_no_record_came_since(folder):
+    store = write(opened(folder), b"one")
+    for body in (b"first", b"second"):
+        assert save(store, body) == 1
+    assert recovered(folder) == (b"second", [])
+    assert store.journal_bytes == 0
+
+
+def test_a_crowd_of_owners_that_do_nothing_leaves_nothing_behind(folder):
+    save(write(opened(folder), b"one"))
+    before = len(names(folder))
+    for _ in range(10):
+        opened(folder).close()
+    assert len(names(folder)) == before
 
 
 def test_no_room_changes_nothing(folder):
