@@ -64,9 +64,9 @@ MESSAGE_CODES: Final[dict[int, str]] = {
 
 JSON: Final = b"application/json"
 
-_TOO_MANY: Final = 1401
-_ROOM_AFTER_S: Final = 10.0
-"""Of answers that are kept for ten minutes, some are let go of within so long, most likely."""
+_AGAIN_AFTER_S: Final = {1401: 10.0, 1501: 5.0}
+"""When a detector that has no room for more may have it: some of the answers that are kept for ten minutes are
+let go of by then, or somebody has seen to the disk."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -117,9 +117,7 @@ def answered(answer: Answer) -> Reply:
     if isinstance(answer, Done):
         return success(answer.result, answer.messages)
     if isinstance(answer, Refused):
-        return refused(
-            answer.entries, _retry_after(_AGAIN_AFTER_S.get(answer.entries[0].code))
-        )
+        return refused(answer.entries, _retry_after(_AGAIN_AFTER_S.get(answer.entries[0].code)))
     assert_never(answer)
 
 

@@ -8,8 +8,8 @@ from snapshots.errors import Damaged, NewerFormat, StorageError
 from snapshots.files import Files, RealFiles
 from snapshots.names import Listing, listing
 from snapshots.records import decode
+from snapshots.recovered import Records, Recovered
 from snapshots.segments import current, decode_header
-from snapshots.store import Records, Recovered
 from snapshots.survey import Survey, survey
 from snapshots.tails import SegmentReader
 

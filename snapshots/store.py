@@ -4,50 +4,20 @@ import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from snapshots.claim import check_owner, claim_folder
-from snapshots.damage import Damage
 from snapshots.errors import Fenced, NoRoom, NothingUsable, StorageError, SyncFailed, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.journal import NO_ROOM, Journal
 from snapshots.names import listing, snapshot_name
-from snapshots.records import Snapshot
+from snapshots.recovered import Records, Recovered
 from snapshots.saving import save_snapshot
-from snapshots.snapshot_store import SnapshotStore as SnapshotStore  # noqa: PLC0414 -- it was here before
-from snapshots.survey import Segment, Survey, records_of
-from snapshots.tails import Record
+from snapshots.survey import Segment
 from snapshots.trim import trim
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The records after a snapshot, in order and none missing. May be gone through more than once.
-
-    One segment is in memory at a time. Raises StorageError where the disk refuses on the way.
-    """
-
-    found: Survey
-    files: Files
-
-    def __iter__(self) -> Iterator[Record]:
-        try:
-            yield from records_of(self.found, self.files)
-        except OSError as error:
-            raise StorageError(f"{self.found.folder} cannot be read: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What a folder holds. `damage` is what was set aside on the way; no snapshot is None, if that may be."""
-
-    snapshot: Snapshot | None
-    records: Records
-    damage: tuple[Damage, ...] = ()
 
 
 class Store:

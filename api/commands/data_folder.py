@@ -27,7 +27,8 @@ from engine.runtime.directory import kept_of
 from engine.runtime.recovery import restore
 from engine.runtime.register import Kept
 from snapshots.errors import StorageError
-from snapshots.store import Recovered, Store
+from snapshots.recovered import Recovered
+from snapshots.store import Store
 
 T = TypeVar("T")
 

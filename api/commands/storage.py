@@ -7,7 +7,7 @@ from typing import Final
 
 from api.commands.folder_report import Defect, SegmentFile, SnapshotFile, Storage
 from snapshots.inspection import FolderReport, inspect_folder, read_only
-from snapshots.store import Recovered
+from snapshots.recovered import Recovered
 
 _PLACE: Final = re.compile(r"at offset ([0-9]+), (.*)", re.DOTALL)
 

@@ -28,7 +28,8 @@ from engine.runtime.tokens import MintedToken, digest_of, mint
 from snapshots.errors import FolderInUse, NewerFormat, NothingUsable, StorageError
 from snapshots.files import Files, RealFiles
 from snapshots.lock import FolderLock
-from snapshots.store import Recovered, Store
+from snapshots.recovered import Recovered
+from snapshots.store import Store
 
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
@@ -126,6 +127,8 @@ class Directory:
         if self._store.is_newborn():
             # It may have been begun, and not come to its end.
             self._store.create(register.body(self._kept), version=STATE_VERSION)
+        # Folders that were made just before a crash may have no name on the disk yet.
+        self._files.sync_folder(self._folder.parent)
 
     def _give_folders(self) -> None:
         """Give each detector of an older data folder what it has from its creation nowadays."""

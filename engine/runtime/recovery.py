@@ -15,7 +15,7 @@ from engine.runtime.history import RECORD_VERSION, Replay
 from engine.runtime.kept import KEPT_VERSION, detector_from
 from snapshots.errors import NewerFormat, StorageError
 from snapshots.files import Files, OpenFile, write_all
-from snapshots.store import Recovered
+from snapshots.recovered import Recovered
 from snapshots.tails import Record
 
 _DEATHS_MAX: Final = 2

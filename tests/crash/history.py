@@ -7,7 +7,8 @@ from pathlib import Path
 
 from snapshots.errors import Fenced, NoRoom, StorageError
 from snapshots.files import Files
-from snapshots.store import Recovered, Store
+from snapshots.recovered import Recovered
+from snapshots.store import Store
 
 FOLDER = Path("/folder")
 LAST_EPOCH = 10**9

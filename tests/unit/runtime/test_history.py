@@ -21,7 +21,7 @@ from engine.runtime.operations import Operation
 from engine.runtime.recovery import Poisoned, restore
 from snapshots.errors import NewerFormat
 from snapshots.records import Snapshot
-from snapshots.store import Recovered
+from snapshots.recovered import Recovered
 from snapshots.tails import Record
 
 CONDITIONS = (

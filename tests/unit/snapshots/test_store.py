@@ -20,7 +20,8 @@ from snapshots.errors import (
 )
 from snapshots.names import CLAIM_NUMBER, segment_name, snapshot_name
 from snapshots.records import Snapshot, encode
-from snapshots.store import Recovered, Store
+from snapshots.recovered import Recovered
+from snapshots.store import Store
 from tests.faults import FaultyFiles
 
 
