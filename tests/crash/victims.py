@@ -38,7 +38,7 @@ class Failed(Exception):
 
 
 class Victim:
-    """One process. What it says unasked is kept: `halted` is the moment at which it halted, `saved` how often."""
+    """One process. What it says unasked is kept: `halted` is the moment at which it halted."""
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         connection = socket.socket(socket.AF_UNIX)
@@ -50,6 +50,8 @@ class Victim:
         self.dead = False
         self.halted: str | None = None
         self.saving = False
+        self.owed = False
+        """Whether it stopped before it could say what came of the last thing that it was asked."""
         self.saved = 0
         self.not_saved: list[str] = []
         self._line.send(settings)
@@ -62,9 +64,9 @@ class Victim:
             raise Gone from None
 
     def hear(self, within_s: float = ANSWER_WITHIN_S) -> Any:
-        """Give what came of the last thing that was asked. Raises Gone, Failed, and Halted if it never will."""
+        """Give what came of the last thing asked. Raises Gone and Failed; Halted if it never will."""
         while True:
-            match self._next(within_s):
+            match self.listen(within_s):
                 case ["done", result]:
                     return result
                 case ["failed", kind, text]:
@@ -84,7 +86,7 @@ class Victim:
         return decode_reply(self.ask("handle", encode_batch(batch)))
 
     def halt(self, moment: int, who: str = MAIN, how: str = "sleep") -> None:
-        """Have it halt at the moment with this number, counted in what that thread does from now on; -1: at none."""
+        """Have it halt at the moment with this number, of those that a thread comes to from now on."""
         self.tell("halt", moment, who, how)
 
     def quiet(self, seconds: float) -> bool:
@@ -94,10 +96,10 @@ class Victim:
     def wait_until_saved(self, within_s: float = ANSWER_WITHIN_S) -> bool:
         """Come back when the last snapshot that was begun is written, and tell; or when it never will be."""
         while self.saving:
-            self._next(within_s)
+            self.listen(within_s)
         return self.saved > 0 and not self.not_saved
 
-    def _next(self, within_s: float) -> list[Any]:
+    def listen(self, within_s: float = ANSWER_WITHIN_S) -> list[Any]:
         """Give the next thing that it says, having taken note of it. Raises Gone."""
         assert self._line.waits(within_s), f"no word for {within_s} s"
         message = self._line.receive()
