@@ -14,6 +14,7 @@ from api.dispatch import Dispatcher
 from api.docs import Page, pages
 from api.envelope import DeadlinePassed, Reply, reply_to
 from api.hot import HotPath
+from api.metrics import CONTENT_TYPE, Metrics
 from api.operations import OPERATIONS, Operation
 from api.routes import Routes
 from api.settings import Settings
@@ -39,6 +40,7 @@ class Application(Dispatcher):
         self._executor = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
         self._routes = Routes(settings, fleet, self._executor)
         self.quart = _quart(settings, self._routes)
+        self.quart.add_url_rule("/metrics", "/metrics", _metrics(Metrics(fleet)), methods=["GET"])
         self.quart.after_serving(self._end)
         gate = Gate(fleet, settings.bootstrap_token)
         paths = self.quart.url_map.bind("localhost")
@@ -85,6 +87,8 @@ def _view(
         arguments: dict[str, Any] = {**ids}
         if operation.body is not None:
             arguments["body"] = await request.get_data()
+        if operation.takes_key:
+            arguments["key"] = request.headers.get("idempotency-key", "")
         try:
             async with asyncio.timeout(deadline_s):
                 return _response(await handler(**arguments))
@@ -97,6 +101,13 @@ def _view(
 def _page(page: Page) -> Callable[[], Awaitable[Response]]:
     async def view() -> Response:
         return _response(Reply(200, page.body, page.headers, page.content_type))
+
+    return view
+
+
+def _metrics(metrics: Metrics) -> Callable[[], Awaitable[Response]]:
+    async def view() -> Response:
+        return _response(Reply(200, metrics.text(), content_type=CONTENT_TYPE))
 
     return view
 

@@ -17,6 +17,7 @@ from api.requests import (
     canonical_path,
     check_headers,
     content_length,
+    idempotency_key,
     is_ambiguous,
     read_head,
 )
@@ -86,11 +87,10 @@ class Dispatcher:
         head = read_head(scope["headers"])
         path = canonical_path(scope["raw_path"])
         operation = await self._judge(head, path, scope["method"])
-        takes_body = operation is not None and operation.body is not None
-        is_batch = operation is not None and operation.is_batch
-        body = await self._read(head, receive, takes_body=takes_body, is_batch=is_batch)
+        body = await self._read(head, receive, operation)
         watch.body_read()
-        return _handover(scope, path, body, receive)
+        key = idempotency_key(head) if operation is not None and operation.takes_key else ""
+        return _handover(scope, path, body, key, receive)
 
     async def _judge(self, head: Head, path: str, method: str) -> Operation | None:
         """Judge token, path and method. Gives None for a path that is no operation of the API."""
@@ -115,14 +115,20 @@ class Dispatcher:
         assert is_api or operation is None or operation.is_open, "no operation without its token"
         return operation
 
-    async def _read(self, head: Head, receive: Receive, *, takes_body: bool, is_batch: bool) -> bytes:
+    async def _read(self, head: Head, receive: Receive, operation: Operation | None) -> bytes:
         """Judge headers and size, and give the body; one that is not wanted is read past."""
         settings = self._settings
-        check_headers(head, bytes_max=settings.max_header_bytes, content_type=_JSON if takes_body else None)
-        if not takes_body:
+        if operation is None or operation.body is None:
+            check_headers(head, bytes_max=settings.max_header_bytes, content_type=None)
             await skip_body(receive, settings.max_drain_bytes)
             return b""
-        bytes_max = settings.max_batch_body_bytes if is_batch else settings.max_body_bytes
+        check_headers(
+            head,
+            bytes_max=settings.max_header_bytes,
+            content_type=_JSON,
+            takes_key=operation.takes_key,
+        )
+        bytes_max = settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
         return await read_body(receive, bytes_max, content_length(head))
 
     async def _websocket(self, scope: Scope, send: Send) -> None:
@@ -144,8 +150,11 @@ def _no_such_path(path: str) -> RequestRefusal:
     return RequestRefusal(1004, f"there is no path `{path[:200]}`")
 
 
-def _handover(scope: Scope, path: str, body: bytes, receive: Receive) -> Handover:
-    """Give Quart the request without headers and query, which it has no use for and could stumble over."""
+def _handover(scope: Scope, path: str, body: bytes, key: str, receive: Receive) -> Handover:
+    """Give Quart the request without headers and query, which it has no use for and could stumble over.
+
+    Of the headers only the key of an evaluation goes on, judged.
+    """
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_read() -> Message:
@@ -156,6 +165,10 @@ def _handover(scope: Scope, path: str, body: bytes, receive: Receive) -> Handove
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(b"host", b"localhost"), (b"content-length", str(len(body)).encode())],
+        "headers": [
+            (b"host", b"localhost"),
+            (b"content-length", str(len(body)).encode()),
+            *([(b"idempotency-key", key.encode())] if key else []),
+        ],
     }
     return Handover(plain, receive_read)

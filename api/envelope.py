@@ -41,7 +41,11 @@ CODES: Final[dict[int, Code]] = {
     1302: Code(400, "A regular expression is refused; the message has the reason."),
     1303: Code(400, "The condition is too large or too deep."),
     1400: Code(409, "A count limit is reached."),
-    1401: Code(429, "Too many requests wait for this detector; nothing was done. See `Retry-After`."),
+    1401: Code(
+        429,
+        "Too many requests wait for this detector, or too many answers are kept for it; nothing was done. "
+        "See `Retry-After`.",
+    ),
     1402: Code(422, "The event's timestamp is too late or too far ahead."),
     1500: Code(500, "An internal error; the log repeats the reference in the message."),
     1501: Code(503, "The detector is starting, moving or recovering. See `Retry-After`."),
@@ -59,6 +63,10 @@ MESSAGE_CODES: Final[dict[int, str]] = {
 """Every code of `messages`."""
 
 JSON: Final = b"application/json"
+
+_TOO_MANY: Final = 1401
+_ROOM_AFTER_S: Final = 10.0
+"""Of answers that are kept for ten minutes, some are let go of within so long, most likely."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -109,7 +117,9 @@ def answered(answer: Answer) -> Reply:
     if isinstance(answer, Done):
         return success(answer.result, answer.messages)
     if isinstance(answer, Refused):
-        return refused(answer.entries)
+        return refused(
+            answer.entries, _retry_after(_ROOM_AFTER_S if answer.entries[0].code == _TOO_MANY else None)
+        )
     assert_never(answer)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from api.auth import Gate
 from api.bodies import CallerGone, Receive
 from api.envelope import JSON, Reply, answered
-from api.requests import read_head
+from api.requests import idempotency_key, read_head
 from api.settings import Settings
 from api.watch import Watch
 from engine.runtime.fleet import Fleet
@@ -15,6 +15,7 @@ from engine.runtime.operations import evaluate, evaluate_batch
 
 _PATH: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})/evaluate(/batch)?")
 _PLAIN: Final = frozenset({b"authorization", b"content-type", b"content-length"})
+_WITH_KEY: Final = _PLAIN | {b"idempotency-key"}
 
 
 class HotPath:
@@ -32,7 +33,10 @@ class HotPath:
     async def answer(self, scope: Mapping[str, Any], receive: Receive, watch: Watch) -> Reply | None:
         """Give the reply to a plain evaluation. None, with nothing read, where it goes the long way."""
         found = _PATH.fullmatch(scope["raw_path"])
-        if found is None or not self._is_plain(scope, is_batch=found[2] is not None):
+        if found is None:
+            return None
+        key = self._key_of_plain(scope, is_batch=found[2] is not None)
+        if key is None:
             return None
         detector_id = found[1].decode()
         if not self._fleet.exists(detector_id):
@@ -47,22 +51,33 @@ class HotPath:
             more = message.get("more_body", False)
         watch.body_read()
         body = b"".join(chunks)
-        operation = evaluate(body) if found[2] is None else evaluate_batch(body)
+        operation = evaluate(body, key) if found[2] is None else evaluate_batch(body, key)
         return answered(await self._fleet.call(detector_id, operation))
 
-    def _is_plain(self, scope: Mapping[str, Any], *, is_batch: bool) -> bool:
-        """Tell whether the long way would let a request through, and the size of its body is known."""
+    def _key_of_plain(self, scope: Mapping[str, Any], *, is_batch: bool) -> str | None:
+        """Give the idempotency key of a request, empty where it has none.
+
+        None unless the long way would let the request through, and the size of its body is known.
+        """
         settings = self._settings
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
-            return False
+            return None
         try:
             head = read_head(scope["headers"])
             sent = head.found
-            if sent.keys() != _PLAIN or head.repeated or head.size_bytes > settings.max_header_bytes:
-                return False
+            if sent.keys() == _PLAIN:
+                key = ""
+            elif sent.keys() == _WITH_KEY:
+                key = idempotency_key(head)
+            else:
+                return None
+            if head.repeated or head.size_bytes > settings.max_header_bytes:
+                return None
             if self._gate.unknown(sent[b"authorization"]) is not None:
-                return False
+                return None
         except Exception:  # noqa: BLE001 -- the long way meets it too, and says so
-            return False
+            return None
         bytes_max = settings.max_batch_body_bytes if is_batch else settings.max_body_bytes
-        return sent[b"content-type"] == JSON and int(sent[b"content-length"]) <= bytes_max
+        if sent[b"content-type"] != JSON or int(sent[b"content-length"]) > bytes_max:
+            return None
+        return key

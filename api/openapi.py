@@ -33,6 +33,19 @@ _HEADERS: Final = {
 }
 
 
+_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "_An addition to the interface._ Makes the request safe to repeat: within ten minutes, "
+    "another one with the same key and body is given the first one's answer, and nothing is evaluated again. "
+    "With another body, or on the other of the two operations that take keys, it is refused with `1006`. "
+    "A request that was refused is not remembered. Keys belong to one detector.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    "example": "0f8b4c1e-2d55-4a7e-9a43-6f0f5c8f2b10",
+}
+
+
 def document() -> dict[str, Any]:
     """Give the document as plain data."""
     shapes = [operation.result for operation in OPERATIONS] + [messages.Failure, messages.Condition]
@@ -106,7 +119,8 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
                 "schema": {"type": "string"},
             }
             for name in _PARAMETER.findall(operation.path)
-        ],
+        ]
+        + ([_KEY] if operation.takes_key else []),
         "responses": {
             "200": {
                 "description": "Done",

@@ -30,6 +30,9 @@ class Operation:
     body_example: Any = None
     result_example: Any
     is_batch: bool = False
+    takes_key: bool = False
+    """Whether an Idempotency-Key may come with it."""
+
     is_addition: bool = False
 
     @property
@@ -155,6 +158,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=messages.Actions,
         own_codes=(1401, 1402),
         result_example={"actions": [_ACTION]},
+        takes_key=True,
     ),
     Operation(
         name="evaluate_batch",
@@ -168,6 +172,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         own_codes=(1400, 1401),
         result_example={"results": [{"actions": [_ACTION]}]},
         is_batch=True,
+        takes_key=True,
         is_addition=True,
     ),
     Operation(

@@ -8,12 +8,16 @@ from urllib.parse import unquote
 from api.envelope import RequestRefusal
 
 _WANTED: Final = frozenset(
-    {b"authorization", b"content-encoding", b"content-length", b"content-type", b"transfer-encoding"}
+    {
+        *(b"authorization", b"content-encoding", b"content-length", b"content-type"),
+        *(b"idempotency-key", b"transfer-encoding"),
+    }
 )
 _NONE: Final[frozenset[bytes]] = frozenset()
 _HEADER_OVERHEAD_BYTES: Final = 4
 """A colon, a blank, a carriage return and a line feed."""
 _LENGTH_DIGITS_MAX: Final = 18
+_KEY: Final = re.compile(rb"[!-~]{1,255}")
 _ORIGIN: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 
 
@@ -59,8 +63,29 @@ def content_length(head: Head) -> int | None:
     return None if value is None else int(value)
 
 
-def check_headers(head: Head, *, bytes_max: int, content_type: bytes | None) -> None:
-    """Raise RequestRefusal 1006, with every defect, or 1002. `content_type` is None for no body."""
+def idempotency_key(head: Head) -> str:
+    """Give the Idempotency-Key, empty where none came. Raises RequestRefusal 1006."""
+    if defects := _defects_of_key(head):
+        raise RequestRefusal(1006, *defects)
+    return head.found.get(b"idempotency-key", b"").decode("ascii")
+
+
+def _defects_of_key(head: Head) -> tuple[str, ...]:
+    value = head.found.get(b"idempotency-key")
+    if value is None:
+        return ()
+    if b"idempotency-key" in head.repeated:
+        return ("Idempotency-Key: expected once, came more than once",)
+    if not _KEY.fullmatch(value):
+        return ("Idempotency-Key: expected 1 to 255 visible ASCII characters",)
+    return ()
+
+
+def check_headers(head: Head, *, bytes_max: int, content_type: bytes | None, takes_key: bool = False) -> None:
+    """Raise RequestRefusal 1006, with every defect, or 1002. `content_type` is None for no body.
+
+    `takes_key` tells whether an Idempotency-Key means anything here; elsewhere it is ignored.
+    """
     defects = []
     if is_ambiguous(head):
         defects.append("the request has both a Content-Length and a Transfer-Encoding")
@@ -79,6 +104,8 @@ def check_headers(head: Head, *, bytes_max: int, content_type: bytes | None) -> 
     encoding = found.get(b"content-encoding", b"identity")
     if encoding.strip().lower() != b"identity":
         defects.append("Content-Encoding: bodies are taken as they are, in no encoding")
+    if takes_key:
+        defects += _defects_of_key(head)
     if defects:
         raise RequestRefusal(1006, *defects)
     sent = found.get(b"content-type")

@@ -24,7 +24,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Routes:
-    """The handlers, each named as its operation. They take the ids of the path, and the body if any."""
+    """The handlers, each named as its operation. They take the ids of the path, and body and key if any."""
 
     def __init__(self, settings: Settings, fleet: Fleet, executor: Executor) -> None:
         self._fleet = fleet
@@ -74,19 +74,19 @@ class Routes:
 
     # Evaluation.
 
-    async def evaluate(self, detectorId: str, body: bytes) -> Reply:  # noqa: N803
+    async def evaluate(self, detectorId: str, body: bytes, key: str) -> Reply:  # noqa: N803
         """Evaluate the event of a body, which is read where its detector is."""
         if not self._fleet.exists(detectorId):
             decode_evaluate(body, self._limits)
             await self._fleet.detector(_detector(detectorId))
-        return await self._call(detectorId, operations.evaluate(body))
+        return await self._call(detectorId, operations.evaluate(body, key))
 
-    async def evaluate_batch(self, detectorId: str, body: bytes) -> Reply:  # noqa: N803
+    async def evaluate_batch(self, detectorId: str, body: bytes, key: str) -> Reply:  # noqa: N803
         """Evaluate the events of a body, which is read where its detector is."""
         if not self._fleet.exists(detectorId):
             decode_batch(body, self._limits)
             await self._fleet.detector(_detector(detectorId))
-        return await self._call(detectorId, operations.evaluate_batch(body))
+        return await self._call(detectorId, operations.evaluate_batch(body, key))
 
     # Rules.
 

@@ -8,24 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from api.setting import PREFIX, Setting, SettingsError
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.settings import JournalSync, RuntimeSettings
 
-PREFIX: Final = "RULE_DETECTOR_"
-
-_TRUE: Final = frozenset({"1", "true", "yes", "on"})
-_FALSE: Final = frozenset({"0", "false", "no", "off", ""})
 _MIB: Final = 1024 * 1024
+_CHOICES: Final[dict[Any, tuple[str, ...]]] = {JournalSync: typing.get_args(JournalSync)}
+_PLAIN_KINDS: Final[dict[Any, type]] = {str | None: str, JournalSync: str}
 _DATA: Final = Path("rule-detector-data")
-
-
-class SettingsError(ValueError):
-    """Settings that the service will not start with: every defect, one to a line."""
-
-    def __init__(self, *defects: str) -> None:
-        assert defects, "an error says why"
-        super().__init__("\n".join(defects))
-        self.defects = defects
 
 
 def _setting(
@@ -57,8 +47,16 @@ class Settings:
     idle_rest_s: float = _setting(
         600.0, "Seconds without a request after which a detector is put to rest.", least=0.1
     )
+    journal_sync: JournalSync = _setting(  # noqa: RUF009 — a word is immutable
+        "always",
+        "Against what answered evaluations are kept: `always`, the loss of the machine; `interval`, that of "
+        "processes (of the machine, all but the last second); `off`, nothing but by snapshots.",
+    )
     snapshot_interval_s: float = _setting(
         60.0, "Seconds between two snapshots of a detector that has changed.", least=0.1
+    )
+    snapshot_journal_bytes: int = _setting(
+        64 * _MIB, "Bytes in a detector's journal that bring its next snapshot forward.", least=1
     )
     snapshots_kept: int = _setting(3, "Snapshots kept of each detector, the newest included.", least=1)
     deadline_s: float = _setting(
@@ -92,6 +90,12 @@ class Settings:
     max_batch_events: int = _setting(10_000, "Events in one batch.", least=1)
     max_waiting: int = _setting(10_000, "Requests that wait for one detector.", least=1)
     max_waiting_bytes: int = _setting(64 * _MIB, "Bytes of the requests that wait for one detector.", least=1)
+    max_answers_kept_bytes: int = _setting(
+        64 * _MIB,
+        "Bytes of the answers kept for one detector, ten minutes each, to evaluations with an "
+        "Idempotency-Key.",
+        least=1,
+    )
 
     max_rules: int = _setting(100_000, "Rules in one detector.", least=1)
     max_keys: int = _setting(1_000_000, "Live keys in one detector.", least=1)
@@ -144,10 +148,13 @@ class Settings:
             deadline_s=self.deadline_s,
             max_resident=self.max_resident,
             idle_rest_s=self.idle_rest_s,
+            journal_sync=self.journal_sync,
             snapshot_interval_s=self.snapshot_interval_s,
+            snapshot_journal_bytes=self.snapshot_journal_bytes,
             snapshots_kept=self.snapshots_kept,
             waiting_max=self.max_waiting,
             waiting_bytes_max=self.max_waiting_bytes,
+            answers_kept_bytes_max=self.max_answers_kept_bytes,
             spares=self.spares,
         )
 
@@ -170,91 +177,6 @@ class Settings:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting as people meet it: a name, an option, an environment variable, a default, a sentence."""
-
-    name: str
-    kind: type
-    """bool, int, float, str or Path."""
-    default: Any
-    text: str
-    least: float | None
-    most: float | None
-    secret: bool
-
-    @property
-    def variable(self) -> str:
-        """The environment variable, as `RULE_DETECTOR_MAX_RESIDENT`."""
-        return PREFIX + self.name.upper()
-
-    @property
-    def option(self) -> str:
-        """The option of `serve`, as `--max-resident`."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def shown_default(self) -> str:
-        """The default as it would be written, empty where there is none."""
-        match self.default:
-            case None:
-                return ""
-            case bool():
-                return "true" if self.default else "false"
-            case float():
-                return f"{self.default:g}"
-            case _:
-                return str(self.default)
-
-    def read(self, text: str) -> Any:
-        """Give the value that `text` writes. Raises SettingsError."""
-        try:
-            if self.kind is bool:
-                return _read_bool(text)
-            return self.kind(text.strip()) if self.kind in (int, float) else self.kind(text)
-        except ValueError:
-            shown = "" if self.secret else f", got `{text[:80]}`"
-            raise SettingsError(f"{self.name}: expected {_WORDS[self.kind]}{shown}") from None
-
-    def defect(self, value: Any) -> str | None:
-        """Say what is wrong with a value, None where nothing is."""
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            # NaN fails both comparisons, so they are written to hold for good values only.
-            if self.least is not None and not value >= self.least:
-                return f"{self.name}: expected at least {self.least:g}, got {value}"
-            if self.most is not None and not value <= self.most:
-                return f"{self.name}: expected at most {self.most:g}, got {value}"
-            if value in (float("inf"), float("-inf")):
-                return f"{self.name}: expected a finite number, got {value}"
-        if self.name == "bootstrap_token" and value is not None and not _fits_a_header(value):
-            return f"{self.name}: expected visible ASCII characters without blanks, at least one"
-        if self.name == "host" and not value:
-            return "host: expected an address, got an empty string"
-        return None
-
-
-_WORDS: Final[dict[type, str]] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a string",
-    Path: "a path",
-}
-
-
-def _read_bool(text: str) -> bool:
-    word = text.strip().lower()
-    if word in _TRUE:
-        return True
-    if word in _FALSE:
-        return False
-    raise ValueError(text)
-
-
-def _fits_a_header(token: str) -> bool:
-    return bool(token) and all("!" <= character <= "~" for character in token)
-
-
 @functools.cache
 def settings() -> tuple[Setting, ...]:
     """Every setting, in the order in which people are shown them."""
@@ -262,12 +184,13 @@ def settings() -> tuple[Setting, ...]:
     return tuple(
         Setting(
             name=field.name,
-            kind=str if kinds[field.name] == str | None else kinds[field.name],
+            kind=_PLAIN_KINDS.get(kinds[field.name], kinds[field.name]),
             default=field.default,
             text=field.metadata["text"],
             least=field.metadata["least"],
             most=field.metadata["most"],
             secret=field.metadata["secret"],
+            choices=_CHOICES.get(kinds[field.name], ()),
         )
         for field in dataclasses.fields(Settings)
     )

@@ -7,7 +7,8 @@ rule_id = detector.add_rule(name="burst", condition='per user once within 10m ok
 actions = detector.evaluate({"user": "ada", "ok": False}, 1_700_000_000_000)
 """
 
-from engine.evaluation.detector import BatchRefused, Detector, Outcome
+from engine.evaluation.detector import Detector
+from engine.evaluation.outcomes import BatchRefused, Outcome
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError, Entry, Refusal

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 
 from engine import Detector, Refusal
-from engine.evaluation.detector import BatchRefused
+from engine.evaluation.outcomes import BatchRefused
 from tests.differential import Action, in_order
 from tests.strategies import Add, Change, Remove, Step, Submit
 

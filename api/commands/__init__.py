@@ -4,6 +4,7 @@ import click
 
 from api.commands.check import check
 from api.commands.demo import demo
+from api.commands.inspect import inspect
 from api.commands.replay import replay
 from api.commands.serve import serve
 from api.commands.token import token
@@ -27,3 +28,4 @@ main.add_command(serve)
 main.add_command(token)
 main.add_command(check)
 main.add_command(replay)
+main.add_command(inspect)

@@ -1,5 +1,6 @@
 """Recorded events sent to a detector in batches."""
 
+import secrets
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -52,7 +53,13 @@ def send(service: Service, detector_id: str, batch: list[RecordedEvent], report:
 
 def _outcomes(service: Service, detector_id: str, batch: list[RecordedEvent]) -> list[Outcome]:
     try:
-        result = service.call("POST", f"/api/detectors/{detector_id}/evaluate/batch", _body(batch))
+        # With a key, so that it may be repeated whatever becomes of the answer.
+        result = service.call(
+            "POST",
+            f"/api/detectors/{detector_id}/evaluate/batch",
+            _body(batch),
+            key=secrets.token_hex(16),
+        )
     except ServiceError as error:
         if error.code not in _OF_THE_BODY:
             raise

@@ -69,6 +69,9 @@ def replay(
     The events are sent in batches, in the order in which they stand. A detector's clock never runs
     backwards: replay in order of time, and old recordings on a fresh detector.
 
+    What is lost on the way is sent again for a minute, also over a restart of the service, and no event
+    is evaluated twice.
+
     Prints for each rule of the detector how often it fired, and when and where first. Events that the service
     refuses are counted and reported; at a line that is no event the replay stops, and says which.
     """

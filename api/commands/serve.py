@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from api.commands.failures import fail
-from api.settings import Setting, SettingsError, settings, settings_from, unknown_variables
+from api.setting import Setting, SettingsError
+from api.settings import settings, settings_from, unknown_variables
 
 
 def setting_option(setting: Setting) -> Callable[[Any], Any]:
@@ -20,6 +21,7 @@ def setting_option(setting: Setting) -> Callable[[Any], Any]:
         negation = setting.option.replace("--", "--no-", 1)
         return click.option(f"{setting.option}/{negation}", setting.name, default=None, help=help_text)
     metavar = {int: "NUMBER", float: "NUMBER", str: "TEXT"}.get(setting.kind, "DIR")
+    metavar = "|".join(setting.choices) or metavar
     return click.option(setting.option, setting.name, metavar=metavar, help=help_text)
 
 

@@ -11,15 +11,35 @@ import msgspec
 RETRIED: Final = frozenset({1401, 1501})
 """Refusals that promise that nothing was evaluated: the detector is behind, or waking."""
 
+RETRIED_WITH_KEY: Final = RETRIED | {1502, 1503}
+"""After a deadline the key tells what nobody else knows; a service that ends may be starting again."""
+
+_GATEWAY: Final = frozenset({502, 503, 504})
+"""What a proxy says in place of a service that it cannot reach or has lost."""
+_KEY: Final = "Idempotency-Key"
+_TOO_MANY: Final = 1401
+_OUTCOME_UNKNOWN: Final = 1502
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class ServiceError(Exception):
-    """The service refused (`code` is that of its first error), or cannot be reached (None)."""
+    """The service refused (`code` is that of its first error), or cannot be reached (None).
 
-    def __init__(self, message: str, code: int | None = None) -> None:
+    `unanswered` tells that nothing came back, so that it is not known what the service has done.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        code: int | None = None,
+        *,
+        unanswered: bool = False,
+        retry_after_s: float = 1.0,
+    ) -> None:
         super().__init__(message)
         self.code = code
+        self.unanswered = unanswered
+        self.retry_after_s = retry_after_s
 
 
 class _Entry(msgspec.Struct):
@@ -35,7 +55,11 @@ class _Envelope(msgspec.Struct):
 
 
 class Service:
-    """The service at a URL; a context manager. What asks it to wait is waited for, `patience_s` at most."""
+    """The service at a URL; a context manager.
+
+    What may be repeated is, for at most `patience_s` after it first failed. That is far less than the ten
+    minutes for which the service keeps the answer to a key.
+    """
 
     def __init__(
         self,
@@ -45,9 +69,11 @@ class Service:
         patience_s: float = 60.0,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._patience_s = patience_s
         self._sleep = sleep
+        self._now_s = now_s
         try:
             base = _checked(httpx.URL(url))
             self._client = httpx.Client(
@@ -70,34 +96,52 @@ class Service:
     ) -> None:
         self._client.close()
 
-    def call(self, method: str, path: str, body: bytes | None = None) -> Any:
-        """Give the result of one operation. Raises ServiceError."""
-        waited_s = 0.0
-        while True:
-            response = self._send(method, path, body)
-            envelope = self._opened(response)
-            if envelope.success:
-                return envelope.result
-            code = envelope.errors[0].code
-            wait_s = _retry_after_s(response)
-            if code not in RETRIED or waited_s + wait_s > self._patience_s:
-                raise ServiceError(
-                    "\n".join(f"{entry.code} {entry.message}" for entry in envelope.errors), code
-                )
-            self._sleep(wait_s)
-            waited_s += wait_s
+    def call(self, method: str, path: str, body: bytes | None = None, *, key: str = "") -> Any:
+        """Give the result of one operation. Raises ServiceError.
 
-    def _send(self, method: str, path: str, body: bytes | None) -> httpx.Response:
+        With an idempotency key, for operations that take one, it is repeated also where it is not known
+        whether it was done: after a deadline, a time-out, or a broken connection, a restart of the service
+        included.
+        """
+        failed_at_s: float | None = None
+        in_doubt = False
+        while True:
+            try:
+                return self._once(method, path, body, key)
+            except ServiceError as error:
+                now_s = self._now_s()
+                failed_at_s = now_s if failed_at_s is None else failed_at_s
+                in_doubt = in_doubt or error.unanswered or error.code == _OUTCOME_UNKNOWN
+                if key and error.code == _TOO_MANY and not in_doubt:
+                    # There may be no room for another answer. What has surely not been done needs no key.
+                    key = ""
+                    continue
+                if (
+                    not _may_repeat(error, key)
+                    or now_s + error.retry_after_s > failed_at_s + self._patience_s
+                ):
+                    raise
+                wait_s = error.retry_after_s
+            self._sleep(wait_s)
+
+    def _once(self, method: str, path: str, body: bytes | None, key: str) -> Any:
+        response = self._send(method, path, body, key)
+        envelope = self._opened(response)
+        if envelope.success:
+            return envelope.result
+        said = "\n".join(f"{entry.code} {entry.message}" for entry in envelope.errors)
+        raise ServiceError(said, envelope.errors[0].code, retry_after_s=_retry_after_s(response))
+
+    def _send(self, method: str, path: str, body: bytes | None, key: str) -> httpx.Response:
         try:
-            return self._client.request(method, path, content=body)
+            return self._client.request(method, path, content=body, headers={_KEY: key} if key else None)
         except httpx.ConnectError:
-            raise ServiceError(
-                f"no service answers at {self._url}; is it running (`rule-detector serve`)?"
-            ) from None
+            said = f"no service answers at {self._url}; is it running (`rule-detector serve`)?"
         except httpx.TimeoutException:
-            raise ServiceError(f"{self._url} did not answer in time") from None
+            said = f"{self._url} did not answer in time"
         except httpx.HTTPError as error:
-            raise ServiceError(f"the connection to {self._url} failed: {str(error).lower()}") from None
+            said = f"the connection to {self._url} failed: {str(error).lower()}"
+        raise ServiceError(said, unanswered=True)
 
     def _opened(self, response: httpx.Response) -> _Envelope:
         try:
@@ -105,8 +149,17 @@ class Service:
         except (ValueError, RecursionError):
             envelope = None
         if envelope is None or not (envelope.success or envelope.errors):
-            raise ServiceError(f"{self._url} answered {response.status_code}, but not as this service does")
+            raise ServiceError(
+                f"{self._url} answered {response.status_code}, but not as this service does",
+                unanswered=response.status_code in _GATEWAY,
+            )
         return envelope
+
+
+def _may_repeat(error: ServiceError, key: str) -> bool:
+    if key:
+        return error.unanswered or error.code in RETRIED_WITH_KEY
+    return error.code in RETRIED
 
 
 def _checked(url: httpx.URL) -> httpx.URL:

@@ -71,10 +71,6 @@ _NOTHING: Mapping[int, Any] = {}
 def capture(detector: "Detector") -> Captured:
     """Give a copy of all that is saved, between two events: some 20 ms for a million keys."""
     state = detector.state
-    if not state.indexed:
-        # Every event has written every memory, should rules sleep from here on.
-        for store in state.stores.values():
-            state.is_whole(store, detector.events_seen)
     places = {table.path: place for place, table in enumerate(state.tables.values())}
     cells, ticks = state.whole.cells, state.whole.ticks
     return Captured(

@@ -7,8 +7,10 @@ from typing import Any, ClassVar, Final, Self
 
 from engine.evaluation import saved
 from engine.evaluation.compiler import Event, Fired
-from engine.evaluation.facts import Relations, split_name, value_of
+from engine.evaluation.facts import Relations
+from engine.evaluation.outcomes import BatchRefused, Notes, Outcome
 from engine.evaluation.programs import Programs
+from engine.evaluation.remarks import remarks_on
 from engine.evaluation.rules import Rule, check_name
 from engine.evaluation.slices import SETTLE_EVERY, State
 from engine.evaluation.temporal import NEVER
@@ -30,40 +32,6 @@ class LiveRule:
     rule: Rule
     birth: int
     """How many events the detector had seen when the rule's history began."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one event came to: the rules that fired, in order of priority, and what is said about it."""
-
-    fired: Fired
-    messages: list[Entry]
-
-    @property
-    def actions(self) -> list[dict[str, Any]]:
-        """The actions of the rules that fired."""
-        return [rule.action() for rule in self.fired]
-
-
-class BatchRefused(Refusal):
-    """An event of `evaluate_many` was refused: `index` is its place, `results` what came before it."""
-
-    def __init__(self, *entries: Entry, index: int = 0, results: tuple[Fired, ...] = ()) -> None:
-        super().__init__(*entries)
-        self.index = index
-        self.results = results
-
-
-class _Notes:
-    """What is said about the events of a stream, each while its place among the results is the next."""
-
-    def __init__(self, results: list[Fired]) -> None:
-        self._results = results
-        self.of_event: dict[int, list[Entry]] = {}
-
-    def append(self, entry: Entry) -> None:
-        """Take a message about the event at hand."""
-        self.of_event.setdefault(len(self._results), []).append(entry)
 
 
 class Detector:
@@ -91,7 +59,7 @@ class Detector:
         self._now_us = now_us
         self._new_id = new_id or (lambda: secrets.token_hex(16))
         self._programs = Programs(self.state, limits)
-        self._messages: list[Entry] | _Notes | None = None
+        self._messages: list[Entry] | Notes | None = None
         """Where what is said about the event at hand goes."""
 
     # -- rules ----------------------------------------------------------------------------------------------
@@ -211,7 +179,7 @@ class Detector:
         messages: list[Entry] = []
         self._messages = messages
         if self._programs.relations or self._programs.texts:
-            self._remark(fields, sent, messages)
+            messages += remarks_on(fields, sent, self._programs, self.limits)
         try:
             fired = self._evaluate(fields, timestamp_ms, sent)
         finally:
@@ -226,7 +194,7 @@ class Detector:
         outcomes: list[Outcome | Refusal] = []
         while len(outcomes) < len(events):
             results: list[Fired] = []
-            notes = self._messages = _Notes(results)
+            notes = self._messages = Notes(results)
             refusal: Refusal | None = None
             try:
                 self._programs.stream()(events[len(outcomes) :], self, results)
@@ -318,30 +286,6 @@ class Detector:
             late = f"the event came {_ms(late_us)} ms late and was evaluated at the detector's time"
             self._messages.append(Entry(2001, late))
         return clock_us
-
-    def _remark(self, fields: Mapping[str, Any], sent: Mapping[str, Any], messages: list[Entry]) -> None:
-        """Say what keeps conditions from being judged as their authors may expect."""
-        messages += [
-            Entry(2003, f"the relation `{name}` is neither stored nor sent, and holds nothing")
-            for name in sorted(self._programs.relations)
-            if name not in sent
-        ]
-        chars_max = self.limits.pattern_text_chars_max
-        cut = self._programs.patterns.begin(fields, sent)
-        for said, bytes_max in self._programs.texts.items():
-            text = value_of(split_name(said), fields, sent)
-            if type(text) is not str:
-                continue
-            if len(text) > chars_max:
-                tried = f"patterns are tried on at most {chars_max}"
-            elif 4 * len(text) > bytes_max < len(text.encode("utf-8", "surrogatepass")):
-                # Up to four bytes a character: most texts need not be encoded to know that they are short.
-                tried = f"the largest of its patterns is tried on at most {bytes_max} bytes"
-            elif said in cut:
-                tried = "the slow ones among its patterns are not tried: together they would take too long"
-            else:
-                continue
-            messages.append(Entry(2004, f"`{said}` has {len(text)} characters; {tried}"))
 
     # -- rest and return ------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from engine.evaluation.bodies import DEFECTS_MAX, decode
-from engine.evaluation.detector import Detector, Outcome
+from engine.evaluation.detector import Detector
+from engine.evaluation.outcomes import Outcome
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 

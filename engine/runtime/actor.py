@@ -34,6 +34,9 @@ _STEP_BYTES: Final = 4096
 _REST_JOURNAL_BYTES: Final = 256 * 1024
 """A detector that rests leaves no more than so much in the journal, for whoever wakes it to read."""
 
+_REST_SEGMENTS: Final = 8
+"""Nor in more segments, of which each owner that wrote anything has left one at least."""
+
 
 Position = tuple[int | None, int]
 """Where a detector stands: the time of its last event, and how many there were."""
@@ -176,8 +179,20 @@ class DetectorActor:
             raise
 
     def begin_saving(self) -> bool:
-        """Copy what a snapshot holds; tells whether there is anything to be written by `finish_saving`."""
+        """Copy what a snapshot holds; tells whether there is anything to be written by `finish_saving`.
+
+        Raises StorageError where there can be no snapshot now. With WriteFailed, SyncFailed and Fenced the
+        detector is forgotten, else it goes on.
+        """
         hosted = self._the_hosted()
+        try:
+            return self._begin_saving(hosted)
+        except BaseException:
+            if hosted.store.broken is not None:
+                self.discard()
+            raise
+
+    def _begin_saving(self, hosted: _Hosted) -> bool:
         assert hosted.saving is None, "one snapshot at a time"
         store = hosted.store
         if not hosted.unsaved and not store.journal_bytes:
@@ -213,10 +228,12 @@ class DetectorActor:
         Raises StorageError where it cannot be saved; it is then still awake.
         """
         hosted = self._the_hosted()
-        if hosted.unsaved or hosted.store.journal_bytes > _REST_JOURNAL_BYTES:
+        store = hosted.store
+        long = store.journal_bytes > _REST_JOURNAL_BYTES or store.segment_count > _REST_SEGMENTS
+        if hosted.unsaved or long:
             if self.begin_saving():
                 self.finish_saving()
-        elif hosted.store.unsynced:
+        elif store.unsynced:
             self.sync()
         self.discard()
         return self.health().resident_bytes

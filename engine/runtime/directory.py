@@ -110,7 +110,7 @@ class Directory:
     def _open(self) -> Opened:
         self._begin()
         recovered = self._store.recover()
-        self._kept = _read(recovered)
+        self._kept = kept_of(recovered)
         assert self._store.epoch is not None, "to recover is to have an epoch"
         self._opening = self._store.epoch * _EPOCHS_PER_OPENING
         self._tokens_version = self._detectors_version = self._opening + 1
@@ -266,7 +266,7 @@ class Directory:
                 return
 
 
-def _read(recovered: Recovered) -> Kept:
+def kept_of(recovered: Recovered) -> Kept:
     """Give what a folder keeps. Raises NewerFormat."""
     snapshot = recovered.snapshot
     assert snapshot is not None, "a folder begins with one"

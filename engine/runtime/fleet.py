@@ -200,6 +200,11 @@ class Fleet:
         return sum(lane.awake for lane in self._lanes.values())
 
     @property
+    def troubles(self) -> list[str]:
+        """What is in the way of detectors now, a sentence for each."""
+        return list(self._trouble.values())
+
+    @property
     def counts(self) -> dict[str, int]:
         """What happened to detectors, how often since the start: for each name of `life.COUNTED`."""
         return {name: self._services.counts[name] for name in COUNTED}

@@ -28,7 +28,10 @@ class ActorHandle(Protocol):
         """Bring to the disk what the journal holds. Raises StorageError."""
 
     async def begin_saving(self) -> bool:
-        """Copy what a snapshot holds; tells whether there is anything for `finish_saving`."""
+        """Copy what a snapshot holds; tells whether there is anything for `finish_saving`.
+
+        Raises StorageError.
+        """
 
     async def finish_saving(self) -> None:
         """Write the snapshot that was begun, while batches are carried out. Raises StorageError."""

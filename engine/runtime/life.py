@@ -12,7 +12,7 @@ from engine.runtime.operations import Operation, Reply
 from engine.runtime.pool import Pool, PooledActor
 from engine.runtime.residency import Residency, Resident
 from engine.runtime.settings import RuntimeSettings
-from snapshots.errors import Fenced, StorageError
+from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 
 T = TypeVar("T")
 
@@ -165,18 +165,29 @@ class Life:
         self.at_risk = False
 
     async def save(self) -> None:
-        """Begin a snapshot, which is written while batches go on. Raises ActorDied and StorageError."""
+        """Begin a snapshot, which is written while batches go on.
+
+        What is in the way is reported, and tried again later. Raises ActorDied, and StorageError where the
+        actor is of no more use.
+        """
         assert self._actor is not None, "only what is awake can be saved"
         assert self._saving is None, "one snapshot at a time"
         self._save_at_s = None
-        if await self._call(self._actor.handle.begin_saving()):
+        try:
+            begun = await self._call(self._actor.handle.begin_saving())
+        except (WriteFailed, SyncFailed, Fenced):
+            raise
+        except StorageError as error:
+            self._not_saved(error)
+            return
+        if begun:
             self._saving = asyncio.create_task(self._finish_saving(self._actor))
 
     async def rest(self, resident: Resident) -> str | None:
         """Save and forget the detector. Gives the reason where that cannot be, for now; raises ActorDied."""
         assert self._actor is not None, "only what is awake can be rested"
         await self._saved()
-        actor = self._actor
+        actor: PooledActor | None = self._actor
         if actor is None:
             # Lost meanwhile, with the snapshot that could not be written.
             return None

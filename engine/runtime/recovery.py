@@ -14,7 +14,7 @@ from engine.runtime.answers import Answers
 from engine.runtime.history import RECORD_VERSION, Replay
 from engine.runtime.kept import KEPT_VERSION, detector_from
 from snapshots.errors import NewerFormat, StorageError
-from snapshots.files import Files, write_all
+from snapshots.files import Files, OpenFile, write_all
 from snapshots.store import Recovered
 from snapshots.tails import Record
 
@@ -87,7 +87,7 @@ class Attempt:
         self._path = folder / "replaying"
         self._files = files
         self._before = self._read()
-        self._file = None
+        self._file: OpenFile | None = None
 
     def reached(self, record: Record) -> None:
         """Mark that a record is about to be taken. Raises Poisoned where that was the end of others."""

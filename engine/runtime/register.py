@@ -75,7 +75,8 @@ def encode(change: Change) -> bytes:
 
 def decode(payload: bytes) -> Change:
     """Give back what `encode` took."""
-    return _decode(payload)
+    change: Change = _decode(payload)
+    return change
 
 
 def body(kept: Kept) -> bytes:

@@ -194,6 +194,7 @@ async def test_an_escaped_path_is_the_path(caller: Caller) -> None:
         ("/api/conditions/parse", "POST"),
         ("/healthz", "GET"),
         ("/openapi.json", "GET"),
+        ("/metrics", "GET"),
     ],
 )
 async def test_other_methods_are_told_which_are_taken(caller: Caller, path: str, allowed: str) -> None:
@@ -373,6 +374,11 @@ async def test_the_hot_path_and_the_long_way_agree(caller: Caller, end: str) -> 
         [("Authorization", "Bearer x"), json_type],
         [("Authorization", token.upper()), json_type],
         [json_type],
+        [("Authorization", token), json_type, ("Idempotency-Key", "k" * 255)],
+        [("Authorization", token), json_type, ("Idempotency-Key", "k" * 256)],
+        [("Authorization", token), json_type, ("Idempotency-Key", "k l")],
+        [("Authorization", token), json_type, ("Idempotency-Key", "k"), ("Idempotency-Key", "k")],
+        [("Authorization", "Bearer x"), json_type, ("Idempotency-Key", "")],
     ]
     for detector in (await caller.detector(), UNKNOWN):
         escaped = f"%{ord(detector[0]):02x}" + detector[1:]

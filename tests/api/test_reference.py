@@ -16,6 +16,7 @@ README = (Path(api.__file__).parent / "README.md").read_text("utf-8")
 EXAMPLE = re.compile(
     r"^```http\n(?P<request>.*?)\n\n(?P<status>\d{3})\n(?P<reply>.*?)\n```$", re.MULTILINE | re.DOTALL
 )
+HEADER = re.compile(r"[A-Z][A-Za-z-]+: ")
 SETTLED = re.compile(r"\$[A-Z_]+")
 
 
@@ -42,10 +43,12 @@ async def test_its_examples_can_be_run_from_top_to_bottom(caller: Caller) -> Non
     assert len(examples) == README.count("```http") > 10
     names: dict[str, str] = {}
     for example in examples:
-        start, _, body = example["request"].partition("\n")
+        start, *lines = example["request"].split("\n")
+        headers = dict(line.split(": ", 1) for line in lines if HEADER.match(line))
+        body = "\n".join(lines[len(headers) :])
         method, path = start.split()
         path = SETTLED.sub(lambda name: names[name[0]], path)
-        reply = await caller(method, path, content=body.encode() if body else None)
+        reply = await caller(method, path, content=body.encode() if body else None, headers=headers)
         bind(json.loads(example["reply"]), reply.envelope, names)
         assert reply.status == int(example["status"]), start
 

@@ -3,7 +3,14 @@
 import pytest
 
 from api.envelope import RequestRefusal
-from api.requests import authorization, canonical_path, check_headers, content_length, read_head
+from api.requests import (
+    authorization,
+    canonical_path,
+    check_headers,
+    content_length,
+    idempotency_key,
+    read_head,
+)
 
 JSON = b"application/json"
 
@@ -77,3 +84,32 @@ def test_the_size_of_headers_is_judged_to_the_byte() -> None:
     check_headers(head, bytes_max=100, content_type=JSON)
     with pytest.raises(RequestRefusal):
         check_headers(head, bytes_max=99, content_type=JSON)
+
+
+@pytest.mark.parametrize("key", [b"", b" ", b"a b", b"a ", b"\ta", b"\x7f", b"\xe4", b"a" * 256])
+def test_a_key_that_is_none_is_refused_where_keys_are_taken(key: bytes) -> None:
+    head = read_head([(b"idempotency-key", key)])
+    with pytest.raises(RequestRefusal, match="Idempotency-Key: expected 1 to 255 visible ASCII") as caught:
+        check_headers(head, bytes_max=16_384, content_type=JSON, takes_key=True)
+    assert caught.value.code == 1006
+    with pytest.raises(RequestRefusal):
+        idempotency_key(head)
+    check_headers(head, bytes_max=16_384, content_type=JSON)
+
+
+@pytest.mark.parametrize("key", [b"!", b"~", b"0f8b-\"'{}", b"a" * 255])
+def test_a_key_is_any_visible_ascii_text(key: bytes) -> None:
+    head = read_head([(b"idempotency-key", key)])
+    check_headers(head, bytes_max=16_384, content_type=JSON, takes_key=True)
+    assert idempotency_key(head) == key.decode()
+    assert idempotency_key(read_head([])) == ""
+
+
+def test_a_key_that_came_twice_is_refused_even_if_it_is_the_same() -> None:
+    head = read_head([(b"idempotency-key", b"a"), (b"idempotency-key", b"a"), (b"content-encoding", b"br")])
+    with pytest.raises(RequestRefusal) as caught:
+        check_headers(head, bytes_max=16_384, content_type=JSON, takes_key=True)
+    assert [entry.code for entry in caught.value.entries] == [1006, 1006]
+    assert "came more than once" in caught.value.entries[1].message
+    with pytest.raises(RequestRefusal, match="more than once"):
+        idempotency_key(head)

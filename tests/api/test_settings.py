@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from api.settings import Settings, SettingsError, settings, settings_from, unknown_variables
+from api.setting import SettingsError
+from api.settings import Settings, settings, settings_from, unknown_variables
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.settings import RuntimeSettings
 
@@ -33,6 +34,8 @@ def test_every_setting_can_be_set_by_its_variable_and_by_its_name() -> None:
             text = "90"
         if setting.name in {"max_header_bytes", "max_late_ms"}:
             text = "100000"
+        if setting.choices:
+            text = next(choice for choice in setting.choices if choice != setting.default)
         by_name = settings_from({setting.name: text, **more}, {})
         by_variable = settings_from(dict(more), {setting.variable: text})
         assert by_name == by_variable
@@ -48,6 +51,21 @@ def test_what_is_on_or_off_can_be_said_in_many_words(text: str, *, value: bool) 
     assert settings_from({"access_log": text}, {}).access_log is value
 
 
+@pytest.mark.parametrize("text", ["interval", " Interval ", "INTERVAL"])
+def test_a_choice_is_a_word_in_any_case(text: str) -> None:
+    assert settings_from({"journal_sync": text}, {}).runtime_settings().journal_sync == "interval"
+
+
+def test_what_is_set_of_the_journal_reaches_the_runtime() -> None:
+    given = {"journal_sync": "off", "snapshot_journal_bytes": "1", "max_answers_kept_bytes": "2"}
+    chosen = settings_from(given, {}).runtime_settings()
+    assert (chosen.journal_sync, chosen.snapshot_journal_bytes, chosen.answers_kept_bytes_max) == (
+        "off",
+        1,
+        2,
+    )
+
+
 def test_an_empty_variable_is_not_set() -> None:
     assert settings_from({}, {"RULE_DETECTOR_BOOTSTRAP_TOKEN": "", "RULE_DETECTOR_PORT": ""}) == Settings()
 
@@ -61,6 +79,14 @@ def test_an_empty_variable_is_not_set() -> None:
         ({"deadline_s": "nan"}, "deadline_s: expected at least 0.1, got nan"),
         ({"deadline_s": "inf"}, "deadline_s: expected a finite number, got inf"),
         ({"access_log": "maybe"}, "access_log: expected true or false, got `maybe`"),
+        ({"snapshot_journal_bytes": "0"}, "snapshot_journal_bytes: expected at least 1, got 0"),
+        ({"max_answers_kept_bytes": "0"}, "max_answers_kept_bytes: expected at least 1, got 0"),
+        (
+            {"journal_sync": "sometimes"},
+            "journal_sync: expected `always`, `interval` or `off`, got `sometimes`",
+        ),
+        ({"journal_sync": " "}, "journal_sync: expected `always`, `interval` or `off`, got ``"),
+        ({"journal_sync": 1}, "journal_sync: expected `always`, `interval` or `off`, got `1`"),
         ({"max_rules": "0"}, "max_rules: expected at least 1, got 0"),
         ({"host": ""}, "host: expected an address, got an empty string"),
         ({"no_such": "1"}, "no_such: no such setting"),

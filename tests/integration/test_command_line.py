@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import threading
@@ -68,11 +67,14 @@ def test_a_service_that_was_ended_is_found_again_as_it_was(tmp_path: Path) -> No
 
 
 def test_what_could_not_be_saved_is_told_and_the_status_is_1(tmp_path: Path) -> None:
-    with served(tmp_path / "data") as running:
+    with served(tmp_path / "data", "--journal-sync", "off") as running:
         detector = with_rule(running)
-        shutil.rmtree(tmp_path / "data" / "detectors" / detector)
-        (tmp_path / "data" / "detectors" / detector).write_text("in the way")
         evaluate(running, detector, 1000, a=1)
+        folder = tmp_path / "data" / "detectors" / detector
+        (claim,) = folder.glob("journal-*-000001.rdj")
+        # The rule is record 1, and the event a snapshot of record 2.
+        in_the_way = f"snapshot-{2:020d}.rds.{int(claim.name.split('-')[1])}.unfinished"
+        (folder / in_the_way).mkdir()
         assert running.end() == 1
         assert detector in running.said()
         assert "not saved" in running.said()

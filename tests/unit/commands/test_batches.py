@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,13 +21,15 @@ class FakeService(Service):
 
     def __init__(self, code: int = 1001) -> None:
         self.bodies: list[Any] = []
+        self.keys: list[str] = []
         self._code = code
 
-    def call(self, method: str, path: str, body: bytes | None = None) -> Any:
+    def call(self, method: str, path: str, body: bytes | None = None, *, key: str = "") -> Any:
         assert (method, path) == ("POST", "/api/detectors/d/evaluate/batch")
         assert body is not None
         document = json.loads(body)
         self.bodies.append(document)
+        self.keys.append(key)
         if any("refused" in event["fields"] for event in document["events"]):
             raise ServiceError(f"{self._code} the reason", self._code)
         return {"results": [self._result(event["fields"]) for event in document["events"]]}
@@ -79,6 +82,8 @@ def test_events_at_fault_are_found_and_the_others_evaluated_in_order() -> None:
         for event in body["events"]
     ]
     assert evaluated == [1, 2, 4, 5, 7]
+    assert len(set(service.keys)) == len(service.keys), "another body is another request"
+    assert all(re.fullmatch("[0-9a-f]{32}", key) for key in service.keys)
     assert (report.events, report.refused) == (7, {1001: 2})
     assert report.refusals() == ["2 of 7 events refused with 1001; first e, line 3: the reason"]
 

@@ -70,7 +70,7 @@ def test_a_variable_that_is_no_setting_is_warned_of(chosen: list[Settings]) -> N
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["serve"], ["demo"], ["token"], ["token", "new"], ["check"], ["replay"]]
+    "command", [[], ["serve"], ["demo"], ["token"], ["token", "new"], ["check"], ["replay"], ["inspect"]]
 )
 def test_every_command_explains_itself(command: list[str]) -> None:
     run = invoke(*command, "--help")
@@ -88,6 +88,9 @@ def test_every_command_explains_itself(command: list[str]) -> None:
         ["replay", "f"],
         ["token", "new"],
         ["demo", "extra"],
+        ["inspect"],
+        ["inspect", "x", "y"],
+        ["inspect", "x", "--nonsense"],
     ],
 )
 def test_wrong_usage_ends_with_status_2(arguments: list[str]) -> None:

@@ -21,10 +21,33 @@ def refused(status: int, code: int, headers: dict[str, str] | None = None) -> ht
 
 
 def service(handler: Handler, slept: list[float] | None = None, patience_s: float = 60.0) -> Service:
-    sleep = (slept if slept is not None else []).append
+    """A service whose time passes only while somebody sleeps."""
+    slept = [] if slept is None else slept
     return Service(
-        "http://s:1/base", "rd_x", transport=httpx.MockTransport(handler), sleep=sleep, patience_s=patience_s
+        "http://s:1/base",
+        "rd_x",
+        transport=httpx.MockTransport(handler),
+        sleep=slept.append,
+        now_s=lambda: sum(slept),
+        patience_s=patience_s,
     )
+
+
+class Script:
+    """Answers one request after another as it is told, and keeps the key of each. The last answer stays."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self.answers = list(answers)
+        self.keys: list[str | None] = []
+        self.bodies: list[bytes] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.keys.append(request.headers.get("Idempotency-Key"))
+        self.bodies.append(request.content)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def test_a_call_bears_the_token_and_gives_the_bare_result() -> None:
@@ -66,6 +89,101 @@ def test_other_refusals_are_final_since_what_was_sent_may_have_been_evaluated(co
         service(handler).call("GET", "/")
     assert error.value.code == code
     assert len(calls) == 1
+
+
+LOST = [
+    refused(504, 1502),
+    refused(503, 1503),
+    httpx.ReadTimeout("late"),
+    httpx.ConnectTimeout("late"),
+    httpx.ConnectError("refused"),
+    httpx.ReadError("reset"),
+    httpx.WriteError("reset"),
+    httpx.RemoteProtocolError("half an answer"),
+    httpx.Response(502, text="<html>"),
+    httpx.Response(504, text="<html>"),
+]
+
+
+@pytest.mark.parametrize("lost", LOST, ids=repr)
+def test_with_a_key_what_was_lost_is_repeated_with_the_same_key_and_body(
+    lost: httpx.Response | Exception,
+) -> None:
+    script = Script(lost, refused(503, 1501, {"Retry-After": "3"}), lost, done("once"))
+    slept: list[float] = []
+    assert service(script, slept).call("POST", "/", b"body", key="k") == "once"
+    assert script.keys == ["k"] * 4
+    assert script.bodies == [b"body"] * 4
+    assert slept == [1.0, 3.0, 1.0]
+
+
+@pytest.mark.parametrize("lost", LOST, ids=repr)
+def test_without_a_key_nothing_is_repeated_of_which_it_is_not_known_whether_it_was_done(
+    lost: httpx.Response | Exception,
+) -> None:
+    script = Script(lost, done("twice"))
+    with pytest.raises(ServiceError):
+        service(script).call("POST", "/", b"body")
+    assert script.keys == [None]
+
+
+@pytest.mark.parametrize("lost", [*LOST, refused(503, 1501)], ids=repr)
+def test_patience_ends_with_a_key_too(lost: httpx.Response | Exception) -> None:
+    slept: list[float] = []
+    with pytest.raises(ServiceError):
+        service(Script(lost), slept, patience_s=30).call("POST", "/", b"body", key="k")
+    assert 29 <= sum(slept) <= 30
+
+
+def test_time_that_answers_took_to_fail_counts_from_the_first_failure_on() -> None:
+    clock = [0.0]
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        clock.append(clock[-1] + 40)
+        raise httpx.ReadTimeout("late", request=request)
+
+    there = Service(
+        "http://s:1",
+        "rd_x",
+        transport=httpx.MockTransport(handler),
+        sleep=lambda _: None,
+        now_s=lambda: clock[-1],
+        patience_s=60,
+    )
+    with pytest.raises(ServiceError, match="did not answer in time"):
+        there.call("POST", "/", key="k")
+    # The first, one within a minute after it, and the one during which the minute ended.
+    assert clock[1:] == [40, 80, 120]
+
+
+@pytest.mark.parametrize("code", [1000, 1006, 1101, 1200, 1500])
+def test_with_a_key_other_refusals_are_final_too(code: int) -> None:
+    script = Script(refused(400, code))
+    with pytest.raises(ServiceError, match=f"{code} the reason"):
+        service(script).call("POST", "/", key="k")
+    assert len(script.keys) == 1
+
+
+def test_where_there_is_no_room_for_another_answer_it_goes_on_without_a_key() -> None:
+    script = Script(refused(503, 1501), refused(429, 1401), done("ok"))
+    slept: list[float] = []
+    assert service(script, slept).call("POST", "/", key="k") == "ok"
+    assert script.keys == ["k", "k", None]
+    assert slept == [1.0], "nothing has to end before it can be sent without"
+
+
+def test_without_its_key_it_is_as_final_as_any() -> None:
+    script = Script(refused(429, 1401), refused(429, 1401), refused(504, 1502), done("twice"))
+    with pytest.raises(ServiceError, match="1502"):
+        service(script).call("POST", "/", key="k")
+    assert script.keys == ["k", None, None]
+
+
+@pytest.mark.parametrize("lost", [refused(504, 1502), httpx.ReadTimeout("late")], ids=repr)
+def test_what_may_have_been_done_never_goes_without_its_key(lost: httpx.Response | Exception) -> None:
+    script = Script(lost, refused(429, 1401), refused(429, 1401), done("once"))
+    assert service(script).call("POST", "/", key="k") == "once"
+    assert script.keys == ["k"] * 4
 
 
 @pytest.mark.parametrize(

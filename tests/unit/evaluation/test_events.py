@@ -66,7 +66,7 @@ def test_timestamps_up_to_the_bound_are_taken(timestamp_ms):
 
 def test_a_batch_answers_each_event_in_order_and_goes_on_past_a_refused_one(detector):
     events = [event(5_000, a=1, b=1), event(0, a=1), event(4_999, b=1)]
-    answer = evaluate_batch_body(detector, body(events=events))
+    answer = evaluate_batch_body(detector, body(events=events))[0]
     assert isinstance(answer, Done)
     first, second, third = json.loads(answer.result)["results"]
     assert first == {"actions": [ACTION]}
@@ -81,7 +81,7 @@ def test_a_batch_is_the_same_as_its_events_one_by_one(detector):
     alone = Detector()
     alone.add_rule(name="r", condition="once a == 1 and (b == 1 or $v == 1)", rule_id="0" * 32)
     singly = [json.loads(evaluate_body(alone, body(event=one)).result) for one in events]
-    together = json.loads(evaluate_batch_body(detector, body(events=events)).result)["results"]
+    together = json.loads(evaluate_batch_body(detector, body(events=events))[0].result)["results"]
     assert together == singly
 
 
@@ -97,11 +97,11 @@ def test_a_batch_is_the_same_as_its_events_one_by_one(detector):
     ],
 )
 def test_a_batch_that_is_refused_as_a_whole_evaluates_nothing(detector, document, code):
-    answer = evaluate_batch_body(detector, document)
+    answer, _ = evaluate_batch_body(detector, document)
     assert isinstance(answer, Refused)
     assert answer.entries[0].code == code
     assert detector.events_seen == 0
 
 
 def test_an_empty_batch_has_no_results(detector):
-    assert evaluate_batch_body(detector, body(events=[])) == Done(b'{"results":[]}')
+    assert evaluate_batch_body(detector, body(events=[])) == (Done(b'{"results":[]}'), ())

@@ -1,6 +1,7 @@
 """The fleet: what a restart finds, who is awake, and what goes on while the directory is gone."""
 
 import asyncio
+import errno
 import json
 from collections import Counter
 from typing import Any
@@ -9,11 +10,12 @@ import pytest
 
 from engine.language.diagnostics import Refusal
 from engine.runtime import operations as ops
+from engine.runtime.actor import DetectorActor
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.operations import Operation
+from engine.runtime.settings import RuntimeSettings
 from engine.runtime.tokens import digest_of
 from snapshots.errors import FolderInUse, StorageError
-from snapshots.store import SnapshotStore
 from tests.faults import FaultyFiles, local_fleet, local_service, until
 
 
@@ -139,29 +141,121 @@ async def test_a_changed_detector_is_saved_after_the_interval_and_not_again_with
         await service.fleet.call(detector_id, event(1))
         actor = service.actors.hosting(detector_id)
         assert actor is not None
-        await until(lambda: ("save", 0) in actor.calls)
+        await until(lambda: service.fleet.counts["snapshots_written"])
         await service.fleet.call(detector_id, ops.rules())
         await asyncio.sleep(0.05)
-        assert actor.calls.count(("save", 0)) == 1
+        assert actor.calls.count(("finish_saving", 0)) == 1
         # What was saved is what a killed actor's successor begins with.
         actor.die()
         await until(lambda: not service.fleet.awake)
         late = await service.fleet.call(detector_id, event(0))
         assert b"2001" in late.messages
+        assert service.fleet.counts["journal_records_read"] == 0
+        assert service.fleet.counts["actors_lost"] == 1
 
 
-async def test_of_a_flood_of_rules_the_last_is_saved_soon_after(tmp_path):
-    async with local_service(tmp_path, rules_saved_within_s=0.01, snapshot_interval_s=60) as service:
+async def test_what_was_answered_survives_the_actor_however_fast_it_came(tmp_path):
+    async with local_service(tmp_path) as service:
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
         for number in range(10):
-            await fleet.call(detector_id, ops.add_rule(f"{number}", "a == 1"))
+            await fleet.call(detector_id, ops.add_rule(f"{number}", "once a == 1"))
+        await fired(fleet, detector_id, 1, a=1)
         actor = service.actors.hosting(detector_id)
         assert actor is not None
-        await until(lambda: not actor.actor._hosted.changed)
         actor.die()
         await until(lambda: not fleet.awake)
-        assert len(await fired(fleet, detector_id, 1, a=1)) == 10
+        assert len(await fired(fleet, detector_id, 2)) == 10
+        assert fleet.counts["journal_records_read"] == 11
+
+
+async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on_meanwhile(tmp_path):
+    async with local_service(tmp_path, snapshot_journal_bytes=2_000) as service:
+        fleet = service.fleet
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, event(0))
+        actor = service.actors.hosting(detector_id)
+        assert actor is not None
+        go_on = asyncio.Event()
+
+        async def wait(call: str) -> None:
+            if call == "finish_saving":
+                await go_on.wait()
+
+        actor.before = wait
+        for number in range(40):
+            await fleet.call(detector_id, event(number))
+        assert actor.calls.count(("begin_saving", 0)) == 1
+        assert ("handle", 1) in actor.calls[actor.calls.index(("finish_saving", 0)) :]
+        go_on.set()
+        await until(lambda: fleet.counts["snapshots_written"])
+
+
+async def test_what_an_interval_leaves_is_synced_in_time(tmp_path):
+    async with local_service(tmp_path, journal_sync="interval", journal_sync_interval_s=0.01) as service:
+        detector_id = await service.fleet.create_detector("one")
+        await service.fleet.call(detector_id, event(1))
+        actor = service.actors.hosting(detector_id)
+        assert actor is not None
+        await until(lambda: ("sync", 0) in actor.calls)
+        await asyncio.sleep(0.05)
+        assert actor.calls.count(("sync", 0)) == 1
+
+
+@pytest.mark.parametrize("call", ["handle", "sync", "begin_saving"])
+async def test_a_journal_that_fails_is_told_and_the_detector_comes_back(tmp_path, call):
+    files = FaultyFiles()
+    settings = {"handle": {}, "sync": {"journal_sync": "interval", "journal_sync_interval_s": 0.01}}
+    chosen = settings.get(call, {"journal_sync": "interval", "snapshot_interval_s": 0.01})
+    async with local_service(tmp_path, files=files, retry_s=0.01, **chosen) as service:
+        fleet = service.fleet
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
+        files.fail_next("sync_data")
+        if call == "handle":
+            assert await refused(fleet.call(detector_id, event(1))) == 1502
+        else:
+            await fleet.call(detector_id, event(1))
+        await until(lambda: fleet.counts["journal_failures"] == 1)
+        assert await fired(fleet, detector_id, 2, a=1) == ["r"]
+        assert await fired(fleet, detector_id, 3) == ["r"]
+
+
+async def test_a_record_that_cannot_be_written_was_certainly_not_evaluated(tmp_path):
+    files = FaultyFiles()
+    async with local_service(tmp_path, files=files) as service:
+        fleet = service.fleet
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
+        files.fail_next("write")
+        assert await refused(fleet.call(detector_id, event(1, a=1))) == 1501
+        assert await fired(fleet, detector_id, 2) == []
+
+
+async def test_of_what_was_in_flight_only_what_has_a_key_is_sent_again_and_evaluated_once(tmp_path):
+    async with local_service(tmp_path) as service:
+        fleet = service.fleet
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, ops.add_rule("first", "a == 1 and not once b == 1"))
+        actor = service.actors.hosting(detector_id)
+        assert actor is not None
+        handle = actor.actor.handle
+
+        def die_after(batch: Any) -> Any:
+            reply = handle(batch)
+            actor.die()
+            return reply
+
+        actor.actor.handle = die_after
+        body = event(1, a=1).payload
+        once_b = event(2, b=1)
+        keyed = asyncio.create_task(fleet.call(detector_id, ops.evaluate(body, "key")))
+        bare = asyncio.create_task(refused(fleet.call(detector_id, once_b)))
+        assert [action["name"] for action in json.loads((await keyed).result)["actions"]] == ["first"]
+        assert await bare == 1502
+        again = await fleet.call(detector_id, ops.evaluate(body, "key"))
+        assert again == keyed.result()
+        assert await fired(fleet, detector_id, 3, a=1) == []
 
 
 async def test_a_second_service_on_a_folder_is_refused(tmp_path):
@@ -331,20 +425,22 @@ async def test_a_detector_that_another_front_end_made_or_deleted_is_noticed(tmp_
         assert await refused(fleet.call(mine, event(1))) == 1200
 
 
-async def test_damage_is_reported_and_the_detector_goes_on_from_the_snapshot_before(tmp_path):
-    async with local_fleet(tmp_path) as fleet:
+async def test_damage_is_reported_and_the_detector_goes_on_from_the_snapshot_before_and_the_journal(tmp_path):
+    async with local_fleet(tmp_path, snapshot_interval_s=0.01) as fleet:
         detector_id = await fleet.create_detector("one")
-        for name in ("first", "second"):
+        for count, name in enumerate(("first", "second", "third"), start=1):
             await fleet.call(detector_id, ops.add_rule(name, "a == 1"))
-    newest = max((tmp_path / "detectors" / detector_id).iterdir())
+            await until(lambda count=count: fleet.counts["snapshots_written"] == count)
+    newest = max((tmp_path / "detectors" / detector_id).glob("snapshot-*"))
     newest.write_bytes(newest.read_bytes()[:-1])
     async with local_fleet(tmp_path) as fleet:
-        assert await fired(fleet, detector_id, 1, a=1) == ["first"]
+        assert await fired(fleet, detector_id, 1, a=1) == ["first", "second", "third"]
         readiness = fleet.readiness()
         assert readiness.ready
         (reason,) = readiness.reasons
         assert newest.name in reason
         assert detector_id in reason
+        assert fleet.counts["files_set_aside"] == 1
 
 
 async def test_one_detector_that_cannot_be_woken_keeps_no_other_from_serving(tmp_path):
@@ -369,32 +465,34 @@ async def test_one_detector_that_cannot_be_woken_keeps_no_other_from_serving(tmp
         assert list(fleet._lanes) in ([], [sound])
 
 
-async def test_a_full_disk_keeps_detectors_awake_until_there_is_room(tmp_path):
-    files = FaultyFiles(for_good=True)
-    async with local_service(
-        tmp_path, files=files, max_resident=1, turn_s=0.0, retry_s=0.01, idle_rest_s=0.01, deadline_s=5
-    ) as service:
+async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_path):
+    files = FaultyFiles(error=errno.ENOSPC, for_good=True)
+    async with local_service(tmp_path, files=files, retry_s=0.01, snapshot_interval_s=0.01) as service:
         fleet = service.fleet
         one, two = await fleet.create_detector("one"), await fleet.create_detector("two")
         await fleet.call(one, ops.add_rule("r", "once a == 1"))
-        await fleet.call(one, event(1, a=1))
-        files.fails_at = len(files.calls)
-        waits = asyncio.create_task(fleet.call(two, event(1)))
-        await until(lambda: any(one in reason for reason in fleet.readiness().reasons))
-        assert await fired(fleet, one, 2) == ["r"]
-        assert not waits.done()
-        with pytest.raises(DetectorUnavailable, match="cannot be written") as caught:
+        await fired(fleet, one, 1, a=1)
+        files.fail_next("reserve", "create", "make_folder")
+        large = event(2, text="x" * 200_000)
+        answer = await fleet.call(one, large)
+        assert [entry.code for entry in answer.entries] == [1501]
+        assert b'"r"' in (await fleet.call(one, ops.rules())).result
+        assert await refused(fleet.call(two, event(1))) == 1501
+        with pytest.raises(DetectorUnavailable, match=r"has no room|cannot be made") as caught:
             await fleet.create_detector("three")
         assert caught.value.code == 1501
+        await until(lambda: fleet.counts["snapshots_failed"])
         files.fails_at = None
-        await asyncio.wait_for(waits, 5)
+        await fleet.call(one, large)
         assert await fired(fleet, one, 3) == ["r"]
+        await asyncio.sleep(0.02)
+        assert await fired(fleet, two, 1) == []
         await until(lambda: not fleet.readiness().reasons)
 
 
 async def test_closing_tells_which_detectors_could_not_be_saved(tmp_path):
     files = FaultyFiles(for_good=True)
-    async with local_service(tmp_path, files=files) as service:
+    async with local_service(tmp_path, files=files, journal_sync="off") as service:
         fleet = service.fleet
         changed, unchanged = await fleet.create_detector("changed"), await fleet.create_detector("unchanged")
         await fleet.call(changed, event(1))
@@ -407,23 +505,24 @@ async def test_closing_tells_which_detectors_could_not_be_saved(tmp_path):
 
 async def test_one_that_cannot_be_saved_does_not_keep_its_place_from_others_that_can(tmp_path):
     class OneFolderFails(FaultyFiles):
-        failing = ""
+        stuck = ""
 
-        def make_folder(self, folder: Any) -> None:
-            if folder.name == self.failing:
+        def create(self, path: Any) -> Any:
+            if path.parent.name == self.stuck and "snapshot" in path.name:
                 raise OSError("no room")
-            super().make_folder(folder)
+            return super().create(path)
 
     files = OneFolderFails()
-    async with local_service(tmp_path, files=files, max_resident=2, turn_s=0.0, retry_s=60) as service:
+    settings = {"max_resident": 2, "turn_s": 0.0, "retry_s": 60, "journal_sync": "off"}
+    async with local_service(tmp_path, files=files, **settings) as service:
         fleet = service.fleet
         stuck, sound, third = [await fleet.create_detector("") for _ in range(3)]
-        files.failing = stuck
+        files.stuck = stuck
         await fleet.call(stuck, event(1))
         await fleet.call(sound, event(1))
         await asyncio.wait_for(fleet.call(third, event(1)), 5)
         assert service.actors.hosting(stuck) is not None
-        files.failing = ""
+        files.stuck = ""
 
 
 async def test_a_detector_that_nobody_waits_for_any_more_is_not_woken(tmp_path):
@@ -451,20 +550,22 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_woken(tmp_path):
         assert calls.count("activate") == 1
 
 
-async def test_a_detector_that_has_a_later_owner_is_given_up_and_woken_from_what_that_one_saved(tmp_path):
-    async with local_service(tmp_path, snapshot_interval_s=0.01) as service:
+async def test_a_detector_that_has_a_later_owner_is_given_up_and_woken_from_what_that_one_did(tmp_path):
+    async with local_service(tmp_path) as service:
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
-        await fleet.call(detector_id, ops.add_rule("r", "a == 1"))
+        await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
         fenced = service.actors.hosting(detector_id)
         assert fenced is not None
-        store = SnapshotStore(tmp_path / "detectors" / detector_id)
-        loaded = store.load()
-        assert loaded.snapshot is not None
-        store.save(loaded.snapshot.body, version=loaded.snapshot.version)
-        await fleet.call(detector_id, event(5_000_000))
+        await fleet.call(detector_id, event(1))
+        other = DetectorActor(RuntimeSettings(data=tmp_path))
+        other.activate(detector_id, 2**40)
+        assert await refused(fleet.call(detector_id, event(5, a=1))) == 1502
         await until(lambda: fenced.dead)
-        assert await fired(fleet, detector_id, 1, a=1) == ["r"], "at the time of the saved state"
+        assert fleet.counts["owners_fenced"] == 1
+        # The directory's epochs are earlier than that of the other, which nobody has ended.
+        assert await refused(fleet.call(detector_id, event(6))) == 1501
+        assert not json.loads(other.handle([event(7)]).answers[0].result)["actions"]
 
 
 async def test_a_service_whose_directory_cannot_start_says_so(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from engine.evaluation import programs
 from engine.evaluation.detector import Detector
 from engine.evaluation.events import Done
-from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.language.limits import Limits
 from engine.runtime import history, kept, steps
 from engine.runtime import operations as ops
 from engine.runtime.answers import Answers

@@ -11,8 +11,8 @@ import pytest
 
 from engine.evaluation.events import Done, Refused
 from engine.language.diagnostics import Refusal
-from engine.runtime import actor as actor_module
 from engine.runtime import operations as ops
+from engine.runtime import steps as steps_module
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.operations import Operation
 from tests.faults import LocalHandle, LocalService, local_service, until
@@ -137,7 +137,7 @@ async def test_never_more_than_one_call_is_in_flight(scene):
         await asyncio.gather(*(caller(number) for number in range(20)))
         assert {one.in_flight_most for one in s.service.actors.started} <= {0, 1}
         calls = {call for one in s.service.actors.started for call, _ in one.calls}
-        assert {"save", "passivate", "activate", "handle"} <= calls
+        assert {"begin_saving", "finish_saving", "passivate", "activate", "handle"} <= calls
 
 
 async def test_batches_are_bounded(scene):
@@ -359,7 +359,7 @@ async def test_a_detector_that_no_actor_survives_is_1501_and_is_tried_again_late
 
 
 async def test_death_while_it_saves_or_rests_loses_no_request(scene):
-    for call in ("save", "passivate"):
+    for call in ("begin_saving", "passivate"):
         async with scene(snapshot_interval_s=0.01, idle_rest_s=0.05) as s:
             s.gate.held = {call}
             assert await outcomes(s.asks(1)) == ["done"]
@@ -371,10 +371,24 @@ async def test_death_while_it_saves_or_rests_loses_no_request(scene):
             assert await outcomes(behind) == ["done"]
 
 
+async def test_death_while_a_snapshot_is_written_loses_nothing_that_was_answered(scene):
+    async with scene(snapshot_interval_s=0.01) as s:
+        s.gate.held = {"finish_saving"}
+        assert await outcomes(s.asks(1)) == ["done"]
+        await s.held()
+        assert await outcomes(s.asks(2)) == ["done"], "others are answered meanwhile"
+        s.gate.held.clear()
+        s.actor.die()
+        await until(lambda: not s.fleet.awake)
+        assert await outcomes([s.ask(ops.rules())]) == ["done"]
+        assert await clock_of(s) == 2
+        assert s.fleet.counts["snapshots_written"] == 0
+
+
 async def test_an_operation_that_breaks_the_engine_is_1500_and_the_others_of_its_batch_are_answered(
     scene, monkeypatch, caplog
 ):
-    evaluate_body = actor_module.evaluate_body
+    evaluate_body = steps_module.evaluate_body
 
     def breaks(detector: Any, body: bytes) -> Any:
         if b"crash" in body:
@@ -382,7 +396,7 @@ async def test_an_operation_that_breaks_the_engine_is_1500_and_the_others_of_its
             raise RuntimeError("an engine that breaks")
         return evaluate_body(detector, body)
 
-    monkeypatch.setattr(actor_module, "evaluate_body", breaks)
+    monkeypatch.setattr(steps_module, "evaluate_body", breaks)
     async with scene() as s:
         s.gate.held = {"activate"}
         tasks = [*s.asks(1), s.ask(event(2, crash=1)), *s.asks(3, 4)]
@@ -475,8 +489,15 @@ async def test_closing_does_not_wait_for_ever(scene):
         await s.held()
         tasks += s.asks(2)
         await asyncio.sleep(0)
-        (unsaved,) = await asyncio.wait_for(s.fleet.close(), 5)
+        assert await asyncio.wait_for(s.fleet.close(), 5) == [], "nothing that was answered is lost"
         assert await outcomes(tasks) == [1502, 1503]
+
+
+async def test_closing_says_where_what_was_answered_may_be_lost(scene):
+    async with scene(drain_s=0.02, hung_s=0.1, journal_sync="off") as s:
+        assert await outcomes(s.asks(1)) == ["done"]
+        s.gate.held = {"passivate"}
+        (unsaved,) = await asyncio.wait_for(s.fleet.close(), 5)
         assert s.detector_id in unsaved
         assert "not answered" in unsaved
 

@@ -1,0 +1,50 @@
+"""/metrics: what monitors read, and that what happens is counted there."""
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from api.app import create_app
+from api.settings import Settings
+from engine.runtime.life import COUNTED
+from tests.api.caller import Caller
+from tests.api.conftest import BOOTSTRAP
+from tests.faults import FaultyFiles, local_service, until
+
+
+async def read(caller: Caller) -> dict[str, float]:
+    response = await caller.plain("GET", "/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain")
+    families = text_string_to_metric_families(response.text)
+    return {sample.name: sample.value for family in families for sample in family.samples}
+
+
+async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_read(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
+    async with local_service(tmp_path, files=files, retry_s=0.01) as service:
+        caller = Caller(create_app(settings, service.fleet), BOOTSTRAP)
+        before = await read(caller)
+        assert set(before) == {
+            "rule_detector_ready",
+            "rule_detector_detectors_awake",
+            "rule_detector_troubles",
+            *(f"rule_detector_{name}_total" for name in COUNTED),
+        }
+        assert before["rule_detector_detectors_awake"] == 0
+        detector = await caller.detector()
+        event = {"event": {"fields": {}, "timestamp_ms": 0}}
+        path = f"/api/detectors/{detector}/evaluate"
+        assert (await caller("POST", path, event)).status == 200
+        files.fail_next("sync_data")
+        assert (await caller("POST", path, event)).codes == [1502]
+        await until(lambda: not service.fleet.awake)
+        failed = await read(caller)
+        assert failed["rule_detector_journal_failures_total"] == 1
+        assert failed["rule_detector_troubles"] == 1
+        assert (await caller("POST", path, event)).status == 200
+        after = await read(caller)
+        assert after["rule_detector_detectors_woken_total"] == 2
+        assert after["rule_detector_troubles"] == 0
+        assert after["rule_detector_journal_records_read_total"] >= 1

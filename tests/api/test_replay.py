@@ -1,0 +1,121 @@
+"""A replay over a line that loses requests and replies: every event is evaluated, and none twice."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from api.app import create_app
+from api.commands import batches as batching
+from api.commands.batches import batches, send
+from api.commands.firings import Report
+from api.commands.recordings import RecordedEvent
+from api.commands.service import Service, ServiceError
+from api.settings import Settings
+from tests.api.caller import Caller
+from tests.api.conftest import BOOTSTRAP
+from tests.api.wire import served
+from tests.faults import LocalService
+
+EVENTS = 60
+PASSED, REQUEST_LOST, REPLY_LOST = "passed", "request lost", "reply lost"
+
+
+async def message(reader: asyncio.StreamReader) -> bytes:
+    """One request or reply, whole."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    return head + await reader.readexactly(int(lengths[0].split(b":")[1]) if lengths else 0)
+
+
+@asynccontextmanager
+async def line(port: int, fates: Iterator[str]) -> AsyncIterator[int]:
+    """Give the port of a line to a server, on which each request meets the next fate."""
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            request = await message(reader)
+            fate = next(fates)
+            if fate == REQUEST_LOST:
+                return
+            upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", port)
+            upstream_writer.write(request)
+            reply = await message(upstream_reader)
+            upstream_writer.close()
+            # Half of a reply is none.
+            writer.write(reply if fate == PASSED else reply[: len(reply) // 2])
+            await writer.drain()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(carry, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def fates(seed: int) -> Iterator[str]:
+    chance = random.Random(seed)
+    return iter(lambda: chance.choice((PASSED, REQUEST_LOST, REPLY_LOST)), None)
+
+
+def events() -> list[RecordedEvent]:
+    return [RecordedEvent(f"e, line {n}", b'{"a":%d}' % (n % 2), n * 1000) for n in range(EVENTS)]
+
+
+async def detector_of(caller: Caller) -> str:
+    detector = await caller.detector()
+    await caller.rule(detector, "a == 1")
+    return detector
+
+
+def seen(service: LocalService, detector: str) -> int:
+    handle = service.actors.hosting(detector)
+    assert handle is not None
+    hosted = handle.actor._hosted
+    assert hosted is not None
+    return hosted.detector.events_seen
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_event_is_evaluated_and_none_twice(
+    caller: Caller, service: LocalService, settings: Settings, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(batching, "EVENTS_MAX", 4)
+    detector = await detector_of(caller)
+    report = Report()
+
+    def replay(port: int) -> None:
+        with Service(f"http://127.0.0.1:{port}", BOOTSTRAP, sleep=lambda _: None) as there:
+            for batch in batches(events()):
+                send(there, detector, batch, report)
+
+    async with (
+        served(create_app(settings, service.fleet), settings) as wire,
+        line(wire.port, fates(seed)) as port,
+    ):
+        await asyncio.to_thread(replay, port)
+    assert (report.events, seen(service, detector)) == (EVENTS, EVENTS)
+    assert [firing.count for firing in report.fired()] == [EVENTS // 2]
+    assert report.refusals() == []
+
+
+async def test_without_a_key_the_first_reply_that_is_lost_is_the_end(
+    caller: Caller, service: LocalService, settings: Settings
+) -> None:
+    detector = await detector_of(caller)
+    lost = itertools.chain([REPLY_LOST], itertools.repeat(PASSED))
+
+    def evaluate(port: int) -> None:
+        body = b'{"event":{"fields":{},"timestamp_ms":0}}'
+        with (
+            Service(f"http://127.0.0.1:{port}", BOOTSTRAP, sleep=lambda _: None) as there,
+            pytest.raises(ServiceError, match="the connection to"),
+        ):
+            there.call("POST", f"/api/detectors/{detector}/evaluate", body)
+
+    async with served(create_app(settings, service.fleet), settings) as wire, line(wire.port, lost) as port:
+        await asyncio.to_thread(evaluate, port)
+    assert seen(service, detector) == 1

@@ -1,0 +1,61 @@
+"""A captured detector: of one moment, whatever the detector does while it is packed."""
+
+import random
+
+import pytest
+
+from engine import Detector, Limits
+from engine.evaluation import columns, packing, programs
+from engine.evaluation.capturing import capture
+from engine.evaluation.packing import packed
+
+CONDITIONS = (
+    "once a == 1",
+    "a == 2 since b == 1",
+    "per k once within 4s a == 1",
+    "per k historically for 3s strong not a == 1",
+    "per k per b once within 2s a == 2",
+    "per k (not a == 3 since within 5s b == 2)",
+)
+
+
+def fed(detector: Detector, drawn: random.Random, events: int, begin_ms: int) -> None:
+    for number in range(events):
+        key = drawn.choice((drawn.randrange(40), str(drawn.randrange(40)), True, 10**30, "x" * 300))
+        fields = {"k": key, "a": drawn.randrange(4), "b": drawn.randrange(3)}
+        detector.evaluate(fields, begin_ms + number * 100)
+
+
+@pytest.mark.parametrize("sleeping", [False, True])
+@pytest.mark.parametrize("paged", [False, True])
+@pytest.mark.parametrize("keys", [3, 1000])
+def test_what_is_captured_changes_no_more(
+    monkeypatch: pytest.MonkeyPatch, sleeping: bool, paged: bool, keys: int
+) -> None:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 2 if sleeping else 32)
+    monkeypatch.setattr(packing, "_KEYS", 7)
+    if paged:
+        monkeypatch.setattr(columns, "PAGED_FROM", 0)
+        monkeypatch.setattr(columns, "SPARSE_SHARE", 1 << 40)
+    drawn = random.Random(keys)
+    detector = Detector(limits=Limits(keys_max=keys))
+    for number, condition in enumerate(CONDITIONS):
+        detector.add_rule(f"rule {number}", condition)
+    fed(detector, drawn, 300, 0)
+    captured, expected = capture(detector), detector.dump()
+    fed(detector, drawn, 300, 30_000)
+    detector.add_rule("one more", "per k once b == 1")
+    for rule in detector.rules()[:3]:
+        detector.change_rule(rule.id, name="changed", enabled=False)
+    fed(detector, drawn, 50, 60_000)
+    assert detector.dump() != expected
+    assert b"".join(packed(captured)) == expected
+
+
+def test_no_piece_is_large() -> None:
+    detector = Detector()
+    detector.add_rule("r", "per k once within 1h a == 1")
+    detector.evaluate_many([({"k": f"key {number}", "a": 1}, 0, None) for number in range(30_000)])
+    pieces = list(packed(capture(detector)))
+    assert max(map(len, pieces)) <= packing._NUMBERS * 8
+    assert b"".join(pieces) == detector.dump()
