@@ -15,7 +15,7 @@ from engine.language.parser import parse
 from engine.runtime import operations as ops
 from engine.runtime.errors import STARTING, DetectorUnavailable
 from engine.runtime.fleet import Fleet
-from tests.faults import local_service
+from tests.faults import local_service, until
 from tests.reference import ReferenceDetector
 
 NO_SUCH_FILE_SYSTEM = "no file system of a bounded size can be mounted here"
@@ -154,6 +154,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
             hosting = service.actors.hosting(detector.id)
             assert hosting is not None
             hosting.die()
+            await until(lambda: service.fleet.awake == 0)
             await detector.event(next(numbers))
             ballast.unlink()
         async with local_service(disk / "data") as service:
