@@ -265,7 +265,7 @@ class Oracle:
         events = [self._earlier_or_later() for _ in range(choose(range(4)))] if batch else []
         self.time_us += choose(STEPS_LATER_US)
         events.append(Sent(self.world.fields(), self.time_us))
-        key = f"key {next(self._numbers)}" if keyed else ""
+        key = f"key-{next(self._numbers)}" if keyed else ""
         return Evaluation(tuple(events), self.world.vars(), batch, key)
 
     def probe(self) -> Evaluation:
