@@ -13,6 +13,7 @@ from tests.crash.storm import HAPPENED, Counts, Fight
 from tests.crash.victims import Failed, Halted, Nursery, Victim, nursery
 
 ANSWERED = "the old owner answered, and its successor had all of it"
+ANSWERED_WHILE = "the old owner answered while its successor was waking, which had all of it"
 FENCED_HAD = "the old owner was fenced, and its successor had all of it"
 FENCED_NOT = "the old owner was fenced, and its successor had nothing of it"
 
@@ -88,8 +89,7 @@ class Meeting(Fight):
     def _continue(self, old: Victim, *, stopped_in: Sequence[Asked]) -> None:
         """Let the old owner go on, and see that whatever it says is so."""
         meetings = self._meetings
-        assert old.halted is not None
-        meetings.moments[old.halted] += 1
+        self._note(old)
         happened = self._happened
         old.go_on()
         if not stopped_in:
@@ -108,6 +108,44 @@ class Meeting(Fight):
             assert stopped_in, "the old owner answered to what it was asked after its successor had woken"
             assert happened, f"the old owner answered {reply}, and its successor knows nothing of it"
             meetings.outcomes[ANSWERED] += 1
+        self._go_on_without(old)
+
+    def in_a_wake(self, moment: int) -> bool:
+        """Stop the successor at a moment of its wake, and ask the old owner; False where there is none."""
+        old, asked = self._awake, [*self.oracle.batch(3), self.oracle.evaluation(keyed=False)]
+        new = self._new_victim()
+        new.halt(moment, MAIN, "stop")
+        try:
+            new.activate(self.detector_id, self._epoch)
+        except Halted:
+            new.wait_until_stopped()
+        else:
+            old.kill()
+            return False
+        self._note(new)
+        outcomes = self._meetings.outcomes
+        try:
+            reply = old.handle([one.operation for one in asked])
+        except Failed as failed:
+            if failed.kind != "Fenced":
+                raise
+            self._in_doubt = asked
+        else:
+            self._answered(asked, reply)
+            outcomes[ANSWERED_WHILE] += 1
+        new.go_on()
+        new.hear()
+        self._settle()
+        if self.last_outcome:
+            outcomes[FENCED_HAD if self._happened else FENCED_NOT] += 1
+        self._go_on_without(old)
+        return True
+
+    def _note(self, halted: Victim) -> None:
+        assert halted.halted is not None
+        self._meetings.moments[halted.halted] += 1
+
+    def _go_on_without(self, old: Victim) -> None:
         old.kill()
         # What the old owner wrote last has changed nothing, neither for the successor nor for the next one.
         self.send(self.oracle.batch())
@@ -120,11 +158,15 @@ class Meeting(Fight):
         return self.last_outcome == HAPPENED
 
 
-def meetings(data: Path, seed: object, *, batches: int, snapshots: int) -> Meetings:
-    """Stop an owner at every moment of so many batches, and of so many snapshots. Raises Lost."""
+def meetings(data: Path, seed: object, *, batches: int, snapshots: int, wakes: int) -> Meetings:
+    """Stop an owner at every moment of so many batches, snapshots and wakes. Raises Lost."""
     came = Meetings()
     with nursery(data) as nest:
-        for kind, rounds in ((Meeting.in_a_batch, batches), (Meeting.in_a_snapshot, snapshots)):
+        for kind, rounds in (
+            (Meeting.in_a_batch, batches),
+            (Meeting.in_a_snapshot, snapshots),
+            (Meeting.in_a_wake, wakes),
+        ):
             for number in range(rounds):
                 moment, any_left = 0, True
                 while any_left:

@@ -75,7 +75,7 @@ class Toll:
             f"{self.slowest_s:7.2f}  s, the slowest answer",
             f"{median:7.2f}  s away in the median of {len(self.away_s)}",
             f"{max(self.away_s, default=0.0):7.2f}  s away at worst",
-            f"         restarts of the whole service: {restarts} s",
+            f"{len(self.restarts_s):7d}  restarts of the whole service, in {restarts} s",
         ]
 
 

@@ -24,6 +24,7 @@ CALLS = ("fdatasync", "fsync", "write", "rename", "openat")
 MORE_CALLS = ("pwrite64", "unlink", "fallocate", "ftruncate", "getdents64", "read")
 ERRORS = ("error=EIO", "error=ENOSPC")
 KILL = "signal=SIGKILL"
+NEVER_IGNORED = ("fdatasync", "write", "rename")
 KINDS = (*ERRORS, KILL)
 
 _ENDED_WITHIN_S = 3
@@ -232,6 +233,7 @@ def faults(data: Path, seed: object, calls: Sequence[str], *, every: bool) -> Fa
                 fault = f"{call}:{kind}:when={when}"
                 # The same life as the one in which the calls were counted.
                 life = Traced(data, nest, random.Random(f"{seed}"), came)
+                came_before = came.came_of_it.total()
                 try:
                     victim = life.prepare()
                     with traced(victim, output, calls, fault):
@@ -243,6 +245,9 @@ def faults(data: Path, seed: object, calls: Sequence[str], *, every: bool) -> Fa
                 told = output.read_text("utf-8", "replace")
                 if ("killed by SIGKILL" if kind == KILL else "(INJECTED)") in told:
                     came.fired[f"{call} {kind}"] += 1
+                    # The page cache hides what was not synced. That it was not must have been said.
+                    told_of = came.came_of_it.total() > came_before
+                    assert told_of or call not in NEVER_IGNORED, f"{fault} was answered as if nothing were"
                 else:
                     came.silent.append(fault)
     return came
