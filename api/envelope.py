@@ -118,7 +118,7 @@ def answered(answer: Answer) -> Reply:
         return success(answer.result, answer.messages)
     if isinstance(answer, Refused):
         return refused(
-            answer.entries, _retry_after(_ROOM_AFTER_S if answer.entries[0].code == _TOO_MANY else None)
+            answer.entries, _retry_after(_AGAIN_AFTER_S.get(answer.entries[0].code))
         )
     assert_never(answer)
 

@@ -5,8 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+CLAIM_NUMBER: Final = 0
+"""Where an epoch's segments would begin: the file of this number is always empty, and is its claim."""
+
 _SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds")
-_SEGMENT: Final = re.compile(r"journal-([0-9]{20})-([0-9]{6,})\.rdj")
+_SEGMENT: Final = re.compile(r"journal-([0-9]{20})-([0-9]{6})\.rdj")
 _SET_ASIDE: Final = re.compile(r"(snapshot-[0-9]{20}\.rds|journal-.*\.rdj)\.(damaged|torn|fenced)(-[0-9]+)?")
 _DAMAGED_SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds\.damaged(-[0-9]+)?")
 _UNFINISHED: Final = re.compile(r".*\.([0-9]+)\.unfinished")
@@ -18,6 +21,8 @@ class Listing:
 
     snapshots: dict[int, str] = field(default_factory=dict)
     """By the last record that each one includes."""
+    claims: dict[int, str] = field(default_factory=dict)
+    """By epoch."""
     segments: dict[tuple[int, int], str] = field(default_factory=dict)
     """By epoch and number, in order."""
     unfinished: dict[str, int] = field(default_factory=dict)
@@ -29,7 +34,7 @@ class Listing:
     @property
     def epoch(self) -> int:
         """The latest epoch that has claimed the folder; 0 where none has."""
-        return max((epoch for epoch, _ in self.segments), default=0)
+        return max([0, *self.claims, *(epoch for epoch, _ in self.segments)])
 
     @property
     def ever_had_a_snapshot(self) -> bool:
@@ -40,15 +45,11 @@ class Listing:
 def listing(names: Iterable[str]) -> Listing:
     """Say what the files of these names are. What has no name of ours is left out."""
     known = sorted(names)
+    journal = {(int(found[1]), int(found[2])): name for name in known if (found := _SEGMENT.fullmatch(name))}
     return Listing(
         {int(found[1]): name for name in known if (found := _SNAPSHOT.fullmatch(name))},
-        dict(
-            sorted(
-                ((int(found[1]), int(found[2])), name)
-                for name in known
-                if (found := _SEGMENT.fullmatch(name))
-            )
-        ),
+        {epoch: name for (epoch, number), name in journal.items() if number == CLAIM_NUMBER},
+        {place: journal[place] for place in sorted(journal) if place[1] != CLAIM_NUMBER},
         {name: int(found[1]) for name in known if (found := _UNFINISHED.fullmatch(name))},
         frozenset(name for name in known if _SET_ASIDE.fullmatch(name)),
         frozenset(int(found[1]) for name in known if (found := _DAMAGED_SNAPSHOT.fullmatch(name))),

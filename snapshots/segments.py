@@ -25,7 +25,7 @@ END_MARK: Final = b"\xb6end"
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""
 
-_FIELDS: Final = struct.Struct("<QIQ")
+_FIELDS: Final = struct.Struct("<QIQQ")
 _RECORD_FIELDS: Final = struct.Struct("<4sIQQHHI")
 
 HEADER_BYTES: Final = PREFIX.size + _FIELDS.size + CHECKSUM.size
@@ -40,11 +40,15 @@ MIGRATIONS: Final[Mapping[int, Migration]] = {}
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """What stands before a segment's records: whose it is, its number among theirs, its first record."""
+    """What stands before a segment's records: whose it is, its number among theirs, its first record.
+
+    `after` is the epoch whose records the first of this epoch's come after; those between the two are void.
+    """
 
     epoch: int
     number: int
     first: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class RecordHeader:
 
 def encode_header(header: SegmentHeader) -> bytes:
     """Give the bytes that stand before a segment's records."""
-    return frame(MAGIC, FORMAT, _FIELDS.pack(header.epoch, header.number, header.first))
+    return frame(MAGIC, FORMAT, _FIELDS.pack(header.epoch, header.number, header.first, header.after))
 
 
 def decode_header(data: bytes) -> SegmentHeader:

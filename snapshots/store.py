@@ -13,7 +13,7 @@ from snapshots.damage import Damage
 from snapshots.errors import Fenced, NoRoom, NothingUsable, StorageError, SyncFailed, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.journal import NO_ROOM, Journal
-from snapshots.names import listing
+from snapshots.names import listing, snapshot_name
 from snapshots.records import Snapshot
 from snapshots.saving import save_snapshot
 from snapshots.snapshot_store import SnapshotStore as SnapshotStore  # noqa: PLC0414 -- it was here before
@@ -82,6 +82,8 @@ class Store:
         """Guards what follows, which `save` shares with the others."""
         self._segments: list[Segment] = []
         """In order of epoch and number, the current one last."""
+        self._litter: frozenset[Path] = frozenset()
+        """What was found and is not needed."""
         self._closed: list[tuple[int, int]] = []
         """What stands before the current segment: the last record of each part, and its bytes."""
         self._snapshot_sequence = 0
@@ -130,16 +132,21 @@ class Store:
             claimed = claim_folder(self.folder, self.epoch, self._files, missing_is_empty=missing_is_empty)
         found = claimed.found
         self.epoch = claimed.epoch
-        self._journal = Journal(
+        journal = Journal(
             self.folder,
             claimed.epoch,
-            claimed.claim,
             sequence=found.sequence,
+            after=found.epoch,
             segment_bytes_max=self._segment_bytes_max,
             files=self._files,
         )
-        self._segments = [*found.segments, self._journal.segment]
-        self._closed = [(found.sequence, found.journal_bytes)]
+        self._segments = found.segments
+        self._litter = frozenset(found.litter)
+        if found.pieces:
+            # Whoever sees what these records made of the state must be right for good.
+            self._settle(journal)
+        self._journal = journal
+        self._closed.append((found.sequence, found.journal_bytes))
         self._snapshot_sequence = found.snapshot.sequence if found.snapshot else 0
         return Recovered(found.snapshot, Records(found, self._files), claimed.damage)
 
@@ -179,8 +186,8 @@ class Store:
         Raises WriteFailed, and the store is broken then.
         """
         journal = self._usable()
-        if journal.full and not journal.has_reserved(len(payload)):
-            self._leave_full_segment(journal)
+        if journal.needs_segment:
+            self._next_segment_if_can_be(journal)
         with self._breaking():
             return journal.append(payload, version)
 
@@ -198,8 +205,8 @@ class Store:
 
         Raises StorageError where that cannot be known.
         """
-        journal = self._usable()
-        self._check_owner(journal)
+        self._usable()
+        self._check_owner()
 
     def reserve(self, bytes_: int) -> None:
         """See to it that a record with a payload of so many bytes finds room.
@@ -207,8 +214,8 @@ class Store:
         Raises NoRoom, and nothing has changed then.
         """
         journal = self._usable()
-        if journal.full and not journal.has_reserved(bytes_):
-            self._leave_full_segment(journal)
+        if journal.needs_segment:
+            self._next_segment_if_can_be(journal)
         journal.reserve(bytes_)
 
     def begin_snapshot(self) -> int:
@@ -220,7 +227,9 @@ class Store:
         journal = self._usable()
         with self._breaking():
             journal.sync()
-            self._next_segment(journal)
+        # Without a segment of this epoch nobody would know what the snapshot comes after.
+        self._settle(journal)
+        self._next_segment(journal)
         return journal.sequence
 
     def save(self, chunks: Iterable[bytes], *, version: int, sequence: int) -> int:
@@ -240,15 +249,18 @@ class Store:
                 sequence=sequence,
                 version=version,
                 files=self._files,
-                check_owner=lambda: self._check_owner(journal),
+                check_owner=self._check_owner,
             )
         with self._lock:
             self._snapshot_sequence = max(self._snapshot_sequence, sequence)
             self._closed = [part for part in self._closed if part[0] > sequence]
+            # A damaged one of this number has been replaced.
+            self._litter -= {self.folder / snapshot_name(sequence)}
             segments = list(self._segments)
-        removed = trim(self.folder, segments, kept=self._kept, files=self._files)
+        removed = trim(self.folder, segments, self._litter, kept=self._kept, files=self._files)
         with self._lock:
-            self._segments = [segment for segment in self._segments if segment not in removed]
+            self._segments = [segment for segment in self._segments if segment.path not in removed]
+            self._litter -= removed
         return file_bytes
 
     def close(self) -> None:
@@ -279,30 +291,38 @@ class Store:
             raise type(self.broken)(f"{self.folder} takes nothing more: {self.broken}")
         return self._recovered()
 
-    def _check_owner(self, journal: Journal) -> None:
+    def _check_owner(self) -> None:
         assert self.epoch is not None
         try:
             with self._told("read"):
-                check_owner(self.folder, self.epoch, journal.segment.path, self._files)
+                check_owner(self.folder, self.epoch, self._files)
         except Fenced as error:
             self.broken = error
             raise
 
-    def _leave_full_segment(self, journal: Journal) -> None:
-        """Go on in a new segment, or in this one where there can be no new one now."""
+    def _settle(self, journal: Journal) -> None:
+        if journal.segment is None:
+            self._next_segment(journal)
+        with self._breaking():
+            journal.settle()
+
+    def _next_segment_if_can_be(self, journal: Journal) -> None:
+        """Go on in a new segment, or in the full one where there can be no new one now."""
         try:
-            with self._breaking():
-                self._next_segment(journal)
-        except (SyncFailed, Fenced):
+            self._next_segment(journal)
+        except SyncFailed:
             raise
         except StorageError:
-            return
+            if journal.segment is None:
+                raise
 
     def _next_segment(self, journal: Journal) -> None:
         closed_bytes, last = journal.bytes_, journal.sequence
-        if journal.next_segment(lambda: self._check_owner(journal)):
+        with self._breaking():
+            segment = journal.next_segment()
+        if segment is not None:
             with self._lock:
-                self._segments.append(journal.segment)
+                self._segments.append(segment)
                 self._closed.append((last, closed_bytes))
 
     @contextmanager

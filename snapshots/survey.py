@@ -17,22 +17,23 @@ from snapshots.tails import Record, SegmentReader, header_is_torn, synced_last_t
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment whose header is whole. `first` is its first record, or would be."""
+    """A segment whose header is whole. `first` is its first record, or would be; see SegmentHeader."""
 
     path: Path
     epoch: int
     number: int
     first: int
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file that is to be set aside: under another name, or as a copy from an offset on."""
+    """A file of which a copy is to be set aside, from an offset on."""
 
     path: Path
     suffix: str
     reason: str
-    copy_from: int | None = None
+    copy_from: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,17 @@ class Survey:
     snapshot: Snapshot | None = None
     sequence: int = 0
     """The last record that is there."""
+    epoch: int = 0
+    """Whose that record is, or the snapshot that includes it.
+
+    Not a later one that has written its header only: nobody has seen to it that this is on the disk.
+    """
     pieces: list[Piece] = field(default_factory=list)
     journal_bytes: int = 0
     segments: list[Segment] = field(default_factory=list)
-    """Those with a whole header, in order of epoch and number."""
-    silent: list[Path] = field(default_factory=list)
-    """Segments to which nothing was ever written."""
+    """Those with a whole header that belong to the folder's history, in order."""
+    litter: list[Path] = field(default_factory=list)
+    """Files that nobody needs once there is another snapshot; what is damaged was copied before."""
     findings: list[Finding] = field(default_factory=list)
     unsynced: Unsynced | None = None
     refusal: StorageError | None = None
@@ -94,62 +100,64 @@ def records_of(found: Survey, files: Files) -> Iterator[Record]:
             raise Damaged(f"{path} is no longer what it was: {reader.stop.reason or 'it is shorter'}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Headless:
+    """A segment without a whole header. By what else it has, record `synced` was on the disk."""
+
+    place: tuple[int, int]
+    path: Path
+    reason: str
+    torn: bool
+    synced: int
+
+
 class _Surveyor:
     def __init__(self, folder: Path, names: Listing, files: Files, found: Survey) -> None:
         self._folder = folder
         self._names = names
         self._files = files
         self._found = found
-        self._garbled: list[tuple[tuple[int, int], Path, str]] = []
-        """Segments whose header does not fit, though no torn write explains that."""
-        self._torn_headers: list[tuple[Path, int]] = []
-        """With the last record that was on the disk, as the rest of the file has it."""
+        self._headless: list[_Headless] = []
+        self._fenced: set[str] = set()
 
     def run(self, *, missing_is_empty: bool) -> None:
         self._read_headers()
         self._choose_snapshot(missing_is_empty=missing_is_empty)
-        self._judge_garbled()
-        self._walk()
-        self._check_nothing_else_was_there()
+        line = self._choose_line()
+        self._judge_headless(line)
+        for index, segment in enumerate(self._found.segments):
+            self._visit(segment, self._found.segments[index + 1 :])
+        self._check_nothing_else_was_there(line)
 
     def _read_headers(self) -> None:
-        found = self._found
-        for (epoch, number), name in self._names.segments.items():
+        for place, name in self._names.segments.items():
             path = self._folder / name
             start = self._files.read_start(path, HEADER_BYTES)
             if not start:
-                found.silent.append(path)
-                continue
-            try:
-                header = decode_header(start)
-            except Damaged as error:
-                self._note_bad_header((epoch, number), path, str(error))
-                continue
-            except NewerFormat as error:
-                raise NewerFormat(f"{path} cannot be used: {error}") from error
-            if (header.epoch, header.number) == (epoch, number):
-                found.segments.append(Segment(path, epoch, number, header.first))
+                # It was made for a record that was never written.
+                self._found.litter.append(path)
+            elif isinstance(header := self._header(place, path, start), Segment):
+                self._found.segments.append(header)
             else:
-                told = f"it says that it is number {header.number} of epoch {header.epoch}"
-                self._note_bad_header((epoch, number), path, told)
+                self._headless.append(self._look_again(place, path, header))
 
-    def _note_bad_header(self, place: tuple[int, int], path: Path, reason: str) -> None:
-        data = self._files.read(path)
+    def _header(self, place: tuple[int, int], path: Path, data: bytes) -> Segment | str:
+        """Give what a header says, or what is wrong with it."""
         try:
-            # Its header may have been written since, and a longer one may be of a newer format.
             header = decode_header(data)
-            if (header.epoch, header.number) == place:
-                self._found.segments.append(Segment(path, *place, header.first))
-                return
-        except Damaged:
-            pass
+        except Damaged as error:
+            return str(error)
         except NewerFormat as error:
             raise NewerFormat(f"{path} cannot be used: {error}") from error
-        if header_is_torn(data):
-            self._torn_headers.append((path, synced_last_told(data)))
-            self._found.findings.append(Finding(path, "torn", f"at offset 0, {reason}"))
-        else:
-            self._garbled.append((place, path, f"at offset 0, {reason}"))
+        if (header.epoch, header.number) != place:
+            return f"it says that it is number {header.number} of epoch {header.epoch}"
+        return Segment(path, *place, header.first, header.after)
+
+    def _look_again(self, place: tuple[int, int], path: Path, reason: str) -> _Headless:
+        data = self._files.read(path)
+        # A longer header may be whole, and of a newer format.
+        self._header(place, path, data)
+        return _Headless(place, path, f"at offset 0, {reason}", header_is_torn(data), synced_last_told(data))
 
     def _choose_snapshot(self, *, missing_is_empty: bool) -> None:
         found, names = self._found, self._names
@@ -158,18 +166,19 @@ class _Surveyor:
             try:
                 snapshot = self._read_snapshot(path, sequence)
             except Damaged as error:
-                found.findings.append(Finding(path, "damaged", str(error)))
+                self._set_aside(path, "damaged", str(error))
                 continue
             except NewerFormat as error:
-                found.findings.clear()
                 raise NewerFormat(f"{path} cannot be used: {error}") from error
-            fence = self._fence(snapshot.epoch)
-            if fence is not None and snapshot.sequence >= fence:
+            fence = min((one.first for one in found.segments if one.epoch > snapshot.epoch), default=None)
+            if fence is not None and sequence >= fence:
+                self._fenced.add(path.name)
                 reason = f"it is by epoch {snapshot.epoch}, which was fenced off before record {fence}"
-                found.findings.append(Finding(path, "fenced", reason))
+                self._set_aside(path, "fenced", reason)
                 continue
             found.snapshot = snapshot
-            found.sequence = snapshot.sequence
+            found.sequence = sequence
+            found.epoch = snapshot.epoch
             return
         if missing_is_empty and not names.ever_had_a_snapshot:
             return
@@ -184,39 +193,47 @@ class _Surveyor:
             raise Damaged(f"it says that it is number {snapshot.sequence}")
         return snapshot
 
-    def _fence(self, epoch: int) -> int | None:
-        """Give the first record that an epoch cannot have written, because a later one owned the folder."""
-        firsts = [segment.first for segment in self._found.segments if segment.epoch > epoch]
-        snapshot = self._found.snapshot
-        if snapshot is not None and snapshot.epoch > epoch:
-            firsts.append(snapshot.sequence + 1)
-        return min(firsts, default=None)
+    def _choose_line(self) -> set[int]:
+        """Give the epochs of the folder's history, and leave the segments of the others out.
 
-    def _judge_garbled(self) -> None:
-        """Pass over segments without a header only where the snapshot makes them needless."""
+        Each owner says whom it came after. One between the two was fenced off before it had answered
+        anything: what it wrote is void.
+        """
         found = self._found
-        for place, path, reason in self._garbled:
-            later = [segment.first for segment in found.segments if (segment.epoch, segment.number) > place]
-            needless = bool(later) and min(later) <= found.sequence + 1
-            found.findings.append(Finding(path, "damaged", reason, copy_from=None if needless else 0))
-            if not needless:
-                raise Damaged(f"{path}: {reason}")
+        after = {segment.epoch: segment.after for segment in found.segments}
+        epoch = max([found.epoch, *after])
+        line = {epoch}
+        while epoch in after:
+            epoch = after[epoch]
+            line.add(epoch)
+        found.litter += [segment.path for segment in found.segments if segment.epoch not in line]
+        found.segments = [segment for segment in found.segments if segment.epoch in line]
+        return line
 
-    def _walk(self) -> None:
-        segments = self._found.segments
-        for index, segment in enumerate(segments):
-            following = segments[index + 1] if index + 1 < len(segments) else None
-            if following is not None and following.epoch != segment.epoch:
-                following = None
-            self._visit(segment, following, self._fence(segment.epoch))
-
-    def _visit(self, segment: Segment, following: Segment | None, fence: int | None) -> None:
+    def _judge_headless(self, line: set[int]) -> None:
+        """Pass over a segment without a header where its write was torn, or where nobody needs it."""
         found = self._found
+        for one in self._headless:
+            epoch = one.place[0]
+            later = [
+                segment.first for segment in found.segments if (segment.epoch, segment.number) > one.place
+            ]
+            void = epoch < max(line) and epoch not in line
+            needless = void or (bool(later) and min(later) <= found.sequence + 1)
+            self._set_aside(one.path, "torn" if one.torn else "damaged", one.reason)
+            if not needless and not one.torn:
+                raise Damaged(f"{one.path}: {one.reason}")
+
+    def _visit(self, segment: Segment, later: list[Segment]) -> None:
+        """Take over what comes after what was found until now."""
+        found = self._found
+        fence = self._fence(segment, later)
+        following = later[0] if later and later[0].epoch == segment.epoch else None
         if following is not None and fence is not None and following.first >= fence:
             following = None
-        ends = [end for end in (fence, following.first if following else None) if end is not None]
+        end = following.first if following is not None else fence
         begin = found.sequence + 1
-        if (ends and min(ends) <= begin) or (fence is not None and segment.first >= fence):
+        if (end is not None and end <= begin) or (fence is not None and segment.first >= fence):
             return
         if segment.first > begin:
             raise Hole(
@@ -224,53 +241,59 @@ class _Surveyor:
             )
         data = current(self._files.read(segment.path))
         reader = SegmentReader(data, segment.path, segment.first, fence)
-        begin_offset = end_offset = HEADER_BYTES
+        begin_offset = HEADER_BYTES
         for record in reader:
             if record.sequence <= begin:
                 begin_offset = record.offset
-            end_offset = reader.stop.offset
         stop = reader.stop
         if stop.reason is not None:
-            self._judge_stop(segment, stop.offset, stop.reason, torn=stop.torn and not ends)
-        told = f"{segment.path} ends with record {stop.sequence - 1} at offset {stop.offset}"
-        if following is not None:
-            if stop.sequence != following.first:
-                raise Hole(f"{told}, and {following.path} begins with record {following.first}")
-        elif fence is not None and stop.sequence < fence:
-            raise Hole(f"{told}, and a later owner found records up to {fence - 1}")
+            if end is not None or not stop.torn:
+                self._set_aside(segment.path, "damaged", stop.reason)
+                raise Damaged(f"{segment.path}: {stop.reason}")
+            found.findings.append(Finding(segment.path, "torn", stop.reason, stop.offset))
+        if end is not None and stop.sequence != end:
+            told = f"{segment.path} ends with record {stop.sequence - 1} at offset {stop.offset}"
+            if following is not None:
+                raise Hole(f"{told}, and {following.path} begins with record {end}")
+            raise Hole(f"{told}, and a later owner found records up to {end - 1}")
         if stop.sequence > begin:
             found.pieces.append(Piece(segment, begin, stop.sequence - 1))
             found.sequence = stop.sequence - 1
-            found.journal_bytes += end_offset - begin_offset
-            self._note_unsynced(segment, reader, end_offset)
+            found.epoch = max(found.epoch, segment.epoch)
+            found.journal_bytes += stop.offset - begin_offset
+            self._note_unsynced(segment, reader)
 
-    def _judge_stop(self, segment: Segment, offset: int, reason: str, *, torn: bool) -> None:
-        if torn:
-            self._found.findings.append(Finding(segment.path, "torn", reason, copy_from=offset))
-            return
-        self._found.findings.append(Finding(segment.path, "damaged", reason, copy_from=0))
-        raise Damaged(f"{segment.path}: {reason}")
+    def _fence(self, segment: Segment, later: list[Segment]) -> int | None:
+        """Give the first record that is not a segment's, because a later epoch owned the folder by then."""
+        snapshot = self._found.snapshot
+        firsts = [one.first for one in later if one.epoch > segment.epoch]
+        if snapshot is not None and snapshot.epoch > segment.epoch:
+            firsts.append(snapshot.sequence + 1)
+        return min(firsts, default=None)
 
-    def _note_unsynced(self, segment: Segment, reader: SegmentReader, end: int) -> None:
+    def _note_unsynced(self, segment: Segment, reader: SegmentReader) -> None:
         begin = reader.unsynced_offset
         if begin is None:
             self._found.unsynced = None
         else:
             # While no record of a segment is on the disk, its header need not be either.
             begin = 0 if reader.synced < segment.first else begin
-            self._found.unsynced = Unsynced(segment.path, begin, end)
+            self._found.unsynced = Unsynced(segment.path, begin, reader.stop.offset)
 
-    def _check_nothing_else_was_there(self) -> None:
+    def _check_nothing_else_was_there(self, line: set[int]) -> None:
         found = self._found
-        for path, synced in self._torn_headers:
-            if synced > found.sequence:
-                raise Damaged(f"{path}: its header at offset 0 is lost, and record {synced} was on the disk")
+        for one in self._headless:
+            if one.torn and one.place[0] >= max(line) and one.synced > found.sequence:
+                raise Damaged(f"{one.path}: {one.reason}, and record {one.synced} was on the disk")
         # A fenced owner's snapshot was never anything, whatever its number.
-        fenced = {finding.path.name for finding in found.findings if finding.suffix == "fenced"}
-        numbers = {number for number, name in self._names.snapshots.items() if name not in fenced}
+        numbers = {number for number, name in self._names.snapshots.items() if name not in self._fenced}
         was = max(numbers | self._names.damaged_snapshots, default=0)
         if was > found.sequence:
             raise Hole(
                 f"{self._folder} once had a snapshot of record {was}, and without that the last record that "
                 f"can be read is {found.sequence}"
             )
+
+    def _set_aside(self, path: Path, suffix: str, reason: str) -> None:
+        self._found.findings.append(Finding(path, suffix, reason))
+        self._found.litter.append(path)

@@ -1,6 +1,8 @@
 """Removing what a new snapshot makes needless, in an order in which a crash leaves a whole folder."""
 
+import contextlib
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,33 +11,35 @@ from snapshots.names import listing
 from snapshots.survey import Segment
 
 
-def trim(folder: Path, segments: Sequence[Segment], *, kept: int, files: Files) -> frozenset[Segment]:
-    """Keep the newest snapshots and the segments that the oldest of those needs; the segments that are gone.
+def trim(
+    folder: Path, segments: Sequence[Segment], litter: AbstractSet[Path], *, kept: int, files: Files
+) -> frozenset[Path]:
+    """Keep the newest snapshots and the segments that the oldest of those needs; the files that are gone.
 
-    `segments` are in order, the last one the owner's current one, which is never removed: it is the claim.
-    What cannot be removed costs room, not safety, and the next attempt tries again.
+    `segments` are in order, the last one the owner's current one, which is never removed. `litter` is needed
+    by nobody, snapshots that are damaged among it. What cannot be removed costs room, not safety, and the
+    next attempt tries again.
     """
-    removed: set[Segment] = set()
-    try:
+    removed: set[Path] = set()
+
+    def remove(path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            files.remove(path)
+        removed.add(path)
+
+    # Whatever cannot be removed ends it: what comes later may only go where what comes before is gone.
+    with contextlib.suppress(OSError):
+        for path in sorted(litter):
+            remove(path)
         snapshots = listing(files.names(folder)).snapshots
         numbers = sorted(snapshots)
         for number in numbers[:-kept]:
-            _remove(folder / snapshots[number], files)
+            remove(folder / snapshots[number])
         oldest = min(numbers[-kept:])
         needless = [segment for segment, after in pairwise(segments) if after.first <= oldest + 1]
         if needless:
             # No older snapshot may come back after a crash: it would not find its records any more.
             files.sync_folder(folder)
         for segment in needless:
-            _remove(segment.path, files)
-            removed.add(segment)
-    except OSError:
-        pass
+            remove(segment.path)
     return frozenset(removed)
-
-
-def _remove(path: Path, files: Files) -> None:
-    try:
-        files.remove(path)
-    except FileNotFoundError:
-        return

@@ -24,7 +24,7 @@ from engine.runtime.kept import KEPT_VERSION, Kept
 from engine.runtime.operations import READS, Crash, Operation, Reply
 from engine.runtime.settings import RuntimeSettings
 from engine.runtime.steps import Stepped, take
-from snapshots.errors import NoRoom
+from snapshots.errors import NoRoom, StorageError
 from snapshots.files import Files, RealFiles
 from snapshots.store import Store
 
@@ -117,6 +117,7 @@ class DetectorActor:
         attempt = recovery.Attempt(folder, self._files)
         answers = Answers(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
         try:
+            attempt.begin()
             recovered = store.recover()
             restored = recovery.restore(recovered, answers, settings.limits, attempt.reached)
             detector = restored.detector
@@ -125,9 +126,11 @@ class DetectorActor:
                 # On the disk with the first record after it; until then nothing is told that depends on it.
                 self._write(store, _position(detector), (history.limits_set(settings.limits),))
             attempt.succeeded()
-        except BaseException:
+        except BaseException as error:
             attempt.close()
             store.close()
+            if isinstance(error, OSError):
+                raise StorageError(f"{folder} cannot be read or written: {error}") from error
             raise
         detector.live_at(self._now_us)
         self._hosted = _Hosted(detector_id, detector, answers, store)

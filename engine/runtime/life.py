@@ -243,7 +243,9 @@ class Life:
             if epoch is None:
                 return False
             hosts_nothing = False
-            activated = await self._call(actor.handle.activate(self.detector_id, epoch))
+            activated = await self._call(
+                actor.handle.activate(self.detector_id, epoch), self._settings.waking_hung_s
+            )
             if actor.dead:
                 raise ActorDied("it died as soon as the detector was awake")
             self._now_awake(actor)
@@ -318,10 +320,11 @@ class Life:
         self._save_at_s = self._save_not_before_s = now_s + self._settings.snapshot_interval_s
         self._rest_not_before_s = now_s + self._settings.retry_s
 
-    async def _call(self, call: Awaitable[T]) -> T:
+    async def _call(self, call: Awaitable[T], hung_s: float | None = None) -> T:
         """Wait for an actor's answer, up to where it is taken for dead."""
+        hung_s = hung_s or self._settings.hung_s
         try:
-            async with asyncio.timeout(self._settings.hung_s):
+            async with asyncio.timeout(hung_s):
                 return await call
         except TimeoutError:
-            raise ActorDied(f"it has not answered for {self._settings.hung_s:g} s") from None
+            raise ActorDied(f"it has not answered for {hung_s:g} s") from None

@@ -48,12 +48,6 @@ class HostActor(DetectorActor):
         leave_alone()
         return activated
 
-    def passivate(self) -> int:
-        """Save and forget the detector; the bytes that the process holds. Raises StorageError."""
-        super().passivate()
-        look_at_all()
-        return self.health().resident_bytes
-
     def discard(self) -> None:
         """Forget the detector without saving it."""
         super().discard()

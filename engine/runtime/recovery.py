@@ -86,8 +86,12 @@ class Attempt:
     def __init__(self, folder: Path, files: Files) -> None:
         self._path = folder / "replaying"
         self._files = files
-        self._before = self._read()
+        self._before = (0, 0)
         self._file: OpenFile | None = None
+
+    def begin(self) -> None:
+        """Find out how far the attempt before this one came, if that did not succeed. Raises OSError."""
+        self._before = last_mark(self._path, self._files)
 
     def reached(self, record: Record) -> None:
         """Mark that a record is about to be taken. Raises Poisoned where that was the end of others."""
@@ -116,14 +120,18 @@ class Attempt:
             self._file.close()
             self._file = None
 
-    def _read(self) -> tuple[int, int]:
-        """Give the last mark that is whole."""
-        try:
-            data = self._files.read(self._path)
-        except FileNotFoundError:
-            return (0, 0)
-        whole = len(data) // _MARK.size * _MARK.size
-        if not whole:
-            return (0, 0)
-        sequence, attempts = _MARK.unpack_from(data, whole - _MARK.size)
-        return (int(sequence), int(attempts))
+
+def last_mark(path: Path, files: Files) -> tuple[int, int]:
+    """Give the record that the last attempt to bring a detector back came to, and how many came no further.
+
+    Zeros where there was none, or where it succeeded. Raises OSError.
+    """
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return (0, 0)
+    whole = len(data) // _MARK.size * _MARK.size
+    if not whole:
+        return (0, 0)
+    sequence, attempts = _MARK.unpack_from(data, whole - _MARK.size)
+    return (int(sequence), int(attempts))

@@ -56,6 +56,9 @@ class RuntimeSettings:
     hung_s: float = 60.0
     """An actor that has not answered for so long is taken for dead, and ended."""
 
+    waking_hung_s: float = 600.0
+    """The same for one that wakes a detector: a hundred thousand rules take half a minute."""
+
     poll_s: float = 0.5
     """Between two questions to the directory for what is new."""
     ask_s: float = 0.05

@@ -52,6 +52,19 @@ def test_what_is_captured_changes_no_more(
     assert b"".join(packed(captured)) == expected
 
 
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 4095, 4096, 4097, 4111, 4112, 4113])
+@pytest.mark.parametrize("path", ["per k", "per k per k"])
+def test_tables_of_any_size_are_packed_whole(count: int, path: str) -> None:
+    detector = Detector()
+    detector.add_rule("r", f"{path} once a == 1")
+    keys = [number if number % 3 else "x" * (300 + number) for number in range(count)]
+    detector.evaluate_many([({"k": key, "a": 1}, 0, None) for key in keys])
+    loaded = Detector.load(detector.dump(), Detector.STATE_VERSION)
+    assert loaded.state.live == count
+    assert all(loaded.evaluate_many([({"k": key, "a": 0}, 1, None) for key in keys]))
+    assert loaded.evaluate_many([({"k": "another", "a": 0}, 1, None)]) == [()]
+
+
 def test_no_piece_is_large() -> None:
     detector = Detector()
     detector.add_rule("r", "per k once within 1h a == 1")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import programs
+from engine.evaluation import columns, programs
 
 GOLDEN = Path(__file__).parent / "golden"
 LIMITS = Limits(keys_max=6)
@@ -54,6 +54,9 @@ def newly_made(rules: tuple[str, ...]) -> Detector:
         (2, "few", RULES),
         (2, "many", RULES + MORE_RULES),
         (2, "paged", RULES + MORE_RULES),
+        (3, "few", RULES),
+        (3, "many", RULES + MORE_RULES),
+        (3, "paged", RULES + MORE_RULES),
     ],
 )
 def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this_one(
@@ -69,6 +72,20 @@ def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this
         assert evaluate(migrated, number) == evaluate(made, number), number
         if number % 10 == 0:
             migrated = Detector.load(migrated.dump(), Detector.STATE_VERSION, limits=LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"), [("few", RULES), ("many", RULES + MORE_RULES), ("paged", RULES + MORE_RULES)]
+)
+def test_what_is_written_now_is_what_this_version_looks_like_to_the_byte(
+    name: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 8)
+    if name == "paged":
+        monkeypatch.setattr(columns, "PAGED_FROM", 0)
+        monkeypatch.setattr(columns, "SPARSE_SHARE", 10**9)
+    golden = GOLDEN / f"state_{Detector.STATE_VERSION}_{name}.msgpack"
+    assert newly_made(rules).dump() == golden.read_bytes()
 
 
 def test_a_version_that_is_not_known_yet_is_no_detector() -> None:

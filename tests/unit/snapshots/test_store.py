@@ -2,6 +2,8 @@
 
 import errno
 import os
+import queue
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from snapshots.errors import (
     SyncFailed,
     WriteFailed,
 )
-from snapshots.names import segment_name, snapshot_name
+from snapshots.names import CLAIM_NUMBER, segment_name, snapshot_name
 from snapshots.records import Snapshot, encode
 from snapshots.store import Recovered, Store
 from tests.faults import FaultyFiles
@@ -81,7 +83,7 @@ def test_what_was_appended_is_found_by_the_next_owner_with_its_place(folder):
         (2, 3, b"", path),
         (3, 3, b"three", path),
     ]
-    assert [one.offset for one in found.records] == [36, 36 + 43, 36 + 43 + 40]
+    assert [one.offset for one in found.records] == [44, 44 + 43, 44 + 43 + 40]
     assert list(found.records) == list(found.records)
 
 
@@ -102,7 +104,7 @@ def test_numbers_go_on_over_owners_and_segments(folder):
 
 def test_a_snapshot_stands_for_what_came_before_it(folder):
     store = write(opened(folder), b"one", b"two")
-    assert store.journal_bytes == 36 + 2 * 43
+    assert store.journal_bytes == 44 + 2 * 43
     assert save(store) == 2
     assert (store.journal_bytes, store.snapshot_sequence) == (0, 2)
     write(store, b"three")
@@ -119,8 +121,31 @@ def test_what_is_appended_while_a_snapshot_is_taken_comes_after_it(folder):
         yield b"ved"
 
     store.save(chunks(), version=7, sequence=sequence)
-    assert store.journal_bytes == 36 + 43
+    assert store.journal_bytes == 44 + 43
     assert recovered(folder) == (b"saved", [b"two"])
+
+
+def test_snapshots_may_be_saved_by_another_thread_while_records_are_appended(folder):
+    store = opened(folder, kept=1, segment_bytes_max=500)
+    wanted: queue.Queue[tuple[int, bytes] | None] = queue.Queue()
+
+    def save_all() -> None:
+        while (one := wanted.get()) is not None:
+            sequence, body = one
+            store.save([body], version=7, sequence=sequence)
+
+    thread = threading.Thread(target=save_all)
+    thread.start()
+    for number in range(1, 101):
+        store.reserve(10)
+        write(store, b"%d" % number)
+        if number % 10 == 0:
+            wanted.put((store.begin_snapshot(), b"after %d" % number))
+    wanted.put(None)
+    thread.join()
+    write(store, b"101")
+    assert (store.snapshot_sequence, store.segment_count) == (100, 1)
+    assert recovered(folder) == (b"after 100", [b"101"])
 
 
 def test_the_newest_few_snapshots_are_kept_and_the_segments_that_they_need(folder):
@@ -129,6 +154,7 @@ def test_the_newest_few_snapshots_are_kept_and_the_segments_that_they_need(folde
         write(store, b"%d" % number)
         save(store, b"after %d" % number)
     assert names(folder) == [
+        segment_name(1, CLAIM_NUMBER),
         segment_name(1, 5),
         segment_name(1, 6),
         snapshot_name(4),
@@ -143,7 +169,7 @@ def test_a_claim_stays_though_its_owner_wrote_nothing(folder):
     write(opened(folder, 1), b"one")
     second = opened(folder, 2, kept=1)
     save(second)
-    assert names(folder) == [segment_name(2, 1), snapshot_name(1)]
+    assert names(folder) == [segment_name(2, CLAIM_NUMBER), segment_name(2, 1), snapshot_name(1)]
     with pytest.raises(Fenced):
         Store(folder, epoch=2).recover()
 
@@ -211,15 +237,22 @@ def test_what_a_fenced_owner_writes_after_the_cut_is_never_read(folder):
 
 
 def test_a_fenced_owner_that_never_wrote_cannot_cut_any_more(folder):
+    first = opened(folder, 1)
+    second = opened(folder, 2)
+    first.append(b"one", version=3)
+    third = opened(folder, 3)
+    assert third.sequence == 1
+    second.append(b"another one", version=3)
+    second.sync()
+    write(third, b"two")
+    assert recovered(folder) == (b"born", [b"one", b"two"])
+
+
+def test_what_was_read_is_settled_before_anyone_sees_what_it_makes(folder):
     first = write(opened(folder, 1), b"one")
     second = opened(folder, 2)
-    first.append(b"two", version=3)
-    third = opened(folder, 3)
-    assert third.sequence == 2
-    second.append(b"another two", version=3)
-    second.sync()
-    write(third, b"three")
-    assert recovered(folder) == (b"born", [b"one", b"two", b"three"])
+    first.append(b"late", version=3)
+    assert opened(folder, 3).sequence == second.sequence == 1
 
 
 def test_a_snapshot_cuts_off_earlier_owners_too(folder):
@@ -254,39 +287,46 @@ def test_the_owner_of_a_folder_that_was_removed_is_fenced_off(folder):
 
 
 def test_a_torn_tail_is_kept_aside_once_and_reported_until_it_is_superseded(folder):
-    write(opened(folder, 1), b"one", b"two")
+    write(opened(folder, 1), b"one")
     path = folder / segment_name(1, 1)
     path.write_bytes(path.read_bytes()[:-1])
     for _ in range(3):
         store = Store(folder)
-        found = store.recover()
-        assert [one.payload for one in found.records] == [b"one"]
-        (damage,) = found.damage
+        (damage,) = store.recover().damage
         assert damage.path.name == f"{path.name}.torn"
-        assert damage.path.read_bytes() == path.read_bytes()[79:]
-        assert "at offset 79, record 2" in str(damage)
-    write(store, b"another two")
+        assert damage.path.read_bytes() == path.read_bytes()[44:]
+        assert "at offset 44, record 1" in str(damage)
+    write(store, b"another one")
     found = Store(folder).recover()
-    assert [one.payload for one in found.records] == [b"one", b"another two"]
+    assert [one.payload for one in found.records] == [b"another one"]
     assert found.damage == ()
 
 
-def test_a_sector_of_zeros_is_a_torn_write_and_a_flipped_bit_is_damage(folder):
+def test_a_torn_header_is_kept_aside_and_says_nothing(folder):
+    write(opened(folder, 1), b"one")
+    write(opened(folder, 2), b"two")
+    path = folder / segment_name(2, 1)
+    path.write_bytes(path.read_bytes()[:30])
+    (damage,) = Store(folder).recover().damage
+    assert damage.path.name == f"{path.name}.torn"
+    assert recovered(folder) == (b"born", [b"one"])
+
+
+def test_a_flipped_bit_is_damage_and_a_sector_of_zeros_a_torn_write(folder):
     write(opened(folder, 1), b"one", b"x" * 2_000)
     path = folder / segment_name(1, 1)
     whole = path.read_bytes()
-    path.write_bytes(whole[:1024] + bytes(512) + whole[1536:])
-    assert recovered(folder) == (b"born", [b"one"])
-    path.write_bytes(whole)
     change(path, 1100)
     messages = set()
     for _ in range(2):
-        with pytest.raises(Damaged, match="at offset 79, record 2 does not fit its checksum") as caught:
+        with pytest.raises(Damaged, match="at offset 87, record 2 does not fit its checksum") as caught:
             Store(folder).recover()
         messages.add(str(caught.value))
     assert len(messages) == 1
     assert (folder / f"{path.name}.damaged").read_bytes() == path.read_bytes()
     assert not (folder / f"{path.name}.damaged-2").exists()
+    path.write_bytes(whole[:1024] + bytes(512) + whole[1536:])
+    assert recovered(folder) == (b"born", [b"one"])
 
 
 def test_zeros_before_a_record_that_knew_them_to_be_written_are_damage(folder):
@@ -333,7 +373,7 @@ def test_a_later_owner_knew_what_is_missing(folder):
     write(opened(folder, 1), b"one", b"two")
     write(opened(folder, 2), b"three")
     path = folder / segment_name(1, 1)
-    path.write_bytes(path.read_bytes()[:79])
+    path.write_bytes(path.read_bytes()[:87])
     with pytest.raises(Hole, match="a later owner found records up to 2"):
         Store(folder).recover()
 
@@ -350,6 +390,46 @@ def test_a_damaged_snapshot_is_passed_over_only_where_the_journal_reaches_as_far
     for _ in range(2):
         with pytest.raises(Hole, match="once had a snapshot of record 2"):
             Store(folder).recover()
+
+
+def test_a_damaged_snapshot_stays_until_there_is_another_and_its_copy_for_ever(folder):
+    store = write(opened(folder, 1), b"one")
+    save(store)
+    path = folder / snapshot_name(1)
+    change(path, 49)
+    damaged = path.read_bytes()
+    store = opened(folder)
+    assert path.read_bytes() == damaged
+    opened(folder)
+    store = write(opened(folder, kept=2), b"two")
+    save(store)
+    assert not path.exists()
+    assert (folder / f"{path.name}.damaged").read_bytes() == damaged
+    assert not (folder / f"{path.name}.damaged-2").exists()
+    assert recovered(folder) == (b"saved", [])
+
+
+def test_a_damaged_snapshot_is_replaced_by_another_of_the_same_number(folder):
+    save(write(opened(folder, 1), b"one"))
+    change(folder / snapshot_name(1), 49)
+    save(opened(folder), b"again")
+    assert recovered(folder) == (b"again", [])
+
+
+def test_a_snapshot_may_be_saved_again_though_no_record_came_since(folder):
+    store = write(opened(folder), b"one")
+    for body in (b"first", b"second"):
+        assert save(store, body) == 1
+    assert recovered(folder) == (b"second", [])
+    assert store.journal_bytes == 0
+
+
+def test_a_crowd_of_owners_that_do_nothing_leaves_nothing_behind(folder):
+    save(write(opened(folder), b"one"))
+    before = len(names(folder))
+    for _ in range(10):
+        opened(folder).close()
+    assert len(names(folder)) == before
 
 
 def test_no_room_changes_nothing(folder):
@@ -427,7 +507,7 @@ def test_a_save_that_fails_at_any_call_changes_nothing_and_the_journal_goes_on(f
         assert acknowledged <= (body == b"saved")
     assert calls == 9
     save(opened(folder, kept=1))
-    assert len(names(folder)) == 2
+    assert len(names(folder)) == 3
 
 
 def test_a_segment_that_cannot_be_left_is_gone_on_with(folder):

@@ -1,0 +1,104 @@
+"""Runs every storm, longer than the tests do, and prints what was tried as a Markdown table.
+
+    python -m tests.crash [SECONDS]
+
+What is drawn by chance is drawn for so many seconds (60). Ends with Lost at the first thing that was lost.
+"""
+
+import random
+import sys
+import time
+from collections.abc import Callable
+
+from tests.crash.damage import Changed, ends_near_a_sector, folder_of_segments, long_folder, small_folder
+from tests.crash.defects import DEFECTS
+from tests.crash.images import Images
+from tests.crash.interleaving import (
+    Interleavings,
+    drawn,
+    first_life,
+    reader,
+    second_life,
+    switches,
+    third_life,
+)
+from tests.crash.runs import RUNS
+from tests.crash.storms import Storm
+
+
+def main(seconds: float) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"Seed {seed}.\n\n| what | tried | how it ended | s |\n|---|---:|---|---:|")
+
+    def row(what: str, work: Callable[[], tuple[int, str]]) -> None:
+        begun_s = time.monotonic()
+        tried, ended = work()
+        print(f"| {what} | {tried:,} | {ended} | {time.monotonic() - begun_s:.0f} |", flush=True)
+
+    def images() -> tuple[int, str]:
+        tried = Images(4_096, random.Random(seed), again=1.0)
+        for run in RUNS.values():
+            tried.of(run)
+        ended = f"nothing lost; {tried.moments} moments, {tried.different} different images"
+        within.append(tried.within_recovery)
+        return tried.images, ended
+
+    within: list[int] = []
+
+    def faults() -> tuple[int, str]:
+        storm = Storm(32, random.Random(seed))
+        for run in RUNS.values():
+            storm.of(run)
+        return storm.faults, f"nothing lost; with {storm.images} crash images after them"
+
+    def bits() -> tuple[int, str]:
+        changed = Changed()
+        for folder in (small_folder, folder_of_segments, long_folder):
+            changed.flip_every_bit(*folder())
+        for world, image in ends_near_a_sector():
+            changed.flip_every_bit(world, image, last_bytes=62)
+        return changed.changed, f"{changed.exact} exact, {changed.refused} refused, 0 less or other"
+
+    def prefixes() -> tuple[int, str]:
+        changed = Changed()
+        changed.cut_every_file(*small_folder())
+        return changed.changed, f"{changed.exact} exactly the whole records, {changed.refused} refused"
+
+    def two_owners() -> tuple[int, str]:
+        interleavings, lives = Interleavings(random.Random(seed)), [first_life, second_life]
+        schedules = [one for count in (1, 2) for one in switches(interleavings.lengths(lives), count)]
+        for schedule in schedules:
+            interleavings.run(lives, schedule)
+        return interleavings.schedules, "nothing lost; every way to take turns up to twice"
+
+    def more_owners() -> tuple[int, str]:
+        interleavings = Interleavings(random.Random(seed))
+        lives = [first_life, second_life, third_life, reader]
+        lengths = interleavings.lengths(lives)
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            interleavings.run(lives, drawn(lengths, interleavings.chance))
+        return interleavings.schedules, "nothing lost; drawn"
+
+    def defects() -> tuple[int, str]:
+        for name, defect in DEFECTS.items():
+            with defect.planted():
+                try:
+                    defect.noticed_by()
+                except Exception:  # noqa: BLE001 -- however it is noticed
+                    continue
+            raise AssertionError(f"not noticed: {name}")
+        return len(DEFECTS), "all noticed"
+
+    row("legal crash images of short runs", images)
+    print(f"| … of the recovery from each, and of what comes after | {within[0]:,} | nothing lost | |")
+    row("file calls that fail, or are the last", faults)
+    row("flipped bits", bits)
+    row("prefixes of files", prefixes)
+    row("two owners at once", two_owners)
+    row("three owners and a reader at once", more_owners)
+    row("planted defects", defects)
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60)

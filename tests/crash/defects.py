@@ -1,0 +1,171 @@
+"""Defects, planted one at a time: which of the tests notices each."""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from snapshots import claim, saving, store, survey, tails
+from snapshots.journal import Journal
+from snapshots.segments import decode_record_header, payload_of
+from tests.crash.damage import Changed, folder_of_segments, long_folder, small_folder
+from tests.crash.history import Owner
+from tests.crash.images import Images
+from tests.crash.interleaving import Interleavings, drawn, first_life, second_life, switches, third_life
+from tests.crash.runs import RUNS
+from tests.crash.storms import Storm
+
+
+def crash_images() -> None:
+    for run in RUNS.values():
+        Images(64).of(run)
+
+
+def faults() -> None:
+    for run in RUNS.values():
+        Storm(16).of(run)
+
+
+def flipped_bits() -> None:
+    Changed().flip_every_bit(*small_folder())
+
+
+def sectors_of_zeros() -> None:
+    Changed().zero_every_sector(*long_folder())
+
+
+def missing_files() -> None:
+    Changed().remove_every_file(*folder_of_segments())
+
+
+def two_owners() -> None:
+    interleavings = Interleavings()
+    lives = [first_life, second_life]
+    schedules = list(switches(interleavings.lengths(lives), 2))
+    for schedule in interleavings.chance.sample(schedules, 300):
+        interleavings.run(lives, schedule)
+
+
+def three_owners() -> None:
+    interleavings = Interleavings()
+    lives = [first_life, second_life, third_life]
+    lengths = interleavings.lengths(lives)
+    for _ in range(4_000):
+        interleavings.run(lives, drawn(lengths, interleavings.chance))
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A piece of code that is changed, and what must notice."""
+
+    where: Any
+    name: str
+    old: str
+    new: str
+    noticed_by: Callable[[], None]
+    source: Callable[..., Any] | None = None
+    """The function itself, where `where` only has another name for it."""
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Have the defect in place."""
+        function = self.source or inspect.getattr_static(self.where, self.name)
+        source = textwrap.dedent(inspect.getsource(function))
+        assert source.count(self.old) == 1, f"{self.old!r} stands once in {self.name}"
+        namespace: dict[str, Any] = {}
+        code = compile(source.replace(self.old, self.new), f"<planted in {self.name}>", "exec")
+        exec(code, inspect.unwrap(function).__globals__, namespace)
+        with patch.object(self.where, self.name, namespace[function.__name__]):
+            yield
+
+
+DEFECTS: dict[str, Defect] = {
+    "records are not synced": Defect(Journal, "sync", "self._sync(self._current)", "pass", crash_images),
+    "an answer does not wait for the sync": Defect(
+        Owner, "answer", "self.store.sync()", "pass", crash_images
+    ),
+    "a new segment's name is not synced": Defect(
+        Journal, "next_segment", "self._files.sync_folder(self._folder)", "pass", crash_images
+    ),
+    "a segment is left before it is synced": Defect(
+        Journal, "next_segment", "self.sync()", "self.synced = self.sequence", crash_images
+    ),
+    "a snapshot gets its name before it is synced": Defect(
+        store,
+        "save_snapshot",
+        "file.sync()",
+        "files.rename(unfinished, path); file.sync(); files.create(unfinished)",
+        crash_images,
+        saving.save_snapshot,
+    ),
+    "a snapshot's name is not synced": Defect(
+        store,
+        "save_snapshot",
+        "files.sync_folder(folder)",
+        "pass",
+        crash_images,
+        saving.save_snapshot,
+    ),
+    "what the last owner left unsynced is taken for synced": Defect(
+        store, "claim_folder", "if found.unsynced is not None:", "if False:", crash_images, claim.claim_folder
+    ),
+    "a failed sync is tried again": Defect(
+        Journal,
+        "_sync",
+        """raise SyncFailed(f"{path} cannot be synced after offset {current.bytes_}: {error}") from error""",
+        "current.file.sync_data()",
+        faults,
+    ),
+    "payloads are not checked": Defect(
+        tails,
+        "payload_of",
+        "zlib.crc32(payload) != header.payload_checksum or ",
+        "",
+        flipped_bits,
+        payload_of,
+    ),
+    "headers of records are not checked": Defect(
+        tails,
+        "decode_record_header",
+        "if CHECKSUM.unpack_from(data, end)[0] != zlib.crc32(memoryview(data)[offset:end]):",
+        "if False:",
+        flipped_bits,
+        decode_record_header,
+    ),
+    "every record that does not fit is taken for torn": Defect(
+        tails, "_look", "zeros > header.blank_sectors", "True", flipped_bits
+    ),
+    "nobody asks later records whether it was synced": Defect(
+        tails, "judge", "if witness is not None:", "if False:", sectors_of_zeros
+    ),
+    "gaps in the numbers are passed over": Defect(
+        survey._Surveyor, "_visit", "if segment.first > begin:", "if False:", missing_files
+    ),
+    "an owner looks for later ones before it appends": Defect(
+        Owner,
+        "batch",
+        "return self.append(*sizes).answer()",
+        "self.store.check_owner(); self.append(*sizes); self.store.sync(); self.world.answer(self.view)",
+        two_owners,
+    ),
+    "a claim is made after the folder was read": Defect(
+        store,
+        "claim_folder",
+        """    _make_claim(folder, epoch, files)
+    _clear_away(folder, epoch, names, files)
+    found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+""",
+        """    found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+    _make_claim(folder, epoch, files)
+    _clear_away(folder, epoch, names, files)
+""",
+        two_owners,
+        claim.claim_folder,
+    ),
+    "what fenced owners write counts": Defect(
+        survey._Surveyor, "_choose_line", "line = {epoch}", "line = {epoch, *after}", three_owners
+    ),
+}

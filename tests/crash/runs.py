@@ -1,0 +1,95 @@
+"""Short lives of a folder, for crashes and faults to be put into at every call."""
+
+from collections.abc import Callable
+
+from snapshots.files import Files
+from tests.crash.history import Owner, World, create
+
+Run = Callable[[World, Files], None]
+
+
+def one_owner(world: World, files: Files) -> None:
+    create(world, files)
+    with world.life():
+        Owner(world, files, 1).recover().batch(30).batch(700).batch(30)
+
+
+def batches_of_several(world: World, files: Files) -> None:
+    create(world, files)
+    with world.life():
+        owner = Owner(world, files, 1).recover().batch(300, 400, 100)
+        owner.append(100, 1600).append(30, 500)
+        owner.answer()
+
+
+def snapshots(world: World, files: Files) -> None:
+    create(world, files)
+    with world.life():
+        owner = Owner(world, files, 1, kept=1).recover().batch(30, 30).snapshot().batch(30)
+        owner.snapshot().snapshot().batch(30)
+
+
+def small_segments(world: World, files: Files) -> None:
+    create(world, files)
+    with world.life():
+        owner = Owner(world, files, 1, kept=2, segment_bytes_max=100).recover()
+        for _ in range(4):
+            owner.batch(40).batch(60).snapshot()
+
+
+def unsynced_over_segments(world: World, files: Files) -> None:
+    create(world, files)
+    with world.life():
+        owner = Owner(world, files, 1, segment_bytes_max=100).recover()
+        owner.append(60).append(60).append(60)
+        owner.answer()
+
+
+def one_after_the_other(world: World, files: Files) -> None:
+    """Processes die and the machine goes on; what one left in the page cache is all that the next one has."""
+    create(world, files)
+    with world.life():
+        Owner(world, files, 1).recover().batch(30).append(600)
+    with world.life():
+        Owner(world, files, 2).recover().append(30)
+    with world.life():
+        Owner(world, files, 3).recover()
+    with world.life():
+        Owner(world, files, 4, kept=1).recover().batch(30).snapshot()
+    with world.life():
+        Owner(world, files, 5, kept=1).recover().append(30)
+    with world.life():
+        Owner(world, files, 6, kept=1).recover().batch(40).snapshot().batch(50)
+
+
+def several_at_once(world: World, files: Files) -> None:
+    """Each does not know yet that it was fenced off."""
+    create(world, files)
+    first, second, third, fourth = (Owner(world, files, epoch) for epoch in range(1, 5))
+    with world.life():
+        first.recover().batch(30)
+    with world.life():
+        second.recover()
+        assert not first.try_batch(40)
+        second.batch(50)
+    with world.life():
+        third.recover()
+        assert not second.try_batch(60)
+    with world.life():
+        fourth.recover()
+        assert not third.try_batch(70)
+        fourth.batch(30).snapshot().batch(30)
+
+
+RUNS: dict[str, Run] = {
+    run.__name__: run
+    for run in (
+        one_owner,
+        batches_of_several,
+        snapshots,
+        small_segments,
+        unsynced_over_segments,
+        one_after_the_other,
+        several_at_once,
+    )
+}
