@@ -1,0 +1,164 @@
+"""A disk that is full for real: what cannot be kept is refused, and all goes on when there is room."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.evaluation.events import Done, Refused
+from engine.language.parser import parse
+from engine.runtime import operations as ops
+from engine.runtime.errors import STARTING, DetectorUnavailable
+from engine.runtime.fleet import Fleet
+from tests.faults import local_service, until
+from tests.reference import ReferenceDetector
+
+NO_SUCH_FILE_SYSTEM = "no file system of a bounded size can be mounted here"
+DISK_BYTES = 8 * 1024 * 1024
+CONDITION = "once within 10m a == 1"
+
+
+def mounted(folder: Path, *command: str) -> bool:
+    folder.mkdir()
+    try:
+        return subprocess.run([*command, str(folder)], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def file_system(kind: str, folder: Path) -> Iterator[Path]:
+    """Give a folder on a small file system of its own."""
+    at = folder / "disk"
+    if kind == "tmpfs":
+        done = mounted(at, "mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs")
+    else:
+        image = folder / "image"
+        with image.open("wb") as file:
+            file.truncate(DISK_BYTES)
+        made = subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], capture_output=True, check=False)
+        done = made.returncode == 0 and mounted(at, "mount", "-o", "loop", str(image))
+    if not done:
+        pytest.skip(NO_SUCH_FILE_SYSTEM)
+    try:
+        yield at
+    finally:
+        # Lazily: those who died within this process have left their files open.
+        subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+def fill(ballast: Path) -> None:
+    """Take all the room that is left, to the last byte."""
+    with ballast.open("wb", buffering=0) as file:
+        for piece in (1024 * 1024, 4096, 512, 1):
+            try:
+                while True:
+                    file.write(bytes(piece))
+                    os.fsync(file.fileno())
+            except OSError:
+                continue
+
+
+class Detector:
+    """A detector of a fleet, and what it must be."""
+
+    def __init__(self, fleet: Fleet, detector_id: str) -> None:
+        self.fleet = fleet
+        self.id = detector_id
+        self.reference = ReferenceDetector()
+        self.refused = 0
+
+    async def ask(self, operation: ops.Operation) -> Any:
+        """Give the result; None where it was refused for want of room."""
+        try:
+            answer = await self.fleet.call(self.id, operation)
+        except DetectorUnavailable as error:
+            if error.code != STARTING:
+                raise
+            self.refused += 1
+            return None
+        if isinstance(answer, Refused):
+            assert [entry.code for entry in answer.entries] == [STARTING], answer
+            self.refused += 1
+            return None
+        assert isinstance(answer, Done)
+        return json.loads(answer.result)
+
+    async def add_rule(self) -> bool:
+        """Add a rule; whether it was taken."""
+        result = await self.ask(ops.add_rule("rule", CONDITION))
+        if result is not None:
+            self.reference.add_rule(result["id"], "rule", parse(CONDITION), notify=False)
+        return result is not None
+
+    async def event(self, number: int) -> bool:
+        """Send an event; whether it was taken. What is taken is answered as specified."""
+        fields = {"a": number % 7, "text": "x" * 3000}
+        body = json.dumps({"event": {"fields": fields, "timestamp_ms": number * 1000}}).encode()
+        result = await self.ask(ops.evaluate(body))
+        if result is None:
+            return False
+        fired = [action["ruleId"] for action in result["actions"]]
+        assert fired == [one[1] for one in self.reference.evaluate(fields, number * 1000) or []]
+        return True
+
+    async def rules(self) -> list[str]:
+        return [rule["id"] for rule in (await self.ask(ops.rules()))["rules"]]
+
+
+async def create_detectors(fleet: Fleet) -> None:
+    """Create detectors until there is no room for another."""
+    while True:
+        await fleet.create_detector("no room" * 30)
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    with file_system(kind, tmp_path) as disk:
+        ballast = disk / "ballast"
+        settings = {"snapshot_interval_s": 0.2, "retry_s": 0.05, "snapshot_journal_bytes": 1024 * 1024}
+        async with local_service(disk / "data", **settings) as service:
+            detector = Detector(service.fleet, await service.fleet.create_detector("full"))
+            assert await detector.add_rule()
+            for number in range(20):
+                assert await detector.event(number)
+            numbers = iter(range(20, 10_000))
+            for _ in range(2):
+                fill(ballast)
+                # What had been set aside for the journal may still be used up.
+                while await detector.event(next(numbers)):
+                    pass
+                for _ in range(5):
+                    assert not await detector.event(next(numbers))
+                    assert await detector.rules() == list(detector.reference.rules)
+                # A rule is small: a few may still find room.
+                while await detector.add_rule():
+                    pass
+                with pytest.raises(DetectorUnavailable, match="No space left"):
+                    await create_detectors(service.fleet)
+                assert service.fleet.exists(detector.id)
+                ballast.unlink()
+                for _ in range(3):
+                    # By itself: nobody restarts anything.
+                    assert await detector.event(next(numbers))
+            refused = detector.refused
+            fill(ballast)
+            while await detector.event(next(numbers)):
+                pass
+            # And where the process is lost while the disk is full, nothing that was answered is lost with it.
+            hosting = service.actors.hosting(detector.id)
+            assert hosting is not None
+            hosting.die()
+            await until(lambda: service.fleet.awake == 0)
+            await detector.event(next(numbers))
+            ballast.unlink()
+        async with local_service(disk / "data") as service:
+            detector.fleet = service.fleet
+            assert await detector.rules() == list(detector.reference.rules)
+            assert await detector.event(next(numbers))
+    print(f"{kind}: {len(detector.reference.events)} events taken, {refused} requests refused")
