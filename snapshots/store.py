@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from snapshots.claim import check_owner, claim_folder
 from snapshots.errors import Fenced, NoRoom, NothingUsable, StorageError, SyncFailed, WriteFailed
@@ -14,8 +14,10 @@ from snapshots.journal import NO_ROOM, Journal
 from snapshots.names import listing, snapshot_name
 from snapshots.recovered import Records, Recovered
 from snapshots.saving import save_snapshot
-from snapshots.survey import Segment
 from snapshots.trim import trim
+
+if TYPE_CHECKING:
+    from snapshots.survey import Segment
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
 

@@ -24,9 +24,10 @@ from engine.language.limits import DEFAULT_LIMITS
 from engine.language.printer import format as canonical
 from engine.runtime.answers import Answers
 from engine.runtime.directory import kept_of
-from engine.runtime.recovery import restore
+from engine.runtime.recovery import DEATHS_MAX, last_mark, restore
 from engine.runtime.register import Kept
 from snapshots.errors import StorageError
+from snapshots.files import RealFiles
 from snapshots.recovered import Recovered
 from snapshots.store import Store
 
@@ -126,8 +127,13 @@ class _Reader:
         look, contents = _looked_at(folder, self._contents_of)
         if contents is None and not folder.exists() and self._is_deleted(detector_id):
             return None
-        if (mark := folder / "replaying").exists():
-            said = "an attempt to bring the detector back is under way, or its process died of it"
+        mark = folder / "replaying"
+        sequence, attempts = last_mark(mark, RealFiles())
+        if attempts > DEATHS_MAX:
+            said = f"{DEATHS_MAX} processes died at record {sequence}, which is not tried while this is here"
+            self._remarks.append(f"{mark}: {said}")
+        elif attempts:
+            said = f"record {sequence} of the journal is being taken again, or a process died of it"
             self._remarks.append(f"{mark}: {said}")
         self._note(look)
         return DetectorEntry(id=detector_id, name=name, storage=look.storage, contents=contents)

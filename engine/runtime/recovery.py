@@ -18,7 +18,9 @@ from snapshots.files import Files, OpenFile, write_all
 from snapshots.recovered import Recovered
 from snapshots.tails import Record
 
-_DEATHS_MAX: Final = 2
+DEATHS_MAX: Final = 2
+"""So many deaths in a row at one record, and it is not tried again."""
+
 _MARK: Final = struct.Struct("<QQ")
 """A record's sequence, and how many attempts in a row have come to it and no further, this one included."""
 
@@ -102,9 +104,9 @@ class Attempt:
                 self._files.remove(self._path)
             self._file = self._files.create(self._path)
         write_all(self._file, _MARK.pack(record.sequence, attempts))
-        if attempts > _DEATHS_MAX:
+        if attempts > DEATHS_MAX:
             raise Poisoned(
-                f"{record.path} at {record.offset}: {_DEATHS_MAX} processes died at the record "
+                f"{record.path} at {record.offset}: {DEATHS_MAX} processes died at the record "
                 f"{record.sequence}; remove {self._path} to have it tried again"
             )
 

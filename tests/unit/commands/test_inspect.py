@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import struct
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -372,10 +373,13 @@ def test_a_state_that_makes_no_sense_is_told_and_the_others_too(data: Path) -> N
     assert report["detectors"][1]["contents"] is not None
 
 
-def test_a_mark_that_recovery_left_is_told(data: Path) -> None:
+@pytest.mark.parametrize(
+    ("attempts", "said"), [(1, "record 7 of the journal is being"), (3, "2 processes died at record 7")]
+)
+def test_a_mark_that_recovery_left_is_told(data: Path, attempts: int, said: str) -> None:
     mark = data / "detectors" / shop(told(data))["id"] / "replaying"
-    mark.write_bytes(b"")
-    assert told(data)["remarks"][0].startswith(f"{mark}: ")
+    mark.write_bytes(struct.pack("<QQ", 7, attempts))
+    assert told(data)["remarks"][0].startswith(f"{mark}: {said}")
 
 
 # Folders that are out of the ordinary
