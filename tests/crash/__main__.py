@@ -22,8 +22,12 @@ from tests.crash.interleaving import (
     switches,
     third_life,
 )
+from tests.crash.processes import print_table
 from tests.crash.runs import RUNS
 from tests.crash.storms import Storm
+
+MANY_S = 600
+"""Whoever has so much time has it for storms that are ten times as long."""
 
 
 def main(seconds: float) -> None:
@@ -98,6 +102,7 @@ def main(seconds: float) -> None:
     row("two owners at once", two_owners)
     row("three owners and a reader at once", more_owners)
     row("planted defects", defects)
+    print_table(seed, many=seconds >= MANY_S)
 
 
 if __name__ == "__main__":
