@@ -65,8 +65,8 @@ MESSAGE_CODES: Final[dict[int, str]] = {
 JSON: Final = b"application/json"
 
 _AGAIN_AFTER_S: Final = {1401: 10.0, 1501: 5.0}
-"""When a detector that has no room may have some: of the answers that are kept for ten minutes some are gone by
-then, or somebody has seen to the disk."""
+"""When a detector that has no room may have some: of the answers that are kept for ten minutes some are gone
+by then, or somebody has seen to the disk."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
