@@ -42,8 +42,11 @@ def of_the_kill(folder: Path, epoch: int, *, waking: bool, in_flight: bool, kept
     if found.unfinished:
         return SNAPSHOT
     own = [folder / name for (of, _), name in found.segments.items() if of == epoch]
-    if waking and own and ((folder / "replaying").exists() or not own[-1].stat().st_size):
-        return WAKE
+    if waking and epoch in found.claims:
+        # Claimed, and nothing written yet by the one who did.
+        marked = (folder / "replaying").exists()
+        if marked or not any(contents(path).last for path in own):
+            return WAKE
     newest = max(found.snapshots)
     if len(own) > 1 and contents(own[-2]).last > newest:
         return ROTATION

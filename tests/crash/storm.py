@@ -310,11 +310,11 @@ WAYS: tuple[Callable[[Fight], None], ...] = (
 
 
 def storm(data: Path, seed: object, *, kills: int) -> Counts:
-    """Kill at least so many times. Raises Lost."""
+    """Kill at least so many times, and until a third of that is shown by files. Raises Lost."""
     counts = Counts()
     with nursery(data) as nest:
         number = 0
-        while counts.kills.total() < kills:
+        while counts.kills.total() < kills or counts.shown < kills / 3:
             number += 1
             chance = random.Random(f"{seed} {number}")
             fight = Fight(data, nest, chance, counts)
