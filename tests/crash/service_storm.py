@@ -97,6 +97,7 @@ class Station:
         self.url = ""
         self.over = threading.Event()
         self.lock = threading.Lock()
+        self.restarted_at_s: list[float] = []
         self._ends: list[contextlib.ExitStack] = []
         self.service: Served | None = None
 
@@ -149,6 +150,7 @@ class Station:
         assert self.service is not None
         self.service.process.send_signal(signal.SIGKILL)
         begun_s = time.monotonic()
+        self.restarted_at_s.append(begun_s)
         self.service.process.wait()
         self.toll.kills[SERVICE] += 1
         self.start()
@@ -470,7 +472,8 @@ def service_storm(
                 raise load.failed
         for killed_s, detector_id, load in deaths:
             away_s = load.away_s(killed_s, detector_id)
-            if away_s is not None:
+            restarted = any(killed_s - 1 < at < killed_s + (away_s or 0) for at in running.restarted_at_s)
+            if away_s is not None and not restarted:
                 toll.away_s.append(away_s)
     return toll
 
