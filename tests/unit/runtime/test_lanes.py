@@ -509,3 +509,22 @@ async def test_closing_while_a_detector_wakes_answers_1503(scene):
         await s.held()
         await asyncio.wait_for(s.fleet.close(), 5)
         assert await outcomes(tasks) == [1503]
+
+
+def keyed(timestamp_ms: float, key: str) -> Operation:
+    return ops.evaluate(event(timestamp_ms).payload, key)
+
+
+@pytest.mark.parametrize(("ending", "code"), [("delete", 1200), ("close", 1503)])
+async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_lane_ends(scene, ending, code):
+    async with scene(drain_s=0.05) as s:
+        s.gate.held = {"handle"}
+        task = s.ask(keyed(1, "k"))
+        await s.held()
+        end = s.fleet.delete_detector(s.detector_id) if ending == "delete" else s.fleet.close()
+        ended = asyncio.create_task(end)
+        await asyncio.sleep(0.2)
+        s.gate.held = {"activate"}
+        s.actor.die()
+        assert await asyncio.wait_for(outcomes([task]), 5) == [code]
+        await asyncio.wait_for(ended, 5)
