@@ -184,7 +184,10 @@ class Life:
             self._saving = asyncio.create_task(self._finish_saving(self._actor))
 
     async def rest(self, resident: Resident) -> str | None:
-        """Save and forget the detector. Gives the reason where that cannot be, for now; raises ActorDied."""
+        """Save and forget the detector. Gives the reason where that cannot be, for now.
+
+        Raises ActorDied, and StorageError where the actor is of no more use.
+        """
         assert self._actor is not None, "only what is awake can be rested"
         await self._saved()
         actor: PooledActor | None = self._actor
@@ -193,6 +196,9 @@ class Life:
             return None
         try:
             resident_bytes = await self._call(actor.handle.passivate())
+        except (WriteFailed, SyncFailed):
+            # The actor has forgotten the detector.
+            raise
         except StorageError as error:
             self._not_saved(error)
             if isinstance(error, Fenced):

@@ -15,7 +15,7 @@ from engine.runtime import operations as ops
 from engine.runtime import steps as steps_module
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.operations import Operation
-from tests.faults import LocalHandle, LocalService, local_service, until
+from tests.faults import FaultyFiles, LocalHandle, LocalService, local_service, until
 
 
 class Gate:
@@ -528,3 +528,15 @@ async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_lane_ends(sc
         s.actor.die()
         assert await asyncio.wait_for(outcomes([task]), 5) == [code]
         await asyncio.wait_for(ended, 5)
+
+
+async def test_a_detector_whose_journal_failed_as_it_went_to_rest_wakes_for_the_next_request(tmp_path):
+    files = FaultyFiles()
+    settings: dict[str, Any] = {"journal_sync": "interval", "journal_sync_interval_s": 100, "idle_rest_s": 0.05}
+    async with local_service(tmp_path, files=files, retry_s=10, **settings) as service:
+        detector_id = await service.fleet.create_detector("one")
+        await service.fleet.call(detector_id, event(1))
+        files.fail_next("sync_data")
+        await until(lambda: files.failed)
+        files.fails_at = None
+        assert outcome(await service.fleet.call(detector_id, event(2))) == "done"
