@@ -206,6 +206,7 @@ class Life:
             self._services.residency.stay(resident)
             return str(error)
         self._now_saved()
+        self.at_risk = False
         self._actor = None
         self._services.pool.give_back(actor, resident_bytes)
         self.leave(resident)

@@ -540,3 +540,11 @@ async def test_a_detector_whose_journal_failed_as_it_went_to_rest_wakes_for_the_
         await until(lambda: files.failed)
         files.fails_at = None
         assert outcome(await service.fleet.call(detector_id, event(2))) == "done"
+
+
+@pytest.mark.parametrize("sync", ["always", "interval", "off"])
+async def test_a_service_that_has_saved_all_does_not_say_that_it_has_not(tmp_path, sync):
+    async with local_service(tmp_path, journal_sync=sync) as service:
+        detector_id = await service.fleet.create_detector("one")
+        await service.fleet.call(detector_id, event(1))
+        assert await service.fleet.close() == []
