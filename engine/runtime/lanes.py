@@ -168,6 +168,9 @@ class Lane:
         """Do the next thing there is to do; False when there is nothing left."""
         life = self._life
         try:
+            if life.dead:
+                # It answered its last batch, and died before anybody took note of that.
+                raise ActorDied("it died after its last answer")
             if self._deleted:
                 await life.discard(self)
                 return False

@@ -94,6 +94,11 @@ class Life:
         """Whether an actor hosts the detector."""
         return self._actor is not None
 
+    @property
+    def dead(self) -> bool:
+        """Whether the actor that hosts the detector is known to be dead."""
+        return self._actor is not None and self._actor.dead
+
     # -- when ------------------------------------------------------------------------------------------------
 
     def should_save(self, now_s: float) -> bool:

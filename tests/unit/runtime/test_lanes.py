@@ -548,3 +548,23 @@ async def test_a_service_that_has_saved_all_does_not_say_that_it_has_not(tmp_pat
         detector_id = await service.fleet.create_detector("one")
         await service.fleet.call(detector_id, event(1))
         assert await service.fleet.close() == []
+
+
+async def test_an_actor_that_dies_right_after_its_answer_is_not_asked_again(scene):
+    async with scene() as s:
+        assert await outcomes(s.asks(1)) == ["done"]
+        actor = s.actor
+        handle = actor.handle
+
+        async def last_words(batch: Any) -> Any:
+            reply = await handle(batch)
+            actor.die()
+            for _ in range(3):
+                # The one who watches over it is told first.
+                await asyncio.sleep(0)
+            return reply
+
+        actor.handle = last_words
+        assert await outcomes(s.asks(2)) == ["done"]
+        assert await outcomes(s.asks(3)) == ["done"]
+        assert s.fleet.counts["actors_lost"] == 1
