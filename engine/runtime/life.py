@@ -292,7 +292,9 @@ class Life:
         self.at_risk = reply.unsaved or reply.unsynced
         if reply.unsynced and self._sync_at_s is None:
             self._sync_at_s = now_s + settings.journal_sync_interval_s
-        if reply.journal_bytes >= settings.snapshot_journal_bytes and now_s >= self._save_not_before_s:
+        # What a snapshot that is being written will have is still counted until it is there.
+        long = reply.journal_bytes >= settings.snapshot_journal_bytes and self._saving is None
+        if long and now_s >= self._save_not_before_s:
             self._save_at_s = now_s
         elif (reply.journal_bytes or reply.unsaved) and self._save_at_s is None:
             self._save_at_s = now_s + settings.snapshot_interval_s

@@ -568,3 +568,17 @@ async def test_an_actor_that_dies_right_after_its_answer_is_not_asked_again(scen
         assert await outcomes(s.asks(2)) == ["done"]
         assert await outcomes(s.asks(3)) == ["done"]
         assert s.fleet.counts["actors_lost"] == 1
+
+
+async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(scene):
+    async with scene(snapshot_journal_bytes=2_000) as s:
+        s.gate.held = {"finish_saving"}
+        while not s.gate.held_up:
+            assert await outcomes(s.asks(1)) == ["done"]
+        assert await outcomes(s.asks(1)) == ["done"]
+        calls = s.actor.calls
+        s.gate.open()
+        await until(lambda: s.fleet.counts["snapshots_written"])
+        assert await outcomes(s.asks(1)) == ["done"]
+        await asyncio.sleep(0.05)
+        assert [call for call, _ in calls].count("begin_saving") == 1
