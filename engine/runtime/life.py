@@ -114,6 +114,9 @@ class Life:
         if now_s < self._rest_not_before_s:
             return False
         if busy:
+            if self._saving is not None:
+                # Whoever waits would wait for the disk.
+                return False
             # To rest before the first batch would be to wake for nothing, perhaps for ever.
             turn_over = self._asked and now_s >= self._awake_since_s + self._settings.turn_s
             return self.room_wanted and turn_over
@@ -195,6 +198,10 @@ class Life:
         """
         assert self._actor is not None, "only what is awake can be rested"
         await self._saved()
+        if self._saving is not None:
+            self._rest_not_before_s = self._loop.time() + self._settings.retry_s
+            self._services.residency.stay(resident)
+            return "its snapshot has not come to the disk yet"
         actor: PooledActor | None = self._actor
         if actor is None:
             # Lost meanwhile, with the snapshot that could not be written.
