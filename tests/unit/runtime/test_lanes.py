@@ -532,7 +532,11 @@ async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_lane_ends(sc
 
 async def test_a_detector_whose_journal_failed_as_it_went_to_rest_wakes_for_the_next_request(tmp_path):
     files = FaultyFiles()
-    settings: dict[str, Any] = {"journal_sync": "interval", "journal_sync_interval_s": 100, "idle_rest_s": 0.05}
+    settings: dict[str, Any] = {
+        "journal_sync": "interval",
+        "journal_sync_interval_s": 100,
+        "idle_rest_s": 0.05,
+    }
     async with local_service(tmp_path, files=files, retry_s=10, **settings) as service:
         detector_id = await service.fleet.create_detector("one")
         await service.fleet.call(detector_id, event(1))
