@@ -170,7 +170,7 @@ class Lane:
         try:
             if life.dead:
                 # It answered its last batch, and died before anybody took note of that.
-                raise ActorDied("it died after its last answer")
+                raise ActorDied("it died after its last answer")  # noqa: TRY301 -- as from a call
             if self._deleted:
                 await life.discard(self)
                 return False
