@@ -243,9 +243,10 @@ class Alive(Struct):
 
 
 class Ready(Struct):
-    """Says that requests are served."""
+    """Says that requests are served, and what is amiss although they are: a sentence for each."""
 
     ready: Literal[True]
+    amiss: list[str]
 
 
 class Failure(Struct):

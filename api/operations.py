@@ -264,7 +264,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="While they are not, the errors say why.",
         result=messages.Ready,
         own_codes=(1501, 1503),
-        result_example={"ready": True},
+        result_example={"ready": True, "amiss": []},
         is_addition=True,
     ),
 )

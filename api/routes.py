@@ -137,7 +137,7 @@ class Routes:
             return refused([Entry(1503, "the server is shutting down")])
         readiness = self._fleet.readiness()
         if readiness.ready:
-            return _success(messages.Ready(ready=True))
+            return _success(messages.Ready(ready=True, amiss=readiness.reasons))
         entries = [Entry(1501, reason) for reason in readiness.reasons]
         return failure(503, entries or [Entry(1501, "the service is starting")], ((b"retry-after", b"1"),))
 

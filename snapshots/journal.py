@@ -194,10 +194,16 @@ class Journal:
         return segment
 
     def close(self) -> None:
-        """Give the room back that was reserved and not used, and the descriptor."""
+        """Give the room back that was reserved and not used, and the descriptor.
+
+        A segment that was made and never written to goes too: nobody else may ever take it for empty.
+        """
         current, self._current = self._current, None
         if current is not None:
             current.close()
+            if not current.bytes_:
+                with contextlib.suppress(OSError):
+                    self._files.remove(current.segment.path)
 
     def _the_current(self) -> _OpenSegment:
         assert self._current is not None, "there is a segment before there is something to write to it"

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.patterns import PatternError, compile_pattern
+from engine.language.patterns import PatternError, judged_pattern
 
 LITERALS = (
     "a",
@@ -53,7 +53,7 @@ SCRAPS = (
 
 def _is_taken(pattern: str) -> bool:
     try:
-        compile_pattern(pattern, DEFAULT_LIMITS)
+        judged_pattern(pattern, DEFAULT_LIMITS)
     except PatternError:
         return False
     return True

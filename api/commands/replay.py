@@ -41,11 +41,9 @@ Exit status: 0 done, 1 something was refused or could not be read, 2 wrong usage
     "--token",
     required=True,
     envvar="RULE_DETECTOR_TOKEN",
-    help="A token of the service.  [env RULE_DETECTOR_TOKEN; required]",
+    help="A token of the service.  [env RULE_DETECTOR_TOKEN]",
 )
-@click.option(
-    "--detector", required=True, metavar="ID|NAME", help="The detector that evaluates the events.  [required]"
-)
+@click.option("--detector", required=True, metavar="ID|NAME", help="The detector that evaluates the events.")
 @click.option(
     "--time-field",
     metavar="NAME",

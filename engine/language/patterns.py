@@ -69,18 +69,28 @@ class CompiledPattern:
         return size > self.text_bytes_max
 
 
+def judged_pattern(pattern: str, limits: Limits) -> CompiledPattern:
+    """Give the compiled expression of a new condition, or raise PatternError."""
+    compiled = compile_pattern(pattern, limits)
+    size = compiled.program_size
+    if size > limits.pattern_program_max:
+        raise PatternError(
+            f"it is too large: {size} steps when compiled, at most {limits.pattern_program_max} are allowed"
+        )
+    return compiled
+
+
 @lru_cache(maxsize=COMPILED_PATTERNS_MAX)
 def compile_pattern(pattern: str, limits: Limits) -> CompiledPattern:
-    """Give the compiled expression, or raise PatternError. `pattern` holds whole characters only."""
+    """Give the compiled expression, or raise PatternError. `pattern` holds whole characters only.
+
+    However large it is: a bound that was lowered is no reason to refuse what was stored before.
+    """
     try:
         expression = re2.compile(pattern, options())
     except re2.error as error:
         raise PatternError(_reason(error)) from None
     size = expression.programsize
-    if size > limits.pattern_program_max:
-        raise PatternError(
-            f"it is too large: {size} steps when compiled, at most {limits.pattern_program_max} are allowed"
-        )
     tree = read(pattern)
     if tree is not None and not explodes(tree):
         if size > LARGE_STEPS_MIN:

@@ -9,7 +9,7 @@ from engine.language.defects import Defect, Defects, Spot, kind, meant, named
 from engine.language.diagnostics import BAD_PATTERN, quoted
 from engine.language.limits import Limits
 from engine.language.literals import is_text
-from engine.language.patterns import UNICODE_CLASSES_MAX, PatternError, compile_pattern, unicode_classes
+from engine.language.patterns import UNICODE_CLASSES_MAX, PatternError, judged_pattern, unicode_classes
 
 _ARRAYS = "an array of strings or of numbers"
 _ANY_VALUE = f"a string, a number, a boolean, or {_ARRAYS}"
@@ -130,7 +130,7 @@ class Values:
             reason = f"a condition has at most {UNICODE_CLASSES_MAX} classes such as `\\pL` in its patterns"
             return self._tell(spot, f"the regular expression is refused: {reason}", BAD_PATTERN)
         try:
-            compile_pattern(text, self._limits)
+            judged_pattern(text, self._limits)
         except PatternError as error:
             return self._tell(spot, f"the regular expression is refused: {error}", BAD_PATTERN)
         return text

@@ -1,5 +1,6 @@
 """The actor that hosts detectors, one at a time: a plain class, with or without Ray around it."""
 
+import contextlib
 import os
 import resource
 import secrets
@@ -119,15 +120,20 @@ class DetectorActor:
         try:
             attempt.begin()
             recovered = store.recover()
-            restored = recovery.restore(recovered, answers, settings.limits, attempt.reached)
+            try:
+                restored = recovery.restore(recovered, answers, settings.limits, attempt.reached)
+            except Exception:
+                # An exception is no death: it would come as well at the first attempt of every other process.
+                with contextlib.suppress(OSError):
+                    attempt.survived()
+                raise
+            attempt.survived()
             detector = restored.detector
-            if detector.limits != settings.limits:
+            if detector.limits != settings.limits or not restored.tells_limits:
                 detector = history.under_limits(detector, settings.limits)
                 # On the disk with the first record after it; until then nothing is told that depends on it.
                 self._write(store, _position(detector), (history.limits_set(settings.limits),))
-            attempt.succeeded()
         except BaseException as error:
-            attempt.close()
             store.close()
             if isinstance(error, OSError):
                 raise StorageError(f"{folder} cannot be read or written: {error}") from error

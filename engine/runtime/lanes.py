@@ -49,6 +49,8 @@ class Lane:
         self._signal = asyncio.Event()
         self._deleted = False
         self._closing = False
+        self._drained = False
+        """Whether the time to answer what waits is over."""
         self._lost_because = "it did not end in time"
         self._trouble = ""
         self._trouble_until_s = 0.0
@@ -115,6 +117,7 @@ class Lane:
         if self._task is None:
             return None
         await asyncio.wait({self._task}, timeout=self._settings.drain_s)
+        self._drained = True
         self._refuse_waiting(_shutting_down)
         await self._stop_within(self._settings.hung_s)
         return self._lost_because if self._life.at_risk else None
@@ -153,6 +156,9 @@ class Lane:
         finally:
             self._life.lose(self)
             self._task = None
+            if self._deleted or self._drained:
+                # What was in flight by then, and was to be sent once more.
+                self._refuse_waiting(self._gone)
             if self._timer is not None and not len(self._waiting):
                 self._timer.cancel()
                 self._timer = None
@@ -162,13 +168,16 @@ class Lane:
         """Do the next thing there is to do; False when there is nothing left."""
         life = self._life
         try:
+            if life.dead:
+                # It answered its last batch, and died before anybody took note of that.
+                raise ActorDied("it died after its last answer")  # noqa: TRY301 -- as from a call
             if self._deleted:
                 await life.discard(self)
                 return False
             now_s = self._loop.time()
             busy = len(self._waiting) > 0
             if not life.awake:
-                if not busy:
+                if not busy or self._drained:
                     return False
                 await self._wake()
             elif life.should_rest(now_s, busy=busy) or (self._closing and not busy):
@@ -305,6 +314,9 @@ class Lane:
     def _in_trouble(self) -> DetectorUnavailable:
         message = f"the detector cannot be woken now: {self._trouble}"
         return DetectorUnavailable(STARTING, message, self._settings.retry_s)
+
+    def _gone(self) -> Exception:
+        return no_such_detector(self.detector_id) if self._deleted else _shutting_down()
 
     def _refuse_waiting(self, make: Callable[[], Exception]) -> None:
         for request in self._waiting.drain():

@@ -94,6 +94,11 @@ class Life:
         """Whether an actor hosts the detector."""
         return self._actor is not None
 
+    @property
+    def dead(self) -> bool:
+        """Whether the actor that hosts the detector is known to be dead."""
+        return self._actor is not None and self._actor.dead
+
     # -- when ------------------------------------------------------------------------------------------------
 
     def should_save(self, now_s: float) -> bool:
@@ -109,6 +114,9 @@ class Life:
         if now_s < self._rest_not_before_s:
             return False
         if busy:
+            if self._saving is not None:
+                # Whoever waits would wait for the disk.
+                return False
             # To rest before the first batch would be to wake for nothing, perhaps for ever.
             turn_over = self._asked and now_s >= self._awake_since_s + self._settings.turn_s
             return self.room_wanted and turn_over
@@ -184,15 +192,25 @@ class Life:
             self._saving = asyncio.create_task(self._finish_saving(self._actor))
 
     async def rest(self, resident: Resident) -> str | None:
-        """Save and forget the detector. Gives the reason where that cannot be, for now; raises ActorDied."""
+        """Save and forget the detector. Gives the reason where that cannot be, for now.
+
+        Raises ActorDied, and StorageError where the actor is of no more use.
+        """
         assert self._actor is not None, "only what is awake can be rested"
         await self._saved()
+        if self._saving is not None:
+            self._rest_not_before_s = self._loop.time() + self._settings.retry_s
+            self._services.residency.stay(resident)
+            return "its snapshot has not come to the disk yet"
         actor: PooledActor | None = self._actor
         if actor is None:
             # Lost meanwhile, with the snapshot that could not be written.
             return None
         try:
             resident_bytes = await self._call(actor.handle.passivate())
+        except (WriteFailed, SyncFailed):
+            # The actor has forgotten the detector.
+            raise
         except StorageError as error:
             self._not_saved(error)
             if isinstance(error, Fenced):
@@ -200,6 +218,7 @@ class Life:
             self._services.residency.stay(resident)
             return str(error)
         self._now_saved()
+        self.at_risk = False
         self._actor = None
         self._services.pool.give_back(actor, resident_bytes)
         self.leave(resident)
@@ -280,7 +299,9 @@ class Life:
         self.at_risk = reply.unsaved or reply.unsynced
         if reply.unsynced and self._sync_at_s is None:
             self._sync_at_s = now_s + settings.journal_sync_interval_s
-        if reply.journal_bytes >= settings.snapshot_journal_bytes and now_s >= self._save_not_before_s:
+        # What a snapshot that is being written will have is still counted until it is there.
+        long = reply.journal_bytes >= settings.snapshot_journal_bytes and self._saving is None
+        if long and now_s >= self._save_not_before_s:
             self._save_at_s = now_s
         elif (reply.journal_bytes or reply.unsaved) and self._save_at_s is None:
             self._save_at_s = now_s + settings.snapshot_interval_s

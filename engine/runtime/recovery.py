@@ -11,7 +11,7 @@ from engine.evaluation.detector import Detector
 from engine.language.limits import Limits
 from engine.runtime import history
 from engine.runtime.answers import Answers
-from engine.runtime.history import RECORD_VERSION, Replay
+from engine.runtime.history import RECORD_VERSION, LimitsSet, Replay
 from engine.runtime.kept import KEPT_VERSION, detector_from
 from snapshots.errors import NewerFormat, StorageError
 from snapshots.files import Files, OpenFile, write_all
@@ -36,6 +36,8 @@ class Restored:
     detector: Detector
     records: int
     """How many records of the journal were taken again."""
+    tells_limits: bool
+    """Whether the folder says under which limits it is; one from before there was a journal does not."""
 
 
 def restore(
@@ -59,6 +61,7 @@ def restore(
         detector = detector_from(snapshot.body, snapshot.version, answers, default_limits)
     replay = Replay(detector, answers)
     records = 0
+    tells_limits = snapshot is not None and snapshot.version >= KEPT_VERSION
     for record in recovered.records:
         if record.version > RECORD_VERSION:
             raise NewerFormat(
@@ -67,14 +70,16 @@ def restore(
             )
         reached(record)
         try:
-            replay.take(history.decode(record.payload))
+            told = history.decode(record.payload)
+            replay.take(told)
+            tells_limits = tells_limits or any(isinstance(step, LimitsSet) for step in told.steps)
         except Exception as error:
             raise Poisoned(
                 f"{record.path} at {record.offset}: the record {record.sequence} cannot be taken again: "
                 f"{type(error).__name__}: {error}"
             ) from error
         records += 1
-    return Restored(replay.detector, records)
+    return Restored(replay.detector, records, tells_limits)
 
 
 class Attempt:
@@ -89,6 +94,7 @@ class Attempt:
         self._path = folder / "replaying"
         self._files = files
         self._before = (0, 0)
+        self._refused = False
         self._file: OpenFile | None = None
 
     def begin(self) -> None:
@@ -105,22 +111,22 @@ class Attempt:
             self._file = self._files.create(self._path)
         write_all(self._file, _MARK.pack(record.sequence, attempts))
         if attempts > DEATHS_MAX:
+            self._refused = True
             raise Poisoned(
                 f"{record.path} at {record.offset}: {DEATHS_MAX} processes died at the record "
                 f"{record.sequence}; remove {self._path} to have it tried again"
             )
 
-    def succeeded(self) -> None:
-        """Take the mark away."""
-        self.close()
-        with contextlib.suppress(FileNotFoundError):
-            self._files.remove(self._path)
+    def survived(self) -> None:
+        """Take the mark away: whatever came of the attempt, nobody died of it. Raises OSError.
 
-    def close(self) -> None:
-        """Give the descriptor back."""
+        It stays where it is the reason why no attempt was made.
+        """
         if self._file is not None:
             self._file.close()
             self._file = None
+            if not self._refused:
+                self._files.remove(self._path)
 
 
 def last_mark(path: Path, files: Files) -> tuple[int, int]:

@@ -43,8 +43,12 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
         failed = await read(caller)
         assert failed["rule_detector_journal_failures_total"] == 1
         assert failed["rule_detector_troubles"] == 1
+        (amiss,) = (await caller("GET", "/readyz")).result["amiss"]
+        assert detector in amiss
+        assert "cannot be synced" in amiss
         assert (await caller("POST", path, event)).status == 200
         after = await read(caller)
         assert after["rule_detector_detectors_woken_total"] == 2
         assert after["rule_detector_troubles"] == 0
+        assert (await caller("GET", "/readyz")).result == {"ready": True, "amiss": []}
         assert after["rule_detector_journal_records_read_total"] >= 1

@@ -5,11 +5,11 @@ import pytest
 from engine.language.diagnostics import ConditionError
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.parser import parse
-from engine.language.patterns import PatternError, compile_pattern
+from engine.language.patterns import PatternError, judged_pattern
 
 
 def found(pattern: str, text: str, limits: Limits = DEFAULT_LIMITS) -> bool:
-    return compile_pattern(pattern, limits).found_in(text)
+    return judged_pattern(pattern, limits).found_in(text)
 
 
 @pytest.mark.parametrize(
@@ -41,35 +41,35 @@ def test_a_pattern_is_found_anywhere_unless_it_is_anchored(pattern: str, text: s
 )
 def test_what_re2_refuses_is_refused_in_its_words(pattern: str) -> None:
     with pytest.raises(PatternError, match=r"^[a-z )]+: .+$"):
-        compile_pattern(pattern, DEFAULT_LIMITS)
+        judged_pattern(pattern, DEFAULT_LIMITS)
 
 
 @pytest.mark.parametrize("pattern", ["a{1000}.{1000}", r"\pL{300}", "((a{30}){30}){30}"])
 def test_what_would_be_too_large_is_refused(pattern: str) -> None:
     with pytest.raises(PatternError, match=r"too large|invalid repetition size"):
-        compile_pattern(pattern, DEFAULT_LIMITS)
+        judged_pattern(pattern, DEFAULT_LIMITS)
 
 
 def test_the_bound_on_the_compiled_size_is_exact() -> None:
-    size = compile_pattern("a{50}", DEFAULT_LIMITS).program_size
-    assert compile_pattern("a{50}", Limits(pattern_program_max=size)).found_in("a" * 50)
+    size = judged_pattern("a{50}", DEFAULT_LIMITS).program_size
+    assert judged_pattern("a{50}", Limits(pattern_program_max=size)).found_in("a" * 50)
     with pytest.raises(
         PatternError, match=f"^it is too large: {size} steps when compiled, at most {size - 1} are allowed$"
     ):
-        compile_pattern("a{50}", Limits(pattern_program_max=size - 1))
+        judged_pattern("a{50}", Limits(pattern_program_max=size - 1))
 
 
 def test_a_text_past_the_bound_holds_no_pattern() -> None:
     limits = Limits(pattern_text_chars_max=5)
-    pattern = compile_pattern("a", limits)
+    pattern = judged_pattern("a", limits)
     for text, long in (("aaaaa", False), ("aaaaaa", True), ("äääää", False)):
         assert pattern.too_long(text) is long
         assert pattern.found_in(text) is (not long and "a" in text)
 
 
 def test_the_more_work_a_pattern_is_the_shorter_the_texts_that_it_takes() -> None:
-    work = compile_pattern("[ab].{8}c", DEFAULT_LIMITS).work_per_byte
-    pattern = compile_pattern("[ab].{8}c", Limits(pattern_work_max=12 * work))
+    work = judged_pattern("[ab].{8}c", DEFAULT_LIMITS).work_per_byte
+    pattern = judged_pattern("[ab].{8}c", Limits(pattern_work_max=12 * work))
     assert work == 10
     assert pattern.text_bytes_max == 12
     assert pattern.found_in("a" + "x" * 8 + "c..")
@@ -83,7 +83,7 @@ def test_the_more_work_a_pattern_is_the_shorter_the_texts_that_it_takes() -> Non
 
 def test_a_harmless_pattern_takes_texts_of_any_length_however_large_it_is() -> None:
     words = "|".join(f"word{number}x" for number in range(400))
-    pattern = compile_pattern(words, DEFAULT_LIMITS)
+    pattern = judged_pattern(words, DEFAULT_LIMITS)
     assert pattern.program_size > 500
     text = "é" * (DEFAULT_LIMITS.pattern_text_chars_max - 8) + "word399x"
     assert pattern.found_in(text)
@@ -98,7 +98,7 @@ def test_the_bound_on_texts_counts_characters_and_that_on_work_bytes(letter: str
         (Limits(pattern_work_max=12 * size), 12),
         (Limits(pattern_work_max=13 * size - 1), 12),
     ):
-        pattern = compile_pattern(f"{letter}$", limits)
+        pattern = judged_pattern(f"{letter}$", limits)
         assert pattern.found_in(letter * count)
         assert not pattern.too_long(letter * count)
         assert not pattern.found_in(letter * (count + 1))
@@ -108,20 +108,20 @@ def test_the_bound_on_texts_counts_characters_and_that_on_work_bytes(letter: str
 @pytest.mark.parametrize("letter", ["a", "é", "中", "\ud800"])
 @pytest.mark.parametrize("expression", ["a", "", r"\pL", "[ab].{30}c", "(?s).", "a|é|中"])
 def test_texts_of_a_million_characters_hold_no_pattern(letter: str, expression: str) -> None:
-    pattern = compile_pattern(expression, DEFAULT_LIMITS)
+    pattern = judged_pattern(expression, DEFAULT_LIMITS)
     assert pattern.found_in(letter * 1_000_000) is False
     assert pattern.too_long(letter * 1_000_000)
 
 
 def test_half_characters_hold_no_pattern_and_raise_nothing() -> None:
-    pattern = compile_pattern("a", DEFAULT_LIMITS)
+    pattern = judged_pattern("a", DEFAULT_LIMITS)
     assert pattern.found_in("a\ud800") is False
     assert pattern.too_long("a\ud800" * 20_000)
 
 
 def test_a_search_that_runs_out_of_memory_still_answers_rightly() -> None:
     """RE2 falls back to a slower search within its memory; what is there must be found all the same."""
-    pattern = compile_pattern("[ab]{200}[ab]*a[ab]{180}c$", DEFAULT_LIMITS)
+    pattern = judged_pattern("[ab]{200}[ab]*a[ab]{180}c$", DEFAULT_LIMITS)
     text = "abbab" * 350 + "a" + "ba" * 90
     assert len(text) < pattern.text_bytes_max
     assert pattern.found_in(text + "c")
@@ -129,7 +129,7 @@ def test_a_search_that_runs_out_of_memory_still_answers_rightly() -> None:
 
 
 def test_compiling_again_gives_the_same_object() -> None:
-    assert compile_pattern("again", DEFAULT_LIMITS) is compile_pattern("again", DEFAULT_LIMITS)
+    assert judged_pattern("again", DEFAULT_LIMITS) is judged_pattern("again", DEFAULT_LIMITS)
 
 
 def test_unicode_classes_are_bounded_over_a_whole_condition() -> None:

@@ -3,6 +3,7 @@
 import errno
 import json
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from engine.runtime.operations import Operation
 from engine.runtime.recovery import Poisoned
 from engine.runtime.settings import RuntimeSettings
 from snapshots.errors import Fenced, NewerFormat, NothingUsable, StorageError, SyncFailed, WriteFailed
+from snapshots.store import Store
 from tests.faults import FaultyFiles, newborn
 
 ONE = "1" * 32
@@ -430,6 +432,62 @@ def test_a_record_at_which_two_processes_died_is_not_tried_again(make, actor, tm
     other = make()
     assert other.activate(ONE, 6).records == 4
     assert not (tmp_path / "detectors" / ONE / "replaying").exists()
+
+
+def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, monkeypatch):
+    rule_id = add(actor, "once a == 1")
+    fired(actor, 1000, a=1)
+    other_limits = {"limits": Limits(keys_max=3)}
+
+    def fails(*_):
+        raise StorageError("the disk has a bad day")
+
+    # Other limits are written down when the detector wakes, and a step may meet any error.
+    for place in ("engine.runtime.actor.DetectorActor._write", "engine.runtime.history.Replay._observe"):
+        monkeypatch.setattr(place, fails)
+        for epoch in range(2, 6):
+            with pytest.raises(StorageError, match="bad day"):
+                make(**other_limits).activate(ONE, epoch if "actor" in place else 10 + epoch)
+        monkeypatch.undo()
+    other = make(**other_limits)
+    assert other.activate(ONE, 20).records == 2
+    assert fired(other, 2000, a=2) == [rule_id]
+
+
+def test_a_folder_from_before_there_were_limits_in_it_has_them_from_its_first_waking_on(make, tmp_path):
+    golden = Path(__file__).parents[1] / "evaluation" / "golden" / "state_2_few.msgpack"
+    folder = tmp_path / "detectors" / ("3" * 32)
+    Store(folder).create(golden.read_bytes(), version=2)
+    first = make(limits=Limits(keys_max=6))
+    first.activate(folder.name, 1)
+    answers = [fired(first, 20_000 + number, k=number, a=1) for number in range(20)]
+    # Under these the past of the first would have been another one.
+    second = make(limits=Limits(keys_max=2))
+    assert second.activate(folder.name, 2).records == 21
+    assert answers
+    assert second._hosted.detector.events_seen == first._hosted.detector.events_seen
+
+
+def test_a_stored_pattern_is_not_held_to_a_bound_that_was_lowered(make, actor):
+    rule_id = add(actor, "a matches '[a-z]{200}x'")
+    lowered = {"limits": Limits(pattern_program_max=10)}
+    other = make(**lowered)
+    other.activate(ONE, 2)
+    assert codes(other.handle([ops.add_rule("r", "a matches '[a-z]{200}x'")]).answers[0]) == [1302]
+    assert fired(other, a="b" * 200 + "x") == [rule_id]
+    other.handle([ops.change_rule(rule_id, name="new")])
+    again = make(**lowered)
+    again.activate(ONE, 3)
+    assert fired(again, a="b" * 200 + "x") == [rule_id]
+
+
+def test_waking_and_resting_leaves_nothing_behind(make, tmp_path):
+    for epoch in range(1, 30):
+        actor = make()
+        actor.activate(ONE, epoch)
+        assert codes(actor.handle([event(10_060_001)]).answers[0]) == [1402]
+        actor.passivate()
+    assert len(list((tmp_path / "detectors" / ONE).iterdir())) <= 3
 
 
 def test_deaths_at_different_records_are_no_poison(make, actor, monkeypatch):

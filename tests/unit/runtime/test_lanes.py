@@ -15,7 +15,7 @@ from engine.runtime import operations as ops
 from engine.runtime import steps as steps_module
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.operations import Operation
-from tests.faults import LocalHandle, LocalService, local_service, until
+from tests.faults import FaultyFiles, LocalHandle, LocalService, local_service, until
 
 
 class Gate:
@@ -509,3 +509,92 @@ async def test_closing_while_a_detector_wakes_answers_1503(scene):
         await s.held()
         await asyncio.wait_for(s.fleet.close(), 5)
         assert await outcomes(tasks) == [1503]
+
+
+def keyed(timestamp_ms: float, key: str) -> Operation:
+    return ops.evaluate(event(timestamp_ms).payload, key)
+
+
+@pytest.mark.parametrize(("ending", "code"), [("delete", 1200), ("close", 1503)])
+async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_lane_ends(scene, ending, code):
+    async with scene(drain_s=0.05) as s:
+        s.gate.held = {"handle"}
+        task = s.ask(keyed(1, "k"))
+        await s.held()
+        end = s.fleet.delete_detector(s.detector_id) if ending == "delete" else s.fleet.close()
+        ended = asyncio.create_task(end)
+        await asyncio.sleep(0.2)
+        s.gate.held = {"activate"}
+        s.actor.die()
+        assert await asyncio.wait_for(outcomes([task]), 5) == [code]
+        await asyncio.wait_for(ended, 5)
+
+
+async def test_a_detector_whose_journal_failed_as_it_went_to_rest_wakes_for_the_next_request(tmp_path):
+    files = FaultyFiles()
+    settings: dict[str, Any] = {
+        "journal_sync": "interval",
+        "journal_sync_interval_s": 100,
+        "idle_rest_s": 0.05,
+    }
+    async with local_service(tmp_path, files=files, retry_s=10, **settings) as service:
+        detector_id = await service.fleet.create_detector("one")
+        await service.fleet.call(detector_id, event(1))
+        files.fail_next("sync_data")
+        await until(lambda: files.failed)
+        files.fails_at = None
+        assert outcome(await service.fleet.call(detector_id, event(2))) == "done"
+
+
+@pytest.mark.parametrize("sync", ["always", "interval", "off"])
+async def test_a_service_that_has_saved_all_does_not_say_that_it_has_not(tmp_path, sync):
+    async with local_service(tmp_path, journal_sync=sync) as service:
+        detector_id = await service.fleet.create_detector("one")
+        await service.fleet.call(detector_id, event(1))
+        assert await service.fleet.close() == []
+
+
+async def test_an_actor_that_dies_right_after_its_answer_is_not_asked_again(scene):
+    async with scene() as s:
+        assert await outcomes(s.asks(1)) == ["done"]
+        actor = s.actor
+        handle = actor.handle
+
+        async def last_words(batch: Any) -> Any:
+            reply = await handle(batch)
+            actor.die()
+            for _ in range(3):
+                # The one who watches over it is told first.
+                await asyncio.sleep(0)
+            return reply
+
+        actor.handle = last_words
+        assert await outcomes(s.asks(2)) == ["done"]
+        assert await outcomes(s.asks(3)) == ["done"]
+        assert s.fleet.counts["actors_lost"] == 1
+
+
+async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(scene):
+    async with scene(snapshot_journal_bytes=2_000) as s:
+        s.gate.held = {"finish_saving"}
+        while not s.gate.held_up:
+            assert await outcomes(s.asks(1)) == ["done"]
+        assert await outcomes(s.asks(1)) == ["done"]
+        calls = s.actor.calls
+        s.gate.open()
+        await until(lambda: s.fleet.counts["snapshots_written"])
+        assert await outcomes(s.asks(1)) == ["done"]
+        await asyncio.sleep(0.05)
+        assert [call for call, _ in calls].count("begin_saving") == 1
+
+
+async def test_a_snapshot_that_takes_long_keeps_a_detector_from_resting_and_no_request_from_its_answer(scene):
+    async with scene(snapshot_interval_s=0.01, hung_s=0.1, idle_rest_s=0.02) as s:
+        s.gate.held = {"finish_saving"}
+        assert await outcomes(s.asks(1)) == ["done"]
+        await s.held()
+        actor = s.actor
+        await asyncio.sleep(0.3)
+        assert await outcomes(s.asks(2)) == ["done"]
+        assert s.actor is actor
+        s.gate.open()
