@@ -21,6 +21,9 @@ from engine.runtime.history import limits_document, limits_from
 
 KEPT_VERSION: Final = 3
 
+LIMITS_TOLD_FROM: Final = 3
+"""The first version that tells the limits in force."""
+
 _PARTS: Final = 3
 _TURN_S: Final = 0.0005
 """How long a thread packs before it lets others have their turn, and how long that is."""
@@ -77,7 +80,7 @@ def detector_from(body: bytes, version: int, answers: Answers, default_limits: L
     assert 1 <= version <= KEPT_VERSION, f"a body of version {version}, which is unknown"
     document = saved.unpack(body)
     limits = default_limits
-    if version >= KEPT_VERSION:
+    if version >= LIMITS_TOLD_FROM:
         told, kept, document = document
         limits = limits_from(told)
         answers.restore(msgspec.convert(kept, list[KeptAnswer]))

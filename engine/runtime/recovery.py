@@ -12,7 +12,7 @@ from engine.language.limits import Limits
 from engine.runtime import history
 from engine.runtime.answers import Answers
 from engine.runtime.history import RECORD_VERSION, LimitsSet, Replay
-from engine.runtime.kept import KEPT_VERSION, detector_from
+from engine.runtime.kept import KEPT_VERSION, LIMITS_TOLD_FROM, detector_from
 from snapshots.errors import NewerFormat, StorageError
 from snapshots.files import Files, OpenFile, write_all
 from snapshots.recovered import Recovered
@@ -61,7 +61,7 @@ def restore(
         detector = detector_from(snapshot.body, snapshot.version, answers, default_limits)
     replay = Replay(detector, answers)
     records = 0
-    tells_limits = snapshot is not None and snapshot.version >= KEPT_VERSION
+    tells_limits = snapshot is not None and snapshot.version >= LIMITS_TOLD_FROM
     for record in recovered.records:
         if record.version > RECORD_VERSION:
             raise NewerFormat(

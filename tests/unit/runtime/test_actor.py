@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.evaluation.detector import Detector
 from engine.evaluation.events import Done, Refused
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime import operations as ops
@@ -518,3 +519,57 @@ def test_an_event_that_diverges_when_it_is_taken_again_sets_the_detector_aside(m
     monkeypatch.setattr("engine.runtime.history.Replay._observe", lambda *_: None)
     with pytest.raises(Poisoned, match="Diverged"):
         make().activate(ONE, 2)
+
+
+def test_attempts_that_fail_and_kill_nobody_are_no_deaths(make, actor, files):
+    fired(actor, 1000, a=1)
+    limits = Limits(keys_max=10)
+    for epoch in (2, 3, 4):
+        other = make(limits=limits)
+        begin = len(files.calls)
+        # The last write is that of the limits, when all has been taken again.
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(WriteFailed):
+            append = Store.append
+
+            def failing(store: Store, payload: bytes, *, version: int) -> int:
+                files.fail_next("write")
+                return append(store, payload, version=version)
+
+            patch.setattr(Store, "append", failing)
+            other.activate(ONE, epoch)
+        assert len(files.calls) > begin
+        files.fails_at = None
+    assert make(limits=limits).activate(ONE, 5).records == 1
+
+
+def test_limits_that_an_older_snapshot_does_not_tell_are_told_before_anything_depends_on_them(make, tmp_path):
+    shutil.rmtree(tmp_path / "detectors" / ONE)
+    # Of nothing, version 2 of a detector's document looks as version 3 does.
+    Store(tmp_path / "detectors" / ONE).create(Detector().dump(), version=2)
+    actor = make()
+    actor.activate(ONE, 1)
+    fired(actor, 1_000_000)
+    fired(actor, 1_000_000 - DEFAULT_LIMITS.late_ms_max)
+    stricter = make(limits=Limits(late_ms_max=1))
+    assert stricter.activate(ONE, 2).records == 3
+    assert codes(stricter.handle([event(999_000)]).answers[0]) == [1402]
+
+
+def test_limits_that_were_lowered_below_what_is_stored_undo_nothing_of_it(make, actor):
+    long = add(actor, "a matches '(abc|de+f){50}'")
+    add(actor, "per u (once b == 1) and c == 1")
+    actor.handle([event(1000 + number, u=number, b=1) for number in range(40)])
+    actor.discard()
+    names = ("text_bytes_max", "nodes_max", "depth_max", "pattern_program_max", "rules_max", "batch_events_max")
+    lower = make(limits=Limits(keys_max=5, **dict.fromkeys(names, 1)))
+    lower.activate(ONE, 2)
+    assert fired(lower, 2000, a="abc" * 50) == [long]
+    lower.handle([event(2000 + number, u=number, c=1) for number in range(40)])
+    for epoch, begins in ((3, True), (4, False)):
+        if begins:
+            lower.begin_saving()
+            lower.finish_saving()
+        lower.discard()
+        lower = make()
+        lower.activate(ONE, epoch)
+        assert fired(lower, 3000 + epoch, a="abc" * 50) == [long]

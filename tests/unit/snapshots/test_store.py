@@ -538,3 +538,24 @@ def test_files_of_others_are_left_alone(folder):
 
 def test_what_a_recovery_gives_is_what_it_says_it_is(folder):
     assert isinstance(Store(folder).recover(), Recovered)
+
+
+def test_a_journal_of_more_segments_than_a_name_was_made_for_is_read_to_its_end(folder):
+    store = opened(folder, segment_bytes_max=1)
+    store._journal._number = 999_997
+    for payload in (b"1", b"2", b"3", b"4"):
+        write(store, payload)
+    store.close()
+    assert recovered(folder) == (b"born", [b"1", b"2", b"3", b"4"])
+
+
+def test_owners_that_write_nothing_leave_nothing_behind(folder):
+    first = write(opened(folder), b"1")
+    save(first)
+    first.close()
+    before = len(names(folder))
+    for _ in range(3):
+        store = opened(folder)
+        store.reserve(100)
+        store.close()
+    assert len(names(folder)) == before
