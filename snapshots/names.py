@@ -9,7 +9,7 @@ CLAIM_NUMBER: Final = 0
 """Where an epoch's segments would begin: the file of this number is always empty, and is its claim."""
 
 _SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds")
-_SEGMENT: Final = re.compile(r"journal-([0-9]{20})-([0-9]{6})\.rdj")
+_SEGMENT: Final = re.compile(r"journal-([0-9]{20})-([0-9]{6,})\.rdj")
 _SET_ASIDE: Final = re.compile(r"(snapshot-[0-9]{20}\.rds|journal-.*\.rdj)\.(damaged|torn|fenced)(-[0-9]+)?")
 _DAMAGED_SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds\.damaged(-[0-9]+)?")
 _UNFINISHED: Final = re.compile(r".*\.([0-9]+)\.unfinished")

@@ -49,3 +49,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.line(f"RULE_DETECTOR_SEED={given or SEED} RULE_DETECTOR_PROFILE={profile}")
     for nodeid, examples in sorted(tried.items()):
         terminalreporter.line(f"{examples:7d} examples  {nodeid}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked `slow`, unless it is asked for: by `-m slow`, or by its place."""
+    asked = "slow" in config.option.markexpr or any("::" in argument for argument in config.args)
+    slow = [] if asked else [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]

@@ -560,7 +560,14 @@ def test_limits_that_were_lowered_below_what_is_stored_undo_nothing_of_it(make, 
     add(actor, "per u (once b == 1) and c == 1")
     actor.handle([event(1000 + number, u=number, b=1) for number in range(40)])
     actor.discard()
-    names = ("text_bytes_max", "nodes_max", "depth_max", "pattern_program_max", "rules_max", "batch_events_max")
+    names = (
+        "text_bytes_max",
+        "nodes_max",
+        "depth_max",
+        "pattern_program_max",
+        "rules_max",
+        "batch_events_max",
+    )
     lower = make(limits=Limits(keys_max=5, **dict.fromkeys(names, 1)))
     lower.activate(ONE, 2)
     assert fired(lower, 2000, a="abc" * 50) == [long]
