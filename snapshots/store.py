@@ -148,9 +148,9 @@ class Store:
 
     @property
     def segment_count(self) -> int:
-        """How many segments the journal has, those of earlier owners included."""
+        """How many segments there are, those of earlier owners and those that nobody needs included."""
         with self._lock:
-            return len(self._segments)
+            return len(self._segments) + len(self._litter)
 
     def append(self, payload: bytes, *, version: int) -> int:
         """Write a record, and give its sequence. It is on the disk after the next `sync`.

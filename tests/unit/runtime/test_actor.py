@@ -580,3 +580,14 @@ def test_limits_that_were_lowered_below_what_is_stored_undo_nothing_of_it(make, 
         lower = make()
         lower.activate(ONE, epoch)
         assert fired(lower, 3000 + epoch, a="abc" * 50) == [long]
+
+
+def test_however_often_a_detector_wakes_for_nothing_its_folder_stays_small(make, actor, tmp_path):
+    fired(actor, 1_000_000, a=1)
+    actor.passivate()
+    for epoch in range(2, 40):
+        other = make()
+        other.activate(ONE, epoch)
+        assert codes(other.handle([event(1)]).answers[0]) == [1402]
+        other.passivate()
+        assert len(list((tmp_path / "detectors" / ONE).iterdir())) < 20
