@@ -521,27 +521,6 @@ def test_an_event_that_diverges_when_it_is_taken_again_sets_the_detector_aside(m
         make().activate(ONE, 2)
 
 
-def test_attempts_that_fail_and_kill_nobody_are_no_deaths(make, actor, files):
-    fired(actor, 1000, a=1)
-    limits = Limits(keys_max=10)
-    for epoch in (2, 3, 4):
-        other = make(limits=limits)
-        begin = len(files.calls)
-        # The last write is that of the limits, when all has been taken again.
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(WriteFailed):
-            append = Store.append
-
-            def failing(store: Store, payload: bytes, *, version: int) -> int:
-                files.fail_next("write")
-                return append(store, payload, version=version)
-
-            patch.setattr(Store, "append", failing)
-            other.activate(ONE, epoch)
-        assert len(files.calls) > begin
-        files.fails_at = None
-    assert make(limits=limits).activate(ONE, 5).records == 1
-
-
 def test_limits_that_an_older_snapshot_does_not_tell_are_told_before_anything_depends_on_them(make, tmp_path):
     shutil.rmtree(tmp_path / "detectors" / ONE)
     # Of nothing, version 2 of a detector's document looks as version 3 does.
