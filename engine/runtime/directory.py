@@ -25,7 +25,7 @@ from engine.runtime.register import (
     TokenRevoked,
 )
 from engine.runtime.tokens import MintedToken, digest_of, mint
-from snapshots.errors import FolderInUse, NewerFormat, NothingUsable, StorageError
+from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError
 from snapshots.files import Files, RealFiles
 from snapshots.lock import FolderLock
 from snapshots.recovered import Recovered
@@ -199,8 +199,15 @@ class Directory:
     def create_detector(self, detector_id: str, name: str) -> int:
         """Enter a detector; the version of the catalogue that has it."""
         if detector_id not in self._kept.detectors:
+            self._store.reserve(_RECORD_BYTES_MAX)
             # First: a folder without a detector is removed at the next opening, a detector without is lost.
-            self._make_folder(detector_id)
+            try:
+                self._make_folder(detector_id)
+            except NoRoom:
+                # Callers try again, each time under another id: a full disk must not become fuller by that.
+                with contextlib.suppress(StorageError):
+                    Store(self._detectors_folder / detector_id, files=self._files).destroy()
+                raise
             self._change(DetectorCreated(detector_id, name))
             self._detectors_version += 1
         return self._detectors_version

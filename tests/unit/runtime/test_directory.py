@@ -275,3 +275,19 @@ def test_a_directory_saved_by_a_newer_program_is_refused(opened, tmp_path):
 def test_a_token_is_minted_offline(opened, tmp_path):
     minted = mint_offline(tmp_path)
     assert opened().changes(0, 0).tokens == {digest_of(minted.token): minted.id}
+
+
+@pytest.mark.parametrize("call", ["reserve", "create", "write", "sync", "rename"])
+def test_a_detector_for_which_there_is_no_room_leaves_nothing_behind(opened, files, tmp_path, call):
+    directory = opened()
+    directory.create_detector(A, "a")
+    directory._store._journal._current.reserved_bytes = 0
+    files.error = errno.ENOSPC
+    # Where there is no room for much, there may be for little.
+    files.for_good = call == "reserve"
+    files.fail_next(call)
+    with pytest.raises(NoRoom):
+        directory.create_detector(B, "b")
+    files.fails_at = None
+    assert [path.name for path in (tmp_path / "detectors").iterdir()] == [A]
+    assert directory.create_detector(B, "b")
