@@ -72,6 +72,12 @@ class Answers:
     def expire(self, now_us: int) -> None:
         """Forget what was kept long enough."""
         edge_us = now_us - self._kept_us
+        oldest = next(iter(self._by_key.values()), None)
+        if oldest is not None and oldest.answered_at_us > now_us:
+            # The clock was set back. How old they are is not known; as old as now they do not stay for ever.
+            for key, answer in self._by_key.items():
+                if answer.answered_at_us > now_us:
+                    self._by_key[key] = msgspec.structs.replace(answer, answered_at_us=now_us)
         while self._by_key:
             oldest = next(iter(self._by_key.values()))
             if oldest.answered_at_us >= edge_us:

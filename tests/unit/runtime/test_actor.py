@@ -570,3 +570,18 @@ def test_however_often_a_detector_wakes_for_nothing_its_folder_stays_small(make,
         assert codes(other.handle([event(1)]).answers[0]) == [1402]
         other.passivate()
         assert len(list((tmp_path / "detectors" / ONE).iterdir())) < 20
+
+
+def test_a_clock_that_is_set_back_does_not_keep_answers_for_longer_than_twice_their_time(tmp_path):
+    newborn(tmp_path, ONE)
+    clock_us = [10**12]
+    settings = RuntimeSettings(data=tmp_path, answers_kept_s=1, answers_kept_bytes_max=1)
+    actor = DetectorActor(settings, now_us=lambda: clock_us[0])
+    actor.activate(ONE, 1)
+    first, second = (ops.evaluate(event(1000).payload, key) for key in ("first", "second"))
+    (given,) = actor.handle([first]).answers
+    clock_us[0] -= 10**11
+    assert codes(actor.handle([second]).answers[0]) == [1401]
+    assert actor.handle([first]).answers == [given], "it is still known"
+    clock_us[0] += 1_000_001
+    assert isinstance(actor.handle([second]).answers[0], Done)
