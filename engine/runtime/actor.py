@@ -210,6 +210,7 @@ class DetectorActor:
             # Events that the journal has not: the snapshot stands for a record of its own.
             self._write(store, _position(hosted.detector), ())
         sequence = store.begin_snapshot()
+        hosted.answers.expire(self._now_us())
         hosted.saving = _Saving(store, kept.keep(hosted.detector, hosted.answers), sequence)
         hosted.unsaved = False
         return True
