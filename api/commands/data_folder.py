@@ -128,7 +128,7 @@ class _Reader:
         if contents is None and not folder.exists() and self._is_deleted(detector_id):
             return None
         mark = folder / "replaying"
-        sequence, attempts = last_mark(mark, RealFiles())
+        sequence, attempts = last_mark(mark, RealFiles()) if folder.is_dir() else (0, 0)
         if attempts > DEATHS_MAX:
             said = f"{DEATHS_MAX} processes died at record {sequence}, which is not tried while this is here"
             self._remarks.append(f"{mark}: {said}")

@@ -174,7 +174,14 @@ class DetectorActor:
             self.discard()
             raise
         store = hosted.store
-        reply = Reply(answers, crash, store.journal_bytes, unsaved=hosted.unsaved, unsynced=store.unsynced)
+        reply = Reply(
+            answers,
+            crash,
+            store.journal_bytes,
+            unsaved=hosted.unsaved,
+            unsynced=store.unsynced,
+            no_room=_why(full) if any(one.kind not in READS for one in batch) else None,
+        )
         if crash is not None:
             self.discard()
         return reply
@@ -310,6 +317,10 @@ class DetectorActor:
 
 def _position(detector: Detector) -> Position:
     return detector.clock_us, detector.events_seen
+
+
+def _why(refused: Refused | None) -> str:
+    return "" if refused is None else refused.entries[0].message
 
 
 def _resident_bytes() -> int:

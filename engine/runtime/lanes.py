@@ -320,7 +320,7 @@ class Lane:
 
     def _refuse_waiting(self, make: Callable[[], Exception]) -> None:
         for request in self._waiting.drain():
-            _fail(request, make())
+            _fail(request, _was_sent() if request.sent and not self._deleted else make())
 
     def _expire(self) -> None:
         """Answer what is past its deadline, and come back at the next one."""
@@ -342,7 +342,8 @@ class Lane:
         state = "was busy with earlier requests" if self._life.awake else "was starting"
         message = f"the deadline passed while the detector {state}; nothing was evaluated"
         for request in self._waiting.expire(now_s):
-            _fail(request, DetectorUnavailable(STARTING, message, self._settings.retry_s))
+            refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
+            _fail(request, _was_sent() if request.sent else refusal)
 
 
 def _settle(request: Request, answer: Answer) -> None:
@@ -357,6 +358,11 @@ def _fail(request: Request, error: Exception) -> None:
 
 def _shutting_down() -> DetectorUnavailable:
     return DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
+
+
+def _was_sent() -> DetectorUnavailable:
+    """Give the refusal of what waits to be sent once more: the first time it may have been carried out."""
+    return _outcome_unknown("the detector's process died")
 
 
 def _outcome_unknown(why: str) -> DetectorUnavailable:

@@ -1,6 +1,7 @@
 """The life of one detector: woken in an actor, asked, saved, rested, or lost with its actor."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 _ATTEMPTS = 3
 
 WOKEN: Final = "detectors_woken"
@@ -25,6 +28,7 @@ SNAPSHOTS_FAILED: Final = "snapshots_failed"
 FENCED: Final = "owners_fenced"
 WAKING_FAILED: Final = "wakes_failed"
 JOURNAL_FAILED: Final = "journal_failures"
+WITHOUT_ROOM: Final = "batches_without_room"
 ACTORS_LOST: Final = "actors_lost"
 DAMAGED: Final = "files_set_aside"
 
@@ -36,6 +40,7 @@ COUNTED: Final = {
     FENCED: "Owners of detectors that found a later owner in their place.",
     WAKING_FAILED: "Attempts to wake a detector that its files, or the disk, did not allow.",
     JOURNAL_FAILED: "Batches that could not be made to last, for each of which a detector was woken anew.",
+    WITHOUT_ROOM: "Batches that were refused because the disk had no room for them.",
     ACTORS_LOST: "Actors that died, or were taken for dead, while a detector was awake in them.",
     DAMAGED: "Files that were set aside because they were torn or damaged.",
 }
@@ -88,6 +93,7 @@ class Life:
         self._save_not_before_s = 0.0
         """After a snapshot that failed, however long the journal."""
         self._in_trouble = False
+        self._without_room = False
 
     @property
     def awake(self) -> bool:
@@ -163,6 +169,7 @@ class Life:
             self._asked = True
             self.used_at_s = self._loop.time()
         self._plan(reply)
+        self._note_room(reply)
         return reply
 
     async def sync(self) -> None:
@@ -289,6 +296,7 @@ class Life:
         self._awake_since_s = self.used_at_s = self._loop.time()
         self._asked = False
         self._save_at_s = self._sync_at_s = None
+        self._without_room = False
         self.at_risk = False
         self._rest_not_before_s = 0.0
 
@@ -306,6 +314,16 @@ class Life:
         elif (reply.journal_bytes or reply.unsaved) and self._save_at_s is None:
             self._save_at_s = now_s + settings.snapshot_interval_s
 
+    def _note_room(self, reply: Reply) -> None:
+        """Tell when there comes to be no room for what must be kept, and when there is again."""
+        if reply.no_room:
+            self._services.counts[WITHOUT_ROOM] += 1
+            self._services.trouble(self.detector_id, reply.no_room)
+        elif self._without_room and reply.no_room is not None:
+            self._services.trouble(self.detector_id, None)
+        if reply.no_room is not None:
+            self._without_room = bool(reply.no_room)
+
     async def _finish_saving(self, actor: PooledActor) -> None:
         try:
             await actor.handle.finish_saving()
@@ -316,6 +334,10 @@ class Life:
         except ActorDied:
             # Whoever watches over it says so.
             pass
+        except Exception as error:  # noqa: BLE001 -- whatever it is, nobody else is there to be told
+            # The journal has it all, and the next attempt begins anew.
+            _log.exception("a snapshot of the detector %s failed", self.detector_id)
+            self._not_saved(StorageError(f"{type(error).__name__}: {error}"))
         else:
             self._services.counts[SNAPSHOTS_WRITTEN] += 1
             self._now_saved()

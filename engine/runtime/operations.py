@@ -119,6 +119,8 @@ class Reply(msgspec.Struct, frozen=True):
     """Whether there is anything that neither of them has."""
     unsynced: bool = False
     """Whether the journal holds anything that may not be on the disk."""
+    no_room: str | None = None
+    """Why what must be kept was refused; empty where it was not, None where there was no such thing."""
 
 
 class _Batch(msgspec.Struct, array_like=True):

@@ -382,6 +382,15 @@ def test_a_mark_that_recovery_left_is_told(data: Path, attempts: int, said: str)
     assert told(data)["remarks"][0].startswith(f"{mark}: {said}")
 
 
+def test_a_file_in_the_place_of_a_folder_is_told_and_the_others_too(data: Path) -> None:
+    folder = data / "detectors" / shop(told(data))["id"]
+    shutil.rmtree(folder)
+    folder.write_text("x")
+    report = told(data, code=1)
+    assert str(folder) in str(report["damage"][0])
+    assert report["detectors"][1]["contents"] is not None
+
+
 # Folders that are out of the ordinary
 
 

@@ -476,6 +476,8 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         large = event(2, text="x" * 200_000)
         answer = await fleet.call(one, large)
         assert [entry.code for entry in answer.entries] == [1501]
+        assert any("has no room" in reason for reason in fleet.readiness().reasons)
+        assert fleet.counts["batches_without_room"] == 1
         assert b'"r"' in (await fleet.call(one, ops.rules())).result
         assert await refused(fleet.call(two, event(1))) == 1501
         with pytest.raises(DetectorUnavailable, match=r"has no room|cannot be made") as caught:

@@ -515,7 +515,7 @@ def keyed(timestamp_ms: float, key: str) -> Operation:
     return ops.evaluate(event(timestamp_ms).payload, key)
 
 
-@pytest.mark.parametrize(("ending", "code"), [("delete", 1200), ("close", 1503)])
+@pytest.mark.parametrize(("ending", "code"), [("delete", 1200), ("close", 1502)])
 async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_lane_ends(scene, ending, code):
     async with scene(drain_s=0.05) as s:
         s.gate.held = {"handle"}
