@@ -87,6 +87,8 @@ def _view(
         arguments: dict[str, Any] = {**ids}
         if operation.body is not None:
             arguments["body"] = await request.get_data()
+        if len(operation.media_types) > 1:
+            arguments["media_type"] = request.headers["content-type"].encode()
         if operation.takes_key:
             arguments["key"] = request.headers.get("idempotency-key", "")
         try:

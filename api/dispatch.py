@@ -8,7 +8,7 @@ from werkzeug.routing import MapAdapter
 
 from api.auth import Gate
 from api.bodies import CallerGone, Message, Receive, Send, read_body, send_and_drain, send_reply, skip_body
-from api.envelope import Reply, RequestRefusal, reply_to
+from api.envelope import Headers, Reply, RequestRefusal, reply_to
 from api.hot import HotPath
 from api.operations import OPERATIONS, Operation
 from api.requests import (
@@ -31,7 +31,6 @@ BACKSTOP_S: Final = 2.0
 """How much longer than its deadline a request may take, so that who knows what became of it can say so."""
 
 _BY_NAME: Final = {operation.name: operation for operation in OPERATIONS}
-_JSON: Final = b"application/json"
 
 
 class Handover(NamedTuple):
@@ -87,10 +86,10 @@ class Dispatcher:
         head = read_head(scope["headers"])
         path = canonical_path(scope["raw_path"])
         operation = await self._judge(head, path, scope["method"])
-        body = await self._read(head, receive, operation)
+        media_type, body = await self._read(head, receive, operation)
         watch.body_read()
         key = idempotency_key(head) if operation is not None and operation.takes_key else ""
-        return _handover(scope, path, body, key, receive)
+        return _handover(scope, path, body, _passed_on(media_type, key), receive)
 
     async def _judge(self, head: Head, path: str, method: str) -> Operation | None:
         """Judge token, path and method. Gives None for a path that is no operation of the API."""
@@ -115,21 +114,21 @@ class Dispatcher:
         assert is_api or operation is None or operation.is_open, "no operation without its token"
         return operation
 
-    async def _read(self, head: Head, receive: Receive, operation: Operation | None) -> bytes:
-        """Judge headers and size, and give the body; one that is not wanted is read past."""
+    async def _read(self, head: Head, receive: Receive, operation: Operation | None) -> tuple[bytes, bytes]:
+        """Judge headers and size, and give the body and its media type; one not wanted is read past."""
         settings = self._settings
         if operation is None or operation.body is None:
-            check_headers(head, bytes_max=settings.max_header_bytes, content_type=None)
+            check_headers(head, bytes_max=settings.max_header_bytes, media_types=())
             await skip_body(receive, settings.max_drain_bytes)
-            return b""
-        check_headers(
+            return b"", b""
+        media_type = check_headers(
             head,
             bytes_max=settings.max_header_bytes,
-            content_type=_JSON,
+            media_types=operation.media_types,
             takes_key=operation.takes_key,
         )
         bytes_max = settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
-        return await read_body(receive, bytes_max, content_length(head))
+        return media_type, await read_body(receive, bytes_max, content_length(head))
 
     async def _websocket(self, scope: Scope, send: Send) -> None:
         """Refuse what asks for a WebSocket, judged like the GET that it is."""
@@ -150,11 +149,14 @@ def _no_such_path(path: str) -> RequestRefusal:
     return RequestRefusal(1004, f"there is no path `{path[:200]}`")
 
 
-def _handover(scope: Scope, path: str, body: bytes, key: str, receive: Receive) -> Handover:
-    """Give Quart the request without headers and query, which it has no use for and could stumble over.
+def _passed_on(media_type: bytes, key: str) -> Headers:
+    """Give the headers that go on to the handler, judged."""
+    named = ((b"content-type", media_type), (b"idempotency-key", key.encode()))
+    return tuple((name, value) for name, value in named if value)
 
-    Of the headers only the key of an evaluation goes on, judged.
-    """
+
+def _handover(scope: Scope, path: str, body: bytes, headers: Headers, receive: Receive) -> Handover:
+    """Give Quart the request without query and with few headers: it has no use for them and could stumble."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_read() -> Message:
@@ -168,7 +170,7 @@ def _handover(scope: Scope, path: str, body: bytes, key: str, receive: Receive) 
         "headers": [
             (b"host", b"localhost"),
             (b"content-length", str(len(body)).encode()),
-            *([(b"idempotency-key", key.encode())] if key else []),
+            *headers,
         ],
     }
     return Handover(plain, receive_read)

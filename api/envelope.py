@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, assert_never
 
 import msgspec
 
-from engine.evaluation.events import Answer, Done, Refused
+from engine.evaluation.events import Answer, BatchForm, Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.errors import DetectorUnavailable
 
@@ -63,6 +63,10 @@ MESSAGE_CODES: Final[dict[int, str]] = {
 """Every code of `messages`."""
 
 JSON: Final = b"application/json"
+MSGPACK: Final = b"application/msgpack"
+
+BATCH_FORMS: Final[dict[bytes, BatchForm]] = {JSON: "json", MSGPACK: "msgpack"}
+"""What the body of a batch is written in, by its media type."""
 
 _AGAIN_AFTER_S: Final = {1401: 10.0, 1501: 5.0}
 """When a detector that has no room may have some: of the answers that are kept for ten minutes some are gone

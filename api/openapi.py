@@ -144,7 +144,10 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
     if body is not None:
         described["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": body, "example": operation.body_example}},
+            "content": {
+                media_type.decode(): {"schema": body, "example": operation.body_example}
+                for media_type in operation.media_types
+            },
         }
     return described
 

@@ -44,9 +44,9 @@ def decode(
         document = _untyped(body)
         _check_bounds(body, depth_max, digits_max)
         # The decoder judges every one of several members of a name; the document has the last, which counts.
-        if (value_of_last := _converted(document, type_)) is not None:
+        if (value_of_last := converted(document, type_)) is not None:
             return value_of_last
-        raise _shape_refusal(document, type_, str(error)) from None
+        raise shape_refusal(document, type_, str(error)) from None
     except (ValueError, RecursionError) as error:
         raise _unreadable(body, error) from None
     _check_bounds(body, depth_max, digits_max)
@@ -58,7 +58,8 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_)
 
 
-def _converted(document: object, type_: type[T]) -> T | None:
+def converted(document: object, type_: type[T]) -> T | None:
+    """Give plain values as a value of `type_`, None where they have another shape."""
     try:
         return msgspec.convert(document, type_)
     except msgspec.ValidationError:
@@ -127,7 +128,8 @@ def _deeper_than(body: bytes, depth_max: int) -> bool:
     return bool(brackets)
 
 
-def _shape_refusal(document: object, type_: type, complaint: str) -> Refusal:
+def shape_refusal(document: object, type_: type, complaint: str) -> Refusal:
+    """Give the refusal with every defect of plain values; `complaint` is what the decoder found."""
     # No more are looked for than are told: a body may hold a hundred thousand.
     found = _defects(document, msgspec.inspect.type_info(type_), "")
     defects = list(islice(found, DEFECTS_MAX + 1))

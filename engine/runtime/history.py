@@ -11,7 +11,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.events import decode_batch, decode_evaluate, sent_with
+from engine.evaluation.events import BatchForm, decode_batch, decode_evaluate, sent_with
 from engine.evaluation.packing import condition_bytes
 from engine.evaluation.rules import Rule
 from engine.evaluation.saved import stored_condition
@@ -19,7 +19,8 @@ from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.answers import Answers, KeptAnswer
 
-RECORD_VERSION: Final = 1
+RECORD_VERSION: Final = 2
+"""Of version 1 all bodies are JSON."""
 
 
 class Evaluated(msgspec.Struct, frozen=True, array_like=True, tag="evaluated"):
@@ -36,6 +37,8 @@ class EvaluatedBatch(msgspec.Struct, frozen=True, array_like=True, tag="evaluate
     refused: tuple[int, ...] = ()
     """Their places."""
     answer: KeptAnswer | None = None
+    form: BatchForm = "json"
+    """What the body is written in."""
 
 
 class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
@@ -144,7 +147,7 @@ class Replay:
                 self._observe([(body.event.fields, body.event.timestamp_ms, sent_with(body.context))])
                 self._keep(step.answer)
             case EvaluatedBatch():
-                batch = decode_batch(step.body, detector.limits)
+                batch = decode_batch(step.body, detector.limits, step.form)
                 refused, sent = frozenset(step.refused), sent_with(batch.context)
                 self._observe(
                     [

@@ -13,7 +13,7 @@ from engine.language.document import condition_to_document
 from engine.runtime import operations
 from engine.runtime.answers import Answers, KeptAnswer, digest_of
 from engine.runtime.history import Evaluated, EvaluatedBatch, RuleRemoved, Step, rule_put
-from engine.runtime.operations import AddRule, ChangeRule, NamedRule, Operation
+from engine.runtime.operations import BATCH_FORMS, EVALUATE, AddRule, ChangeRule, NamedRule, Operation
 
 
 class Stepped(NamedTuple):
@@ -29,7 +29,7 @@ def take(
     """Carry out an operation at a time. What is refused has changed nothing."""
     try:
         match operation.kind:
-            case operations.EVALUATE | operations.EVALUATE_BATCH:
+            case kind if kind == EVALUATE or kind in BATCH_FORMS:
                 return _evaluated(detector, answers, operation, now_us)
             case _:
                 result, step = _ruled(detector, detector_id, operation)
@@ -45,12 +45,13 @@ def _evaluated(detector: Detector, answers: Answers, operation: Operation, now_u
         if before is not None:
             return Stepped(before)
     seen_before = detector.events_seen
+    form = BATCH_FORMS.get(operation.kind)
     answer: Answer
     refused: tuple[int, ...]
-    if operation.kind == operations.EVALUATE:
+    if form is None:
         answer, refused = evaluate_body(detector, operation.payload), ()
     else:
-        answer, refused = evaluate_batch_body(detector, operation.payload)
+        answer, refused = evaluate_batch_body(detector, operation.payload, form)
     if isinstance(answer, Refused):
         return Stepped(answer)
     kept = None
@@ -59,9 +60,9 @@ def _evaluated(detector: Detector, answers: Answers, operation: Operation, now_u
         answers.keep(kept)
     elif detector.events_seen == seen_before:
         return Stepped(answer)
-    if operation.kind == operations.EVALUATE:
+    if form is None:
         return Stepped(answer, Evaluated(operation.payload, kept))
-    return Stepped(answer, EvaluatedBatch(operation.payload, refused, kept))
+    return Stepped(answer, EvaluatedBatch(operation.payload, refused, kept, form))
 
 
 def _ruled(detector: Detector, detector_id: str, operation: Operation) -> tuple[dict[str, Any], Step | None]:

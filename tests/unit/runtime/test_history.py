@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 from engine.evaluation import programs
@@ -105,7 +106,11 @@ def operations(drawn: random.Random, count: int, rule_ids: list[str]) -> Iterato
                 events = [event(drawn, at_ms + drawn.choice((0, 50))) for _ in range(drawn.randrange(7))]
                 if events and drawn.random() < 0.4:
                     events[drawn.randrange(len(events))]["timestamp_ms"] = drawn.choice((NOW_MS * 3, -1e9))
-                yield ops.evaluate_batch(json.dumps({"events": events, "context": context}).encode(), key)
+                document = {"events": events, "context": context}
+                if drawn.random() < 0.5 and "1" + "0" * 30 not in json.dumps(document):
+                    yield ops.evaluate_batch(msgpack.packb(document), key, "msgpack")
+                else:
+                    yield ops.evaluate_batch(json.dumps(document).encode(), key)
             case _:
                 yield ops.evaluate(
                     json.dumps({"event": event(drawn, at_ms), "context": context}).encode(), key
@@ -156,6 +161,31 @@ def test_events_that_were_refused_are_not_taken_again() -> None:
     assert life.restored().detector.events_seen == 1
 
 
+def test_a_batch_is_taken_again_as_what_it_was() -> None:
+    life = Life()
+    life.take(ops.add_rule("r", "once a == 1"))
+    events = [{"fields": {"a": 1}, "timestamp_ms": 5}, {"fields": {}, "timestamp_ms": 1e14}]
+    packed = msgpack.packb({"events": events})
+    life.take(ops.evaluate_batch(packed, "", "msgpack"))
+    (step,) = history.decode(life.records[-1].payload).steps
+    assert (step.form, step.body, step.refused) == ("msgpack", packed, (1,))
+    other = life.restored()
+    assert other.detector.events_seen == 1
+    assert other.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":6}}')).result != b'{"actions":[]}'
+
+
+def test_a_record_of_version_1_is_taken_as_it_was_written() -> None:
+    payload = (Path(__file__).parent / "golden" / "record_1.msgpack").read_bytes()
+    told = history.decode(payload).steps
+    assert [step.form for step in told if isinstance(step, history.EvaluatedBatch)] == ["json", "json"]
+    record = Record(1, 1, payload, Path("journal"), 0)
+    answers = Answers(600_000_000, 1 << 20)
+    detector = restore(Recovered(None, iter([record]), ()), answers, LIMITS).detector
+    assert (detector.clock_us, detector.events_seen) == (7_000, 4)
+    assert [rule.name for rule in detector.rules()] == ["r"]
+    assert [answer.key for answer in answers.all()] == ["one", "two"]
+
+
 @pytest.mark.parametrize(
     "operation",
     [
@@ -165,6 +195,8 @@ def test_events_that_were_refused_are_not_taken_again() -> None:
         ops.evaluate(b"{"),
         ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":1e15}}'),
         ops.evaluate_batch(b'{"events":[]}'),
+        ops.evaluate_batch(b'{"events":[]}', "", "msgpack"),
+        ops.evaluate_batch(msgpack.packb({"events": []}), "", "msgpack"),
         ops.evaluate_batch(b'{"events":[{"fields":{},"timestamp_ms":1e15}]}'),
         ops.add_rule("r", "a =="),
     ],
@@ -227,7 +259,7 @@ def test_a_record_that_cannot_be_taken_again_is_named_with_its_place() -> None:
 
 def test_what_a_newer_program_wrote_is_refused() -> None:
     record = Record(7, RECORD_VERSION + 1, b"", Path("journal"), 64)
-    with pytest.raises(NewerFormat, match=r"at 64.*version 2"):
+    with pytest.raises(NewerFormat, match=f"at 64.*version {RECORD_VERSION + 1}"):
         restore(Recovered(None, iter([record]), ()), Answers(1, 1), LIMITS)
     with pytest.raises(NewerFormat, match=f"version {KEPT_VERSION + 1}"):
         restore(Recovered(Snapshot(1, 1, KEPT_VERSION + 1, b""), iter(()), ()), Answers(1, 1), LIMITS)
