@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from api import messages
-from api.envelope import JSON, MSGPACK
+from api.envelope import JSON, MSGPACK, NDJSON
 from engine.evaluation.events import BatchBody, EvaluateBody
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
@@ -177,7 +177,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         own_codes=(1400, 1401),
         result_example={"results": [{"actions": [_ACTION]}]},
         is_batch=True,
-        media_types=(JSON, MSGPACK),
+        media_types=(JSON, MSGPACK, NDJSON),
         takes_key=True,
         is_addition=True,
     ),

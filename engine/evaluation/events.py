@@ -126,10 +126,11 @@ def evaluate_batch_body(
     sent = sent_with(decoded.context)
     outcomes = detector.submit_many([(event.fields, event.timestamp_ms, sent) for event in decoded.events])
     refused = tuple(place for place, outcome in enumerate(outcomes) if isinstance(outcome, Refusal))
-    return Done(b'{"results":[' + b",".join(map(_result, outcomes)) + b"]}"), refused
+    return Done(b'{"results":[' + b",".join(map(result_of, outcomes)) + b"]}"), refused
 
 
-def _result(outcome: Outcome | Refusal) -> bytes:
+def result_of(outcome: Outcome | Refusal) -> bytes:
+    """Give what one event of several came to, as JSON."""
     if isinstance(outcome, Refusal):
         return b'{"actions":[],"errors":' + encode_entries(outcome.entries) + b"}"
     if not outcome.fired and not outcome.messages:

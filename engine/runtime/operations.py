@@ -10,6 +10,7 @@ from engine.evaluation.events import Answer, BatchForm
 EVALUATE: Final = "evaluate"
 EVALUATE_BATCH: Final = "evaluate_batch"
 EVALUATE_MSGPACK: Final = "evaluate_msgpack"
+EVALUATE_LINES: Final = "evaluate_lines"
 RULES: Final = "rules"
 RULE: Final = "rule"
 ADD_RULE: Final = "add_rule"
@@ -69,6 +70,11 @@ def evaluate(body: bytes, key: str = "") -> Operation:
 def evaluate_batch(body: bytes, key: str = "", form: BatchForm = "json") -> Operation:
     """Evaluate the events in a request's body, in order."""
     return Operation(_KINDS[form], body, key)
+
+
+def evaluate_lines(lines: bytes) -> Operation:
+    """Evaluate the events in a few lines of a stream, in order; the result is as many lines."""
+    return Operation(EVALUATE_LINES, lines)
 
 
 def rules() -> Operation:

@@ -107,7 +107,10 @@ def operations(drawn: random.Random, count: int, rule_ids: list[str]) -> Iterato
                 if events and drawn.random() < 0.4:
                     events[drawn.randrange(len(events))]["timestamp_ms"] = drawn.choice((NOW_MS * 3, -1e9))
                 document = {"events": events, "context": context}
-                if drawn.random() < 0.5 and "1" + "0" * 30 not in json.dumps(document):
+                if not key and drawn.random() < 0.4:
+                    bodies = [json.dumps({"event": one, "context": context}).encode() for one in events]
+                    yield ops.evaluate_lines(b"\n".join([*bodies, b"", b"{", b"[]"]))
+                elif drawn.random() < 0.5 and "1" + "0" * 30 not in json.dumps(document):
                     yield ops.evaluate_batch(msgpack.packb(document), key, "msgpack")
                 else:
                     yield ops.evaluate_batch(json.dumps(document).encode(), key)
@@ -174,6 +177,27 @@ def test_a_batch_is_taken_again_as_what_it_was() -> None:
     assert other.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":6}}')).result != b'{"actions":[]}'
 
 
+def test_lines_are_taken_again_but_for_those_that_were_refused() -> None:
+    life = Life()
+    life.take(ops.add_rule("r", "once $v == 1"))
+    good = b'{"event":{"fields":{},"timestamp_ms":5},"context":{"vars":{"v":1}}}'
+    late = b'{"event":{"fields":{},"timestamp_ms":1e14}}'
+    lines = b"\n".join([b" ", b"{", good, b"", late, b"[]", b'{"event":{"fields":{},"timestamp_ms":6}}\r'])
+    results = life.take(ops.evaluate_lines(lines)).result.split(b"\n")
+    assert [len(json.loads(one)["actions"]) for one in results] == [0, 1, 0, 0, 1]
+    (step,) = history.decode(life.records[-1].payload).steps
+    assert (step.lines, step.refused) == (lines, (0, 2, 3))
+    other = life.restored()
+    assert (other.detector.events_seen, other.detector.clock_us) == (2, 6_000)
+    assert other.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":6}}')).result != b'{"actions":[]}'
+
+
+def test_a_line_that_is_refused_only_when_it_is_taken_again_is_no_history() -> None:
+    step = history.EvaluatedLines(b"{")
+    with pytest.raises(Diverged, match="line was refused"):
+        Replay(Detector(limits=LIMITS), Answers(1, 1)).take(History(None, 0, True, (step,)))
+
+
 def test_a_record_of_version_1_is_taken_as_it_was_written() -> None:
     payload = (Path(__file__).parent / "golden" / "record_1.msgpack").read_bytes()
     told = history.decode(payload).steps
@@ -196,6 +220,8 @@ def test_a_record_of_version_1_is_taken_as_it_was_written() -> None:
         ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":1e15}}'),
         ops.evaluate_batch(b'{"events":[]}'),
         ops.evaluate_batch(b'{"events":[]}', "", "msgpack"),
+        ops.evaluate_lines(b""),
+        ops.evaluate_lines(b"{\n[]\n"),
         ops.evaluate_batch(msgpack.packb({"events": []}), "", "msgpack"),
         ops.evaluate_batch(b'{"events":[{"fields":{},"timestamp_ms":1e15}]}'),
         ops.add_rule("r", "a =="),
