@@ -86,7 +86,8 @@ async def test_a_bad_line_is_answered_in_its_place_and_the_others_go_on(caller: 
     await one.begun()
     bad = [
         b"{\n", b"\xff\n", b'{"event":{"fields":{"a":NaN},"timestamp_ms":0}}\n',
-        line(0) + line(0)[:-2] + b"\n", b'{"event":{"fields":{"a":' + b"[" * 70 + b"]" * 70 + b'},"timestamp_ms":0}}\n',
+        line(0) + line(0)[:-2] + b"\n",
+        b'{"event":{"fields":{"a":' + b"[" * 70 + b"]" * 70 + b'},"timestamp_ms":0}}\n',
     ]  # fmt: skip
     shapes = [b"[]\n", b'{"event":5,"z":1}\n', line(9e15)]
     sent = [
