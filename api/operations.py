@@ -171,7 +171,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Evaluate many events in order",
         text="An event that is refused says so in its place, and the others go on. As msgpack the body "
         "is the same document, and the reply is JSON as ever. As NDJSON each line is the body of an "
-        "evaluation, and lines are answered while others are still coming; a stream takes no Idempotency-Key.",
+        "evaluation, and lines are answered while others are still coming; a stream takes no "
+        "Idempotency-Key.",
         body=BatchBody,
         body_example={"events": [_EVENT], "context": {"vars": {}}},
         result=messages.BatchResults,
