@@ -130,6 +130,16 @@ async def test_silence_has_an_end_and_any_byte_breaks_it() -> None:
         assert await lines.take() == [b"a"]
 
 
+async def test_whoever_was_not_listened_to_was_not_silent() -> None:
+    async with reading(Body([b"a\n"], ends=False), patience_s=0.1) as lines:
+        await asyncio.sleep(0.2)
+        assert await lines.take() == [b"a"]
+        began_s = asyncio.get_running_loop().time()
+        with pytest.raises(Refusal, match="nothing came"):
+            await lines.take()
+        assert asyncio.get_running_loop().time() - began_s > 0.09
+
+
 async def test_whoever_goes_is_noticed_and_what_is_given_up_is_read_past() -> None:
     lines = Lines(Body([b"a\n"], goes=True), LINE_BYTES, 1)
     with pytest.raises(CallerGone):
