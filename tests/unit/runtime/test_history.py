@@ -177,6 +177,26 @@ def test_a_batch_is_taken_again_as_what_it_was() -> None:
     assert other.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":6}}')).result != b'{"actions":[]}'
 
 
+def test_only_evaluations_are_told_as_events() -> None:
+    """Events may be left to the next snapshot, by `journal_sync`; changes of rules never are."""
+    life = Life()
+    rule_id = json.loads(life.take(ops.add_rule("r", "a == 1")).result)["id"]
+    life.take(ops.change_rule(rule_id, name="n"))
+    life.take(ops.remove_rule(rule_id))
+    assert not any(isinstance(step, history.EVALUATED) for step in told(life))
+    changes = len(life.records)
+    event = {"fields": {}, "timestamp_ms": 5}
+    life.take(ops.evaluate(json.dumps({"event": event}).encode()))
+    life.take(ops.evaluate_batch(json.dumps({"events": [event]}).encode()))
+    life.take(ops.evaluate_batch(msgpack.packb({"events": [event]}), "", "msgpack"))
+    life.take(ops.evaluate_lines(json.dumps({"event": event}).encode()))
+    assert [isinstance(step, history.EVALUATED) for step in told(life)[changes:]] == [True] * 4
+
+
+def told(life: Life) -> list[Step]:
+    return [step for record in life.records for step in history.decode(record.payload).steps]
+
+
 def test_lines_are_taken_again_but_for_those_that_were_refused() -> None:
     life = Life()
     life.take(ops.add_rule("r", "once $v == 1"))
