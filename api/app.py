@@ -18,6 +18,7 @@ from api.metrics import CONTENT_TYPE, Metrics
 from api.operations import OPERATIONS, Operation
 from api.routes import Routes
 from api.settings import Settings
+from api.streams import Streams
 from engine.runtime.fleet import Fleet
 
 _PARSERS: Final = 2
@@ -44,7 +45,9 @@ class Application(Dispatcher):
         self.quart.after_serving(self._end)
         gate = Gate(fleet, settings.bootstrap_token)
         paths = self.quart.url_map.bind("localhost")
-        super().__init__(settings, gate, HotPath(settings, gate, fleet), self.quart, paths)
+        hot = HotPath(settings, gate, fleet)
+        streams = Streams(settings, fleet, settings.deadline_s + dispatch.BACKSTOP_S)
+        super().__init__(settings, gate, hot, streams, quart=self.quart, paths=paths)
 
     def announce_shutdown(self) -> None:
         """From now on /readyz says that the service is going away; requests are still served."""
@@ -87,6 +90,8 @@ def _view(
         arguments: dict[str, Any] = {**ids}
         if operation.body is not None:
             arguments["body"] = await request.get_data()
+        if len(operation.media_types) > 1:
+            arguments["media_type"] = request.headers["content-type"].encode()
         if operation.takes_key:
             arguments["key"] = request.headers.get("idempotency-key", "")
         try:

@@ -76,6 +76,11 @@ async def send_and_drain(reply: Reply, receive: Receive, send: Send, bytes_max: 
     """
     await send({"type": "http.response.start", "status": reply.status, "headers": reply.all_headers()})
     await send({"type": "http.response.body", "body": reply.body, "more_body": True})
+    await drain_and_end(receive, send, bytes_max)
+
+
+async def drain_and_end(receive: Receive, send: Send, bytes_max: int) -> None:
+    """End a reply that has been sent, once the body that it answers has been read past."""
     drained = await _drained(receive, bytes_max)
     reading_on = None if drained else asyncio.ensure_future(_drained(receive, None))
     try:

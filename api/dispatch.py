@@ -8,7 +8,7 @@ from werkzeug.routing import MapAdapter
 
 from api.auth import Gate
 from api.bodies import CallerGone, Message, Receive, Send, read_body, send_and_drain, send_reply, skip_body
-from api.envelope import Reply, RequestRefusal, reply_to
+from api.envelope import NDJSON, Headers, Reply, RequestRefusal, reply_to
 from api.hot import HotPath
 from api.operations import OPERATIONS, Operation
 from api.requests import (
@@ -22,6 +22,7 @@ from api.requests import (
     read_head,
 )
 from api.settings import Settings
+from api.streams import Stream, Streams
 from api.watch import Watch, Watches
 
 Scope = Mapping[str, Any]
@@ -31,7 +32,6 @@ BACKSTOP_S: Final = 2.0
 """How much longer than its deadline a request may take, so that who knows what became of it can say so."""
 
 _BY_NAME: Final = {operation.name: operation for operation in OPERATIONS}
-_JSON: Final = b"application/json"
 
 
 class Handover(NamedTuple):
@@ -45,13 +45,24 @@ class Dispatcher:
     """The ASGI application in front of Quart.
 
     It has plain evaluations answered on the hot path. Of all else it judges token, path, method, headers and
-    size in this order, reads the body, and leaves the rest to Quart, whose map of routes it asks.
+    size in this order, reads the body, and leaves the rest to Quart, whose map of routes it asks. Streams of
+    lines, which have no size and no one deadline, are served as they come.
     """
 
-    def __init__(self, settings: Settings, gate: Gate, hot: HotPath, quart: App, paths: MapAdapter) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        gate: Gate,
+        hot: HotPath,
+        streams: Streams,
+        *,
+        quart: App,
+        paths: MapAdapter,
+    ) -> None:
         self._settings = settings
         self._gate = gate
         self._hot = hot
+        self._streams = streams
         self._quart = quart
         self._paths = paths
         self._watches = Watches(settings.deadline_s + BACKSTOP_S)
@@ -65,7 +76,7 @@ class Dispatcher:
             await self._quart(scope, receive, send)
             return
         watch = Watch(self._watches, receive)
-        outcome: Reply | Handover
+        outcome: Reply | Handover | Stream
         try:
             with watch:
                 reply = await self._hot.answer(scope, receive, watch)
@@ -76,24 +87,32 @@ class Dispatcher:
             outcome = reply_to(error)
             if is_ambiguous(read_head(scope["headers"])):
                 outcome = outcome.closing()
-        if isinstance(outcome, Handover):
+        if isinstance(outcome, Stream):
+            await outcome.serve(receive, send)
+        elif isinstance(outcome, Handover):
             await self._quart(outcome.scope, outcome.receive, send)
         elif watch.body_is_read:
             await send_reply(outcome, send)
         else:
             await send_and_drain(outcome, receive, send, self._settings.max_drain_bytes)
 
-    async def _serve(self, scope: Scope, receive: Receive, watch: Watch) -> Handover:
+    async def _serve(self, scope: Scope, receive: Receive, watch: Watch) -> Handover | Stream:
         head = read_head(scope["headers"])
         path = canonical_path(scope["raw_path"])
-        operation = await self._judge(head, path, scope["method"])
+        operation, ids = await self._judge(head, path, scope["method"])
+        media_type = self._judge_headers(head, operation)
+        if media_type == NDJSON:
+            return await self._streams.open(ids["detectorId"])
         body = await self._read(head, receive, operation)
         watch.body_read()
         key = idempotency_key(head) if operation is not None and operation.takes_key else ""
-        return _handover(scope, path, body, key, receive)
+        return _handover(scope, path, body, _passed_on(media_type, key), receive)
 
-    async def _judge(self, head: Head, path: str, method: str) -> Operation | None:
-        """Judge token, path and method. Gives None for a path that is no operation of the API."""
+    async def _judge(self, head: Head, path: str, method: str) -> tuple[Operation | None, Mapping[str, str]]:
+        """Judge token, path and method; give the operation, and the ids that the path has.
+
+        The operation is None for a path that is none of the API.
+        """
         is_api = path == "/api" or path.startswith("/api/")
         if is_api:
             await self._gate.check(authorization(head))
@@ -101,7 +120,7 @@ class Dispatcher:
         if "//" in path or not path.startswith("/"):
             raise _no_such_path(path)
         try:
-            endpoint, _ = self._paths.match(path, method)
+            endpoint, ids = self._paths.match(path, method)
         except NotFound:
             raise _no_such_path(path) from None
         except MethodNotAllowed as error:
@@ -113,21 +132,27 @@ class Dispatcher:
             ) from None
         operation = _BY_NAME.get(endpoint)
         assert is_api or operation is None or operation.is_open, "no operation without its token"
-        return operation
+        return operation, ids
+
+    def _judge_headers(self, head: Head, operation: Operation | None) -> bytes:
+        """Judge the headers, and give the media type of the body; it is empty where none is taken."""
+        bytes_max = self._settings.max_header_bytes
+        if operation is None or operation.body is None:
+            return check_headers(head, bytes_max=bytes_max, media_types=())
+        media_type = check_headers(
+            head, bytes_max=bytes_max, media_types=operation.media_types, takes_key=operation.takes_key
+        )
+        if media_type == NDJSON and idempotency_key(head):
+            # What is answered while it is still coming has no answer that could be given again.
+            raise RequestRefusal(1006, "Idempotency-Key: a stream of lines is no one request; it takes none")
+        return media_type
 
     async def _read(self, head: Head, receive: Receive, operation: Operation | None) -> bytes:
-        """Judge headers and size, and give the body; one that is not wanted is read past."""
+        """Judge the size, and give the body; one that is not wanted is read past."""
         settings = self._settings
         if operation is None or operation.body is None:
-            check_headers(head, bytes_max=settings.max_header_bytes, content_type=None)
             await skip_body(receive, settings.max_drain_bytes)
             return b""
-        check_headers(
-            head,
-            bytes_max=settings.max_header_bytes,
-            content_type=_JSON,
-            takes_key=operation.takes_key,
-        )
         bytes_max = settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
         return await read_body(receive, bytes_max, content_length(head))
 
@@ -150,11 +175,14 @@ def _no_such_path(path: str) -> RequestRefusal:
     return RequestRefusal(1004, f"there is no path `{path[:200]}`")
 
 
-def _handover(scope: Scope, path: str, body: bytes, key: str, receive: Receive) -> Handover:
-    """Give Quart the request without headers and query, which it has no use for and could stumble over.
+def _passed_on(media_type: bytes, key: str) -> Headers:
+    """Give the headers that go on to the handler, judged."""
+    named = ((b"content-type", media_type), (b"idempotency-key", key.encode()))
+    return tuple((name, value) for name, value in named if value)
 
-    Of the headers only the key of an evaluation goes on, judged.
-    """
+
+def _handover(scope: Scope, path: str, body: bytes, headers: Headers, receive: Receive) -> Handover:
+    """Give Quart the request without query and with few headers: it has no use for them and could stumble."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_read() -> Message:
@@ -168,7 +196,7 @@ def _handover(scope: Scope, path: str, body: bytes, key: str, receive: Receive) 
         "headers": [
             (b"host", b"localhost"),
             (b"content-length", str(len(body)).encode()),
-            *([(b"idempotency-key", key.encode())] if key else []),
+            *headers,
         ],
     }
     return Handover(plain, receive_read)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, assert_never
 
 import msgspec
 
-from engine.evaluation.events import Answer, Done, Refused
+from engine.evaluation.events import Answer, BatchForm, Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.errors import DetectorUnavailable
 
@@ -63,6 +63,11 @@ MESSAGE_CODES: Final[dict[int, str]] = {
 """Every code of `messages`."""
 
 JSON: Final = b"application/json"
+MSGPACK: Final = b"application/msgpack"
+NDJSON: Final = b"application/x-ndjson"
+
+BATCH_FORMS: Final[dict[bytes, BatchForm]] = {JSON: "json", MSGPACK: "msgpack"}
+"""What the body of a batch is written in, by its media type."""
 
 _AGAIN_AFTER_S: Final = {1401: 10.0, 1501: 5.0}
 """When a detector that has no room may have some: of the answers that are kept for ten minutes some are gone
@@ -134,21 +139,31 @@ def refused(entries: Sequence[Entry], headers: Headers = ()) -> Reply:
 
 
 def reply_to(error: Exception) -> Reply:
-    """Give the reply that an exception comes to. What nobody foresaw is logged, and told without detail."""
+    """Give the reply that an exception comes to."""
     match error:
         case RequestRefusal():
-            return refused(error.entries, error.headers)
+            headers = error.headers
+        case Refusal() | DetectorUnavailable():
+            headers = _retry_after(getattr(error, "retry_after_s", None))
+        case _:
+            headers = ()
+    return refused(entries_of(error), headers)
+
+
+def entries_of(error: Exception) -> Sequence[Entry]:
+    """Say what an exception means to a caller. What nobody foresaw is logged, and told without detail."""
+    match error:
         case Refusal():
-            return refused(error.entries, _retry_after(getattr(error, "retry_after_s", None)))
+            return error.entries
         case DetectorUnavailable():
-            return refused([Entry(error.code, error.message)], _retry_after(error.retry_after_s))
+            return [Entry(error.code, error.message)]
         case DeadlinePassed():
             message = "the deadline passed before there was an answer; whether it was done is not known"
-            return refused([Entry(1502, message)])
+            return [Entry(1502, message)]
         case _:
             reference = secrets.token_hex(6)
             _log.error("internal error %s", reference, exc_info=error)
-            return refused([Entry(1500, f"an internal error; its reference is {reference}")])
+            return [Entry(1500, f"an internal error; its reference is {reference}")]
 
 
 def _retry_after(seconds: float | None) -> Headers:

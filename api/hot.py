@@ -2,20 +2,28 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from api.auth import Gate
 from api.bodies import CallerGone, Receive
-from api.envelope import JSON, Reply, answered
+from api.envelope import BATCH_FORMS, Reply, answered
 from api.requests import idempotency_key, read_head
 from api.settings import Settings
 from api.watch import Watch
+from engine.evaluation.events import BatchForm
 from engine.runtime.fleet import Fleet
 from engine.runtime.operations import evaluate, evaluate_batch
 
 _PATH: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})/evaluate(/batch)?")
 _PLAIN: Final = frozenset({b"authorization", b"content-type", b"content-length"})
 _WITH_KEY: Final = _PLAIN | {b"idempotency-key"}
+
+
+class Plain(NamedTuple):
+    """What a plain evaluation says beside its body. The key is empty where it has none."""
+
+    key: str
+    form: BatchForm
 
 
 class HotPath:
@@ -35,8 +43,8 @@ class HotPath:
         found = _PATH.fullmatch(scope["raw_path"])
         if found is None:
             return None
-        key = self._key_of_plain(scope, is_batch=found[2] is not None)
-        if key is None:
+        plain = self._judge(scope, is_batch=found[2] is not None)
+        if plain is None:
             return None
         detector_id = found[1].decode()
         if not self._fleet.exists(detector_id):
@@ -51,11 +59,13 @@ class HotPath:
             more = message.get("more_body", False)
         watch.body_read()
         body = b"".join(chunks)
-        operation = evaluate(body, key) if found[2] is None else evaluate_batch(body, key)
+        operation = (
+            evaluate(body, plain.key) if found[2] is None else evaluate_batch(body, plain.key, plain.form)
+        )
         return answered(await self._fleet.call(detector_id, operation))
 
-    def _key_of_plain(self, scope: Mapping[str, Any], *, is_batch: bool) -> str | None:
-        """Give the idempotency key of a request, empty where it has none.
+    def _judge(self, scope: Mapping[str, Any], *, is_batch: bool) -> Plain | None:
+        """Give what a request says beside its body.
 
         None unless the long way would let the request through, and the size of its body is known.
         """
@@ -78,6 +88,7 @@ class HotPath:
         except Exception:  # noqa: BLE001 -- the long way meets it too, and says so
             return None
         bytes_max = settings.max_batch_body_bytes if is_batch else settings.max_body_bytes
-        if sent[b"content-type"] != JSON or int(sent[b"content-length"]) > bytes_max:
+        form = BATCH_FORMS.get(sent[b"content-type"])
+        if form is None or int(sent[b"content-length"]) > bytes_max or not (is_batch or form == "json"):
             return None
-        return key
+        return Plain(key, form)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from api import messages
-from api.envelope import CODES, MESSAGE_CODES
+from api.envelope import CODES, MESSAGE_CODES, NDJSON
 from api.operations import OPERATIONS, Operation
 
 _REFERENCE: Final = "#/components/schemas/{name}"
@@ -43,6 +43,20 @@ _KEY: Final = {
     "A request that was refused is not remembered. Keys belong to one detector.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
     "example": "0f8b4c1e-2d55-4a7e-9a43-6f0f5c8f2b10",
+}
+
+
+_LINES_SENT: Final = {
+    "schema": {"type": "string", "description": "The body of an evaluation in each line."},
+    "example": '{"event":{"fields":{"user":"ada","ok":false},"timestamp_ms":1700000000000}}\n',
+}
+_LINES_ANSWERED: Final = {
+    "schema": {
+        "type": "string",
+        "description": "An EventResult for each line, as it comes; then `done`, how many lines these were, "
+        "with `errors` where the stream ended before its time.",
+    },
+    "example": '{"actions":[]}\n{"done":1}\n',
 }
 
 
@@ -139,12 +153,19 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
             **_failures(operation.codes),
         },
     }
+    if NDJSON in operation.media_types:
+        described["responses"]["200"]["content"][NDJSON.decode()] = _LINES_ANSWERED
     if operation.is_open:
         described["security"] = []
     if body is not None:
         described["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": body, "example": operation.body_example}},
+            "content": {
+                media_type.decode(): _LINES_SENT
+                if media_type == NDJSON
+                else {"schema": body, "example": operation.body_example}
+                for media_type in operation.media_types
+            },
         }
     return described
 

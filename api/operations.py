@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from api import messages
+from api.envelope import JSON, MSGPACK, NDJSON
 from engine.evaluation.events import BatchBody, EvaluateBody
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
@@ -30,6 +31,9 @@ class Operation:
     body_example: Any = None
     result_example: Any
     is_batch: bool = False
+    media_types: tuple[bytes, ...] = (JSON,)
+    """Of the body; the first is that of one that does not say."""
+
     takes_key: bool = False
     """Whether an Idempotency-Key may come with it."""
 
@@ -165,13 +169,17 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/detectors/{detectorId}/evaluate/batch",
         summary="Evaluate many events in order",
-        text="An event that is refused says so in its place, and the others go on.",
+        text="An event that is refused says so in its place, and the others go on. As msgpack the body "
+        "is the same document, and the reply is JSON as ever. As NDJSON each line is the body of an "
+        "evaluation, and lines are answered while others are still coming; a stream takes no "
+        "Idempotency-Key.",
         body=BatchBody,
         body_example={"events": [_EVENT], "context": {"vars": {}}},
         result=messages.BatchResults,
         own_codes=(1400, 1401),
         result_example={"results": [{"actions": [_ACTION]}]},
         is_batch=True,
+        media_types=(JSON, MSGPACK, NDJSON),
         takes_key=True,
         is_addition=True,
     ),

@@ -1,7 +1,7 @@
 """Requests as they come in: their headers read once, and their paths without surprises."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -81,20 +81,23 @@ def _defects_of_key(head: Head) -> tuple[str, ...]:
     return ()
 
 
-def check_headers(head: Head, *, bytes_max: int, content_type: bytes | None, takes_key: bool = False) -> None:
-    """Raise RequestRefusal 1006, with every defect, or 1002. `content_type` is None for no body.
+def check_headers(
+    head: Head, *, bytes_max: int, media_types: Sequence[bytes], takes_key: bool = False
+) -> bytes:
+    """Give the media type of the body, the first of those that are taken where the request names none.
 
-    `takes_key` tells whether an Idempotency-Key means anything here; elsewhere it is ignored.
+    There are no `media_types` where no body is taken. `takes_key` tells whether an Idempotency-Key means
+    anything here; elsewhere it is ignored. Raises RequestRefusal 1006, with every defect, or 1002.
     """
     defects = []
     if is_ambiguous(head):
         defects.append("the request has both a Content-Length and a Transfer-Encoding")
     if head.size_bytes > bytes_max:
         defects.append(f"the headers are larger than {bytes_max} bytes together")
-    if content_type is None:
+    if not media_types:
         if defects:
             raise RequestRefusal(1006, *defects)
-        return
+        return b""
     found = head.found
     length = found.get(b"content-length")
     if length is not None and not (length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX):
@@ -109,11 +112,14 @@ def check_headers(head: Head, *, bytes_max: int, content_type: bytes | None, tak
     if defects:
         raise RequestRefusal(1006, *defects)
     sent = found.get(b"content-type")
-    if sent is not None and sent != content_type:
-        media_type = sent.partition(b";")[0].strip().lower()
-        if media_type != content_type:
-            shown = media_type.decode("latin-1")[:80]
-            raise RequestRefusal(1002, f"expected the Content-Type `{content_type.decode()}`, got `{shown}`")
+    if sent is None or sent in media_types:
+        return sent or media_types[0]
+    media_type = sent.partition(b";")[0].strip().lower()
+    if media_type not in media_types:
+        taken = " or ".join(f"`{one.decode()}`" for one in media_types)
+        shown = media_type.decode("latin-1")[:80]
+        raise RequestRefusal(1002, f"expected the Content-Type {taken}, got `{shown}`")
+    return media_type
 
 
 def canonical_path(raw_path: bytes) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from api import messages
 from api.conditions import parse_condition
-from api.envelope import Reply, answered, failure, refused, success
+from api.envelope import BATCH_FORMS, Reply, answered, failure, refused, success
 from api.settings import Settings
 from engine.evaluation.bodies import decode
 from engine.evaluation.events import decode_batch, decode_evaluate
@@ -81,12 +81,19 @@ class Routes:
             await self._fleet.detector(_detector(detectorId))
         return await self._call(detectorId, operations.evaluate(body, key))
 
-    async def evaluate_batch(self, detectorId: str, body: bytes, key: str) -> Reply:  # noqa: N803
+    async def evaluate_batch(
+        self,
+        detectorId: str,  # noqa: N803
+        body: bytes,
+        media_type: bytes,
+        key: str,
+    ) -> Reply:
         """Evaluate the events of a body, which is read where its detector is."""
+        form = BATCH_FORMS[media_type]
         if not self._fleet.exists(detectorId):
-            decode_batch(body, self._limits)
+            decode_batch(body, self._limits, form)
             await self._fleet.detector(_detector(detectorId))
-        return await self._call(detectorId, operations.evaluate_batch(body, key))
+        return await self._call(detectorId, operations.evaluate_batch(body, key, form))
 
     # Rules.
 

@@ -1,5 +1,6 @@
 """Hypercorn, set up for this application."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -7,18 +8,42 @@ import hypercorn.asyncio
 import hypercorn.asyncio.run
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.config import Config
-from hypercorn.events import Event, Updated
+from hypercorn.events import Event, RawData, Updated
 
 from api.settings import Settings
 
 _KEEP_ALIVE_REQUESTS_MAX: Final = 100_000
+
+STALLED_S = 15.0
+"""Between two looks at a connection that does not take what is sent to it."""
+
+
+class _StallWatch:
+    """Aborts a connection that has taken none of what is being sent to it for STALLED_S seconds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._timer = loop.call_later(STALLED_S, self._look, None)
+
+    def _look(self, left_before: int | None) -> None:
+        left = self._transport.get_write_buffer_size()
+        if left_before is not None and left >= left_before:
+            self._transport.abort()
+        else:
+            self._timer = self._loop.call_later(STALLED_S, self._look, left)
+
+    def end(self) -> None:
+        """Let the connection be."""
+        self._timer.cancel()
 
 
 class PromptServer(TCPServer):
     """One connection, let go of as soon as its caller has closed it.
 
     Hypercorn 0.17 and 0.18 keep such a connection, with its socket and tasks, until it has been idle for the
-    whole of `keep_alive_timeout`: a caller who opens one for each request then uses up the descriptors.
+    whole of `keep_alive_timeout`: a caller who opens one for each request then uses up the descriptors. Nor
+    does it ever let go of one whose caller takes no replies.
     """
 
     async def _read_data(self) -> None:
@@ -27,7 +52,13 @@ class PromptServer(TCPServer):
 
     async def protocol_send(self, event: Event) -> None:
         """Send what the protocol has to send; a connection at its end is not idle but done with."""
-        if not (isinstance(event, Updated) and event.idle and self.reader.at_eof()):
+        if isinstance(event, RawData):
+            watch = _StallWatch(self.loop, self.writer.transport)
+            try:
+                await super().protocol_send(event)
+            finally:
+                watch.end()
+        elif not (isinstance(event, Updated) and event.idle and self.reader.at_eof()):
             await super().protocol_send(event)
 
 

@@ -1,18 +1,23 @@
 """Evaluate bodies and their answers: decoded where they are evaluated, encoded where the outcome is known."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal, assert_never
 
 import msgspec
 
 from engine.evaluation.bodies import DEFECTS_MAX, decode
 from engine.evaluation.detector import Detector
+from engine.evaluation.msgpack_bodies import decode_msgpack
 from engine.evaluation.outcomes import Outcome
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 TIMESTAMP_MS_MAX: Final = 8.64e15
 """Either way; what a calendar date can be, in ECMAScript and here."""
+
+
+BatchForm = Literal["json", "msgpack"]
+"""What the body of a batch is written in."""
 
 
 class EventBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,9 +84,15 @@ def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     return decoded
 
 
-def decode_batch(body: bytes, limits: Limits) -> BatchBody:
+def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> BatchBody:
     """Give a batch body. Raises Refusal 1000, or 1001 with every defect."""
-    decoded = decode(body, BatchBody, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+    match form:
+        case "json":
+            decoded = decode(body, BatchBody, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+        case "msgpack":
+            decoded = decode_msgpack(body, BatchBody, depth_max=limits.body_depth_max)
+        case _:
+            assert_never(form)
     _check_timestamps(decoded.events, lambda index: f"events[{index}]")
     return decoded
 
@@ -98,13 +109,15 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
     return Done(b'{"actions":' + _encode_actions(outcome) + b"}", encode_entries(outcome.messages))
 
 
-def evaluate_batch_body(detector: Detector, body: bytes) -> tuple[Answer, tuple[int, ...]]:
+def evaluate_batch_body(
+    detector: Detector, body: bytes, form: BatchForm = "json"
+) -> tuple[Answer, tuple[int, ...]]:
     """Evaluate the events of a body in order; a refused one says so in its place, and the others go on.
 
     Gives the answer to the caller, and the places of the events that were refused.
     """
     try:
-        decoded = decode_batch(body, detector.limits)
+        decoded = decode_batch(body, detector.limits, form)
     except Refusal as refusal:
         return Refused(refusal.entries), ()
     count, most = len(decoded.events), detector.limits.batch_events_max
@@ -113,10 +126,11 @@ def evaluate_batch_body(detector: Detector, body: bytes) -> tuple[Answer, tuple[
     sent = sent_with(decoded.context)
     outcomes = detector.submit_many([(event.fields, event.timestamp_ms, sent) for event in decoded.events])
     refused = tuple(place for place, outcome in enumerate(outcomes) if isinstance(outcome, Refusal))
-    return Done(b'{"results":[' + b",".join(map(_result, outcomes)) + b"]}"), refused
+    return Done(b'{"results":[' + b",".join(map(result_of, outcomes)) + b"]}"), refused
 
 
-def _result(outcome: Outcome | Refusal) -> bytes:
+def result_of(outcome: Outcome | Refusal) -> bytes:
+    """Give what one event of several came to, as JSON."""
     if isinstance(outcome, Refusal):
         return b'{"actions":[],"errors":' + encode_entries(outcome.entries) + b"}"
     if not outcome.fired and not outcome.messages:

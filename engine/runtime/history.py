@@ -11,7 +11,8 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.events import decode_batch, decode_evaluate, sent_with
+from engine.evaluation.events import BatchForm, decode_batch, decode_evaluate, sent_with
+from engine.evaluation.lines import decode_lines, event_in
 from engine.evaluation.packing import condition_bytes
 from engine.evaluation.rules import Rule
 from engine.evaluation.saved import stored_condition
@@ -19,7 +20,8 @@ from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.answers import Answers, KeptAnswer
 
-RECORD_VERSION: Final = 1
+RECORD_VERSION: Final = 2
+"""Of version 1 all bodies are JSON, none of them in lines."""
 
 
 class Evaluated(msgspec.Struct, frozen=True, array_like=True, tag="evaluated"):
@@ -36,6 +38,16 @@ class EvaluatedBatch(msgspec.Struct, frozen=True, array_like=True, tag="evaluate
     refused: tuple[int, ...] = ()
     """Their places."""
     answer: KeptAnswer | None = None
+    form: BatchForm = "json"
+    """What the body is written in."""
+
+
+class EvaluatedLines(msgspec.Struct, frozen=True, array_like=True, tag="evaluated lines"):
+    """Several events, each in a line of its own, but for those that were refused."""
+
+    lines: bytes
+    refused: tuple[int, ...] = ()
+    """Their places among the lines that are not blank."""
 
 
 class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
@@ -61,10 +73,10 @@ class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
     limits: dict[str, int]
 
 
-EVALUATED: Final = (Evaluated, EvaluatedBatch)
+EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines)
 """The steps that are events."""
 
-Step = Evaluated | EvaluatedBatch | RulePut | RuleRemoved | LimitsSet
+Step = Evaluated | EvaluatedBatch | EvaluatedLines | RulePut | RuleRemoved | LimitsSet
 
 
 class History(msgspec.Struct, frozen=True, array_like=True):
@@ -144,7 +156,7 @@ class Replay:
                 self._observe([(body.event.fields, body.event.timestamp_ms, sent_with(body.context))])
                 self._keep(step.answer)
             case EvaluatedBatch():
-                batch = decode_batch(step.body, detector.limits)
+                batch = decode_batch(step.body, detector.limits, step.form)
                 refused, sent = frozenset(step.refused), sent_with(batch.context)
                 self._observe(
                     [
@@ -154,6 +166,8 @@ class Replay:
                     ]
                 )
                 self._keep(step.answer)
+            case EvaluatedLines():
+                self._observe(_events_of(step, detector.limits))
             case RulePut():
                 detector.put_rule(
                     Rule(
@@ -180,6 +194,18 @@ class Replay:
     def _keep(self, answer: KeptAnswer | None) -> None:
         if answer is not None:
             self.answers.keep(answer)
+
+
+def _events_of(step: EvaluatedLines, limits: Limits) -> list[Any]:
+    refused = frozenset(step.refused)
+    events = []
+    for place, line in enumerate(decode_lines(step.lines, limits)):
+        if place in refused:
+            continue
+        if isinstance(line, Refusal):
+            raise Diverged(f"a line was refused that had not been: {line}")
+        events.append(event_in(line))
+    return events
 
 
 def under_limits(detector: Detector, limits: Limits) -> Detector:

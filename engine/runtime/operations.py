@@ -5,20 +5,28 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from engine.evaluation.events import Answer
+from engine.evaluation.events import Answer, BatchForm
 
 EVALUATE: Final = "evaluate"
 EVALUATE_BATCH: Final = "evaluate_batch"
+EVALUATE_MSGPACK: Final = "evaluate_msgpack"
+EVALUATE_LINES: Final = "evaluate_lines"
 RULES: Final = "rules"
 RULE: Final = "rule"
 ADD_RULE: Final = "add_rule"
 CHANGE_RULE: Final = "change_rule"
 REMOVE_RULE: Final = "remove_rule"
 
+BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSGPACK: "msgpack"}
+"""What the payloads of the kinds that evaluate batches are written in."""
+
 READS: Final = frozenset({RULES, RULE})
 """These leave the detector as it is."""
 
 RULE_CHANGES: Final = frozenset({ADD_RULE, CHANGE_RULE, REMOVE_RULE})
+
+
+_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
 
 
 class Operation(NamedTuple):
@@ -59,9 +67,14 @@ def evaluate(body: bytes, key: str = "") -> Operation:
     return Operation(EVALUATE, body, key)
 
 
-def evaluate_batch(body: bytes, key: str = "") -> Operation:
+def evaluate_batch(body: bytes, key: str = "", form: BatchForm = "json") -> Operation:
     """Evaluate the events in a request's body, in order."""
-    return Operation(EVALUATE_BATCH, body, key)
+    return Operation(_KINDS[form], body, key)
+
+
+def evaluate_lines(lines: bytes) -> Operation:
+    """Evaluate the events in a few lines of a stream, in order; the result is as many lines."""
+    return Operation(EVALUATE_LINES, lines)
 
 
 def rules() -> Operation:

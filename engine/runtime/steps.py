@@ -7,13 +7,14 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
+from engine.evaluation.lines import evaluate_lines
 from engine.evaluation.rules import Rule
 from engine.language.diagnostics import Refusal
 from engine.language.document import condition_to_document
 from engine.runtime import operations
 from engine.runtime.answers import Answers, KeptAnswer, digest_of
-from engine.runtime.history import Evaluated, EvaluatedBatch, RuleRemoved, Step, rule_put
-from engine.runtime.operations import AddRule, ChangeRule, NamedRule, Operation
+from engine.runtime.history import Evaluated, EvaluatedBatch, EvaluatedLines, RuleRemoved, Step, rule_put
+from engine.runtime.operations import BATCH_FORMS, EVALUATE, AddRule, ChangeRule, NamedRule, Operation
 
 
 class Stepped(NamedTuple):
@@ -29,7 +30,9 @@ def take(
     """Carry out an operation at a time. What is refused has changed nothing."""
     try:
         match operation.kind:
-            case operations.EVALUATE | operations.EVALUATE_BATCH:
+            case operations.EVALUATE_LINES:
+                return _lines_evaluated(detector, operation)
+            case kind if kind == EVALUATE or kind in BATCH_FORMS:
                 return _evaluated(detector, answers, operation, now_us)
             case _:
                 result, step = _ruled(detector, detector_id, operation)
@@ -45,12 +48,13 @@ def _evaluated(detector: Detector, answers: Answers, operation: Operation, now_u
         if before is not None:
             return Stepped(before)
     seen_before = detector.events_seen
+    form = BATCH_FORMS.get(operation.kind)
     answer: Answer
     refused: tuple[int, ...]
-    if operation.kind == operations.EVALUATE:
+    if form is None:
         answer, refused = evaluate_body(detector, operation.payload), ()
     else:
-        answer, refused = evaluate_batch_body(detector, operation.payload)
+        answer, refused = evaluate_batch_body(detector, operation.payload, form)
     if isinstance(answer, Refused):
         return Stepped(answer)
     kept = None
@@ -59,9 +63,17 @@ def _evaluated(detector: Detector, answers: Answers, operation: Operation, now_u
         answers.keep(kept)
     elif detector.events_seen == seen_before:
         return Stepped(answer)
-    if operation.kind == operations.EVALUATE:
+    if form is None:
         return Stepped(answer, Evaluated(operation.payload, kept))
-    return Stepped(answer, EvaluatedBatch(operation.payload, refused, kept))
+    return Stepped(answer, EvaluatedBatch(operation.payload, refused, kept, form))
+
+
+def _lines_evaluated(detector: Detector, operation: Operation) -> Stepped:
+    seen_before = detector.events_seen
+    answer, refused = evaluate_lines(detector, operation.payload)
+    if detector.events_seen == seen_before:
+        return Stepped(answer)
+    return Stepped(answer, EvaluatedLines(operation.payload, refused))
 
 
 def _ruled(detector: Detector, detector_id: str, operation: Operation) -> tuple[dict[str, Any], Step | None]:

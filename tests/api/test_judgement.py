@@ -233,6 +233,19 @@ async def test_only_json_is_taken_and_its_parameters_do_not_matter(
     assert token.status == 200
 
 
+async def test_a_batch_is_taken_as_msgpack_too_and_nothing_else_is(caller: Caller) -> None:
+    detector = await caller.detector()
+    for end, code in (("evaluate/batch", 1000), ("evaluate", 1002), ("rules", 1002)):
+        path = f"/api/detectors/{detector}/{end}"
+        for media_type in ("application/msgpack", "Application/msgpack; x=y"):
+            reply = await caller("POST", path, content=b"{}", headers={"Content-Type": media_type})
+            assert reply.codes == [code], path
+    path = f"/api/detectors/{detector}/evaluate/batch"
+    reply = await caller("POST", path, content=b"", headers={"Content-Type": "text/plain"})
+    assert reply.codes == [1002]
+    assert "`application/json` or `application/msgpack`" in reply.texts[0]
+
+
 async def test_a_body_needs_no_content_type(caller: Caller) -> None:
     headers = {"Authorization": f"Bearer {caller.token}"}
     response = await caller.plain("POST", "/api/detectors", content=b'{"name": "n"}', headers=headers)

@@ -70,8 +70,19 @@ def test_its_examples_fit_its_schemas(operation: Operation) -> None:
         for example in examples:
             validator(content["schema"]).validate(example)
     if operation.body is not None:
-        content = described(operation)["requestBody"]["content"]["application/json"]
-        validator(content["schema"]).validate(content["example"])
+        for content in described(operation)["requestBody"]["content"].values():
+            validator(content["schema"]).validate(content["example"])
+
+
+def test_the_forms_of_a_batch_are_told_and_no_other_has_any() -> None:
+    for operation in WITH_BODY:
+        taken = set(described(operation)["requestBody"]["content"])
+        given = set(described(operation)["responses"]["200"]["content"])
+        if operation.name == "evaluate_batch":
+            assert taken == {"application/json", "application/msgpack", "application/x-ndjson"}
+            assert given == {"application/json", "application/x-ndjson"}
+        else:
+            assert taken == given == {"application/json"}
 
 
 def test_additions_are_marked_and_only_they_are() -> None:

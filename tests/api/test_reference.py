@@ -48,6 +48,14 @@ async def test_its_examples_can_be_run_from_top_to_bottom(caller: Caller) -> Non
         body = "\n".join(lines[len(headers) :])
         method, path = start.split()
         path = SETTLED.sub(lambda name: names[name[0]], path)
+        if headers.get("Content-Type") == "application/x-ndjson":
+            sent = {**headers, "Authorization": f"Bearer {caller.token}"}
+            streamed = await caller.plain(method, path, content=body.encode(), headers=sent)
+            assert streamed.status_code == int(example["status"])
+            for expected, found in zip(example["reply"].split("\n"), streamed.text.split("\n"), strict=False):
+                bind(json.loads(expected), json.loads(found), names)
+            assert streamed.text.count("\n") == example["reply"].count("\n") + 1
+            continue
         reply = await caller(method, path, content=body.encode() if body else None, headers=headers)
         bind(json.loads(example["reply"]), reply.envelope, names)
         assert reply.status == int(example["status"]), start

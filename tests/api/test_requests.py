@@ -50,14 +50,14 @@ def test_a_length_that_is_none_is_refused(length: bytes) -> None:
     # Hypercorn's HTTP/2 lets any value through.
     head = read_head([(b"content-length", length)])
     with pytest.raises(RequestRefusal) as caught:
-        check_headers(head, bytes_max=16_384, content_type=JSON)
+        check_headers(head, bytes_max=16_384, media_types=(JSON,))
     assert caught.value.code == 1006
 
 
 @pytest.mark.parametrize("length", [b"0", b"007", b"9" * 18])
 def test_a_length_is_a_number(length: bytes) -> None:
     head = read_head([(b"content-length", length)])
-    check_headers(head, bytes_max=16_384, content_type=JSON)
+    check_headers(head, bytes_max=16_384, media_types=(JSON,))
     assert content_length(head) == int(length)
 
 
@@ -71,36 +71,36 @@ def test_every_wrong_header_is_listed() -> None:
         ]
     )
     with pytest.raises(RequestRefusal) as caught:
-        check_headers(head, bytes_max=10, content_type=JSON)
+        check_headers(head, bytes_max=10, media_types=(JSON,))
     assert [entry.code for entry in caught.value.entries] == [1006] * 4
     # Where no body is taken, nothing but the size of all matters.
-    check_headers(head, bytes_max=1_000, content_type=None)
+    check_headers(head, bytes_max=1_000, media_types=())
     with pytest.raises(RequestRefusal):
-        check_headers(head, bytes_max=10, content_type=None)
+        check_headers(head, bytes_max=10, media_types=())
 
 
 def test_the_size_of_headers_is_judged_to_the_byte() -> None:
     head = read_head([(b"a", b"b" * 95)])
-    check_headers(head, bytes_max=100, content_type=JSON)
+    check_headers(head, bytes_max=100, media_types=(JSON,))
     with pytest.raises(RequestRefusal):
-        check_headers(head, bytes_max=99, content_type=JSON)
+        check_headers(head, bytes_max=99, media_types=(JSON,))
 
 
 @pytest.mark.parametrize("key", [b"", b" ", b"a b", b"a ", b"\ta", b"\x7f", b"\xe4", b"a" * 256])
 def test_a_key_that_is_none_is_refused_where_keys_are_taken(key: bytes) -> None:
     head = read_head([(b"idempotency-key", key)])
     with pytest.raises(RequestRefusal, match="Idempotency-Key: expected 1 to 255 visible ASCII") as caught:
-        check_headers(head, bytes_max=16_384, content_type=JSON, takes_key=True)
+        check_headers(head, bytes_max=16_384, media_types=(JSON,), takes_key=True)
     assert caught.value.code == 1006
     with pytest.raises(RequestRefusal):
         idempotency_key(head)
-    check_headers(head, bytes_max=16_384, content_type=JSON)
+    check_headers(head, bytes_max=16_384, media_types=(JSON,))
 
 
 @pytest.mark.parametrize("key", [b"!", b"~", b"0f8b-\"'{}", b"a" * 255])
 def test_a_key_is_any_visible_ascii_text(key: bytes) -> None:
     head = read_head([(b"idempotency-key", key)])
-    check_headers(head, bytes_max=16_384, content_type=JSON, takes_key=True)
+    check_headers(head, bytes_max=16_384, media_types=(JSON,), takes_key=True)
     assert idempotency_key(head) == key.decode()
     assert idempotency_key(read_head([])) == ""
 
@@ -108,7 +108,7 @@ def test_a_key_is_any_visible_ascii_text(key: bytes) -> None:
 def test_a_key_that_came_twice_is_refused_even_if_it_is_the_same() -> None:
     head = read_head([(b"idempotency-key", b"a"), (b"idempotency-key", b"a"), (b"content-encoding", b"br")])
     with pytest.raises(RequestRefusal) as caught:
-        check_headers(head, bytes_max=16_384, content_type=JSON, takes_key=True)
+        check_headers(head, bytes_max=16_384, media_types=(JSON,), takes_key=True)
     assert [entry.code for entry in caught.value.entries] == [1006, 1006]
     assert "came more than once" in caught.value.entries[1].message
     with pytest.raises(RequestRefusal, match="more than once"):

@@ -1,9 +1,12 @@
 """Decoding of bodies: what is no JSON, what has a wrong shape, what is past its bounds."""
 
+import json
 from typing import Annotated, Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.evaluation import bodies
 from engine.evaluation.bodies import DEFECTS_MAX, decode
@@ -131,6 +134,32 @@ def test_nesting_is_bounded_exactly(opening, closing):
 def test_brackets_within_strings_nest_nothing():
     document = {"x": '[{"' * 100 + "\\", "y": ["[" * 70]}
     assert decode(msgspec.json.encode(document), dict[str, Any]) == document
+
+
+NESTED = st.recursive(
+    st.text('[]{}"\\\n\u00e4a') | st.integers(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('[{"\\'), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+def depth_of(document: Any) -> int:
+    match document:
+        case dict():
+            return 1 + max(map(depth_of, document.values()), default=0)
+        case list():
+            return 1 + max(map(depth_of, document), default=0)
+        case _:
+            return 0
+
+
+@given(st.dictionaries(st.text('[{"\\'), NESTED, max_size=4), st.booleans())
+def test_depth_is_told_whatever_stands_in_strings(document, ascii_only):
+    body = json.dumps(document, ensure_ascii=ascii_only).encode()
+    depth = depth_of(document)
+    assert decode(body, dict[str, Any], depth_max=depth) == document
+    with pytest.raises(Refusal, match="nested more than"):
+        decode(body, dict[str, Any], depth_max=depth - 1)
 
 
 def test_many_siblings_are_not_deep():

@@ -1,0 +1,135 @@
+"""The lines of a body that is still coming: read ahead by no more than one batch of them."""
+
+import asyncio
+from typing import Final
+
+from api.bodies import CallerGone, Receive
+from engine.evaluation.lines import BLANKS
+from engine.language.diagnostics import Entry, Refusal
+
+LINES_MAX: Final = 1_000
+"""Of a batch."""
+_BATCH_BYTES: Final = 1024 * 1024
+"""From so many bytes on a batch is full."""
+_OVERDUE: Final = 1502
+
+
+class Lines:
+    """The lines of one body, for one task that reads and one that takes what has come so far.
+
+    What is held is a batch at most, a line that has not ended, and what is left of the last message; while
+    that is not taken, nothing more is received. A line of more than `line_bytes_max` bytes is not held: None
+    stands in its place.
+    """
+
+    def __init__(self, receive: Receive, line_bytes_max: int, patience_s: float) -> None:
+        self.ended = False
+        """Whether the body was read to its end."""
+        self._receive = receive
+        self._line_bytes_max = line_bytes_max
+        self._patience_s = patience_s
+        self._ready: list[bytes | None] = []
+        self._ready_bytes = 0
+        self._partial = bytearray()
+        self._too_long = False
+        """Whether the line that has not ended is."""
+        self._rest = b""
+        self._at = 0
+        """How far the rest of the last message has been split."""
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._given_up = False
+        self._heard_s = asyncio.get_running_loop().time()
+
+    @property
+    def held_bytes(self) -> int:
+        """How much is held at the moment."""
+        return self._ready_bytes + len(self._partial) + len(self._rest) - self._at
+
+    async def read(self) -> None:
+        """Read for as long as the caller is there. Raises CallerGone at the end of the connection."""
+        while True:
+            await self._room.wait()
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise CallerGone
+            self._heard_s = asyncio.get_running_loop().time()
+            if not message.get("more_body", False):
+                self.ended = True
+            if not self._given_up:
+                self._rest, self._at = message.get("body", b""), 0
+                self._split()
+            self._news.set()
+
+    async def take(self) -> list[bytes | None]:
+        """Give the lines that have come, as soon as there is one, at most a batch; none at the body's end.
+
+        Raises Refusal 1502 where nothing at all comes for as long as patience lasts.
+        """
+        while not self._ready:
+            if self._given_up:
+                raise Refusal(Entry(_OVERDUE, f"no reply was taken for {self._patience_s:g} s"))
+            if self.ended:
+                return []
+            self._news.clear()
+            try:
+                async with asyncio.timeout_at(self._heard_s + self._patience_s):
+                    await self._news.wait()
+            except TimeoutError:
+                said = f"nothing came for {self._patience_s:g} s, and all that came before was answered"
+                raise Refusal(Entry(_OVERDUE, said)) from None
+        taken, self._ready, self._ready_bytes = self._ready, [], 0
+        self._split()
+        # Whoever was not listened to was not silent.
+        self._heard_s = asyncio.get_running_loop().time()
+        return taken
+
+    def give_up(self) -> None:
+        """From now on read past all that comes, so that the end of the connection is heard."""
+        self._given_up = True
+        self._ready, self._ready_bytes = [], 0
+        self._partial.clear()
+        self._rest, self._at = b"", 0
+        self._room.set()
+        self._news.set()
+
+    def _split(self) -> None:
+        """Split what was received, as far as there is room for lines."""
+        rest, at = self._rest, self._at
+        while len(self._ready) < LINES_MAX and self._ready_bytes < _BATCH_BYTES:
+            end = rest.find(b"\n", at)
+            if end < 0:
+                self._keep(rest[at:])
+                rest, at = b"", 0
+                if self.ended:
+                    self._put(b"")
+                break
+            self._put(rest[at:end])
+            at = end + 1
+        self._rest, self._at = rest, at
+        if rest or len(self._ready) >= LINES_MAX or self._ready_bytes >= _BATCH_BYTES:
+            self._room.clear()
+        else:
+            self._room.set()
+
+    def _keep(self, part: bytes) -> None:
+        """Take the beginning, or more, of a line that has not ended."""
+        if len(self._partial) + len(part) > self._line_bytes_max:
+            self._too_long = True
+            self._partial.clear()
+        if not self._too_long:
+            self._partial += part
+
+    def _put(self, line: bytes) -> None:
+        """Take the end of a line, or a whole one."""
+        if self._partial or self._too_long:
+            self._keep(line)
+            line = bytes(self._partial)
+            self._partial.clear()
+        if self._too_long or len(line) > self._line_bytes_max:
+            self._too_long = False
+            self._ready.append(None)
+        elif line.strip(BLANKS):
+            self._ready.append(line)
+            self._ready_bytes += len(line)

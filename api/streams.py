@@ -1,0 +1,117 @@
+"""Evaluations as a stream: lines in, result lines out, while both are still coming."""
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from api.bodies import CallerGone, Receive, Send, drain_and_end
+from api.envelope import NDJSON, DeadlinePassed, entries_of
+from api.lines import Lines
+from api.settings import Settings
+from engine.evaluation.events import Refused, encode_entries, result_of
+from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.errors import no_such_detector
+from engine.runtime.fleet import Fleet
+from engine.runtime.operations import evaluate_lines
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+_START: Final = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", NDJSON), (b"cache-control", b"no-store")],
+}
+
+
+class Streams(NamedTuple):
+    """Where streams are opened. `deadline_s` is for each few lines of one."""
+
+    settings: Settings
+    fleet: Fleet
+    deadline_s: float
+
+    async def open(self, detector_id: str) -> "Stream":
+        """Give a stream to a detector. Raises Refusal 1200 and DetectorUnavailable."""
+        if not _ID.fullmatch(detector_id):
+            raise no_such_detector(detector_id)
+        await self.fleet.detector(detector_id)
+        return Stream(self, detector_id)
+
+
+class Stream:
+    """One stream. The lines that have come by the time that those before them are answered are one operation.
+
+    Of its lines two batches are held at most, one that is evaluated and one that is read: a caller who does
+    not take replies is not read from.
+    """
+
+    def __init__(self, streams: Streams, detector_id: str) -> None:
+        self._settings = streams.settings
+        self._fleet = streams.fleet
+        self._deadline_s = streams.deadline_s
+        self._detector_id = detector_id
+        said = f"the line is longer than {self._settings.max_body_bytes} bytes"
+        self._too_long = result_of(Refusal(Entry(1003, said)))
+
+    async def serve(self, receive: Receive, send: Send) -> None:
+        """Answer line by line until the body ends, or with the reason why no more of it is answered."""
+        lines = Lines(receive, self._settings.max_body_bytes, self._settings.deadline_s)
+        with suppress(CallerGone):
+            await self._converse(lines, send)
+            await self._end(lines, receive, send)
+
+    async def _converse(self, lines: Lines, send: Send) -> None:
+        """Read and answer at once. Raises CallerGone."""
+        gone = False
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                reading = tasks.create_task(lines.read())
+                await send(_START)
+                await self._answer(lines, send)
+                reading.cancel()
+        except* CallerGone:
+            gone = True
+        if gone:
+            raise CallerGone
+
+    async def _end(self, lines: Lines, receive: Receive, send: Send) -> None:
+        if lines.ended:
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await drain_and_end(receive, send, self._settings.max_drain_bytes)
+
+    async def _answer(self, lines: Lines, send: Send) -> None:
+        done = 0
+        closing = b""
+        try:
+            while batch := await lines.take():
+                await self._pass_on(await self._evaluated(batch), lines, send)
+                done += len(batch)
+        except Exception as error:  # noqa: BLE001 -- the stream has begun, and this is the way to say it
+            closing = b',"errors":' + encode_entries(tuple(entries_of(error)))
+        await self._pass_on(b'{"done":%d' % done + closing + b"}", lines, send)
+
+    async def _evaluated(self, batch: list[bytes | None]) -> bytes:
+        """Give the result lines of a batch. Raises what its caller is told."""
+        whole = [line for line in batch if line is not None]
+        if not whole:
+            return b"\n".join([self._too_long] * len(batch))
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                answer = await self._fleet.call(self._detector_id, evaluate_lines(b"\n".join(whole)))
+        except TimeoutError:
+            raise DeadlinePassed from None
+        if isinstance(answer, Refused):
+            raise Refusal(*answer.entries)
+        if len(whole) == len(batch):
+            return answer.result
+        results = iter(answer.result.split(b"\n"))
+        return b"\n".join([self._too_long if line is None else next(results) for line in batch])
+
+    async def _pass_on(self, results: bytes, lines: Lines, send: Send) -> None:
+        # Sending waits for a caller who is slow to take replies, and if he has gone for us to hear of it.
+        timer = asyncio.get_running_loop().call_later(self._settings.deadline_s, lines.give_up)
+        try:
+            await send({"type": "http.response.body", "body": results + b"\n", "more_body": True})
+        finally:
+            timer.cancel()

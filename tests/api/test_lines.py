@@ -1,0 +1,156 @@
+"""Lines of a body that is still coming: split wherever they are cut, and never more of them than agreed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from api.bodies import CallerGone, Message
+from api.lines import LINES_MAX, Lines
+from engine.language.diagnostics import Refusal
+
+LINE_BYTES = 100_000
+
+
+class Body:
+    """A body in parts, as a server gives them; after them the caller stays, or goes."""
+
+    def __init__(self, parts: Iterable[bytes], *, ends: bool = True, goes: bool = False) -> None:
+        self.parts = iter(parts)
+        self.ends = ends
+        self.goes = goes
+        self.received_bytes = 0
+
+    async def __call__(self) -> Message:
+        part = next(self.parts, None)
+        if part is not None:
+            self.received_bytes += len(part)
+            return {"type": "http.request", "body": part, "more_body": True}
+        if self.goes:
+            return {"type": "http.disconnect"}
+        if self.ends:
+            self.ends = False
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits so long")
+
+
+@asynccontextmanager
+async def reading(
+    body: Body, line_bytes_max: int = LINE_BYTES, patience_s: float = 5
+) -> AsyncIterator[Lines]:
+    lines = Lines(body, line_bytes_max, patience_s)
+    task = asyncio.create_task(lines.read())
+    yield lines
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def all_of(body: Body, line_bytes_max: int = LINE_BYTES) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    async with reading(body, line_bytes_max) as lines:
+        while batch := await lines.take():
+            assert len(batch) <= LINES_MAX
+            found += batch
+        assert lines.held_bytes == 0
+        return found
+
+
+TEXT = b'{"a":1}\n\n \t\r\n{"b":"\xc3\xa4"}\r\n' + b"x" * 9 + b"\nlast"
+EXPECTED = [b'{"a":1}', b'{"b":"\xc3\xa4"}\r', b"x" * 9, b"last"]
+
+
+async def test_lines_are_the_same_wherever_they_are_cut() -> None:
+    for first in range(len(TEXT) + 1):
+        for second in range(first, len(TEXT) + 1):
+            assert await all_of(Body([TEXT[:first], TEXT[first:second], TEXT[second:]])) == EXPECTED
+    assert await all_of(Body([bytes([byte]) for byte in TEXT])) == EXPECTED
+    assert await all_of(Body([TEXT + b"\n"])) == EXPECTED
+    for empty in ([], [b""], [b"\n \n"], [b" "]):
+        assert await all_of(Body(empty)) == []
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 1_000])
+async def test_a_line_that_is_too_long_leaves_its_place_and_no_other_suffers(step: int) -> None:
+    text = b"ok\n" + b"y" * 11 + b"\n" + b"z" * 10 + b"\n" + b" " * 50 + b"\nok\n" + b"w" * 3_000
+    parts = [text[at : at + step] for at in range(0, len(text), step)]
+    assert await all_of(Body(parts), 10) == [b"ok", None, b"z" * 10, None, b"ok", None]
+
+
+async def test_what_has_come_is_given_at_once_and_no_more_than_a_batch() -> None:
+    async with reading(Body([b"a\nb\nc"], ends=False)) as lines:
+        assert await lines.take() == [b"a", b"b"]
+    body = Body([b"x\n" * 2_500])
+    async with reading(body) as lines:
+        assert [len(await lines.take()) for _ in range(4)] == [1_000, 1_000, 500, 0]
+
+
+@pytest.mark.parametrize("part", [b"z\n" * 10, b"z\n" * 50_000, (b"z" * 999 + b"\n") * 60, b"z" * 70_000])
+async def test_no_more_is_received_while_nothing_is_taken(part: bytes) -> None:
+    def endless() -> Iterable[bytes]:
+        while True:
+            yield part + b"\n"
+
+    body = Body(endless())
+    async with reading(body) as lines:
+        for _ in range(20):
+            held = 0
+            for _ in range(200):
+                await asyncio.sleep(0)
+                held = max(held, lines.held_bytes)
+            assert held <= 1024 * 1024 + LINE_BYTES + 2 * len(part)
+            before = body.received_bytes
+            await asyncio.sleep(0.001)
+            assert body.received_bytes == before
+            assert await lines.take()
+
+
+async def test_a_line_without_end_is_not_held() -> None:
+    parts = (b"q" * 1_000 for _ in range(10_000))
+    async with reading(Body(parts, ends=False), 5_000) as lines:
+        while lines._receive.received_bytes < 9_000_000:
+            await asyncio.sleep(0)
+            assert lines.held_bytes <= 6_000
+
+
+async def test_silence_has_an_end_and_any_byte_breaks_it() -> None:
+    async with reading(Body([b"a\n"], ends=False), patience_s=0.02) as lines:
+        assert await lines.take() == [b"a"]
+        with pytest.raises(Refusal, match=r"nothing came for 0.02 s") as caught:
+            await lines.take()
+        assert caught.value.code == 1502
+
+    class Slow(Body):
+        async def __call__(self) -> Message:
+            await asyncio.sleep(0.02)
+            return await super().__call__()
+
+    async with reading(Slow([b"\n"] * 10 + [b"a\n"]), patience_s=0.1) as lines:
+        assert await lines.take() == [b"a"]
+
+
+async def test_whoever_was_not_listened_to_was_not_silent() -> None:
+    async with reading(Body([b"a\n"], ends=False), patience_s=0.1) as lines:
+        await asyncio.sleep(0.2)
+        assert await lines.take() == [b"a"]
+        began_s = asyncio.get_running_loop().time()
+        with pytest.raises(Refusal, match="nothing came"):
+            await lines.take()
+        assert asyncio.get_running_loop().time() - began_s > 0.09
+
+
+async def test_whoever_goes_is_noticed_and_what_is_given_up_is_read_past() -> None:
+    lines = Lines(Body([b"a\n"], goes=True), LINE_BYTES, 1)
+    with pytest.raises(CallerGone):
+        await lines.read()
+    lines = Lines(Body([b"a\n" * 5_000] * 50, goes=True), LINE_BYTES, 1)
+    task = asyncio.create_task(lines.read())
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    lines.give_up()
+    with pytest.raises(CallerGone):
+        await task
+    assert lines.held_bytes == 0
+    with pytest.raises(Refusal, match="no reply was taken"):
+        await lines.take()

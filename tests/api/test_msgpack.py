@@ -1,0 +1,117 @@
+"""Batches as msgpack: the same document, the same answers, on both ways to a detector."""
+
+import asyncio
+import json
+from typing import Any
+
+import msgpack
+import pytest
+
+from api.app import create_app
+from api.settings import Settings
+from tests.api.caller import Caller
+from tests.api.scripted import DETECTOR, ScriptedFleet
+from tests.api.wire import Wire, chunked, request
+from tests.faults import LocalService
+
+PACKED = {"Content-Type": "application/msgpack"}
+EVENTS = [
+    {"fields": {"user": "ada", "ok": False}, "timestamp_ms": 1_000},
+    {"fields": {"user": "ada", "ok": True}, "timestamp_ms": -1e12},
+    {
+        "fields": {"user": "ada", "ok": True, "more": [1, 2.5, None, {"ä": 2**64 - 1}]},
+        "timestamp_ms": 2_000.5,
+    },
+]
+
+
+async def test_it_is_answered_as_json_is(caller: Caller) -> None:
+    document = {"events": EVENTS, "context": {"vars": {"list": ["ada"]}}}
+    replies = []
+    for content, headers in ((json.dumps(document).encode(), {}), (msgpack.packb(document), PACKED)):
+        detector = await caller.detector()
+        await caller.rule(detector, "per user once within 10m ok == false and user in $list")
+        path = f"/api/detectors/{detector}/evaluate/batch"
+        reply = await caller("POST", path, content=content, headers=headers)
+        for one in reply.result["results"]:
+            for action in one["actions"]:
+                del action["ruleId"]
+        replies.append(reply.envelope)
+    assert replies[0] == replies[1]
+    fired = [len(one["actions"]) for one in replies[0]["result"]["results"]]
+    assert fired == [1, 0, 1]
+
+
+@pytest.mark.parametrize("named", [DETECTOR, "%61" + DETECTOR[1:]])
+async def test_the_body_stays_as_it_came(
+    scripted_caller: Caller, scripted: ScriptedFleet, named: str
+) -> None:
+    headers = {**PACKED, "Idempotency-Key": "k"}
+    path = f"/api/detectors/{named}/evaluate/batch"
+    body = msgpack.packb({"events": EVENTS})
+    assert (await scripted_caller("POST", path, content=body, headers=headers)).status == 200
+    (operation,) = scripted.operations
+    assert operation == ("evaluate_msgpack", body, "k")
+
+
+async def test_in_chunks_it_arrives_whole(wire: Wire, scripted: ScriptedFleet) -> None:
+    body = msgpack.packb({"events": EVENTS})
+    headers = ("Transfer-Encoding: chunked", "Content-Type: application/msgpack")
+    path = f"/api/detectors/{DETECTOR}/evaluate/batch"
+    data = request(path=path, token="a-token-that-is-known", headers=headers)
+    reply = await wire.once(data + chunked(*[bytes([byte]) for byte in body]))
+    assert reply.status == 200
+    assert scripted.operations[0].payload == body
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        (b"", [1000]),
+        (b"{}", [1000]),
+        (msgpack.packb({"events": [{"fields": {"a": b"x"}, "timestamp_ms": 0}]}), [1000]),
+        (msgpack.packb({"events": [{"fields": {"a": float("nan")}, "timestamp_ms": 0}]}), [1000]),
+        (msgpack.packb({"events": 5, "contxt": {}}), [1001, 1001]),
+        (msgpack.packb({"events": [EVENTS[0]] * 11}), [1400]),
+        (msgpack.packb({"events": [{"fields": {"a": "x" * 40_000}, "timestamp_ms": 0}]}), [1003]),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+async def test_what_is_wrong_with_it_is_told_in_the_envelope(
+    caller: Caller, body: bytes, codes: list[int], *, known: bool
+) -> None:
+    detector = await caller.detector() if known else "0" * 32
+    if codes == [1400] and not known:
+        codes = [1200]
+    reply = await caller("POST", f"/api/detectors/{detector}/evaluate/batch", content=body, headers=PACKED)
+    assert reply.codes == codes
+
+
+async def test_a_key_belongs_to_the_body_as_it_was_written(caller: Caller) -> None:
+    detector = await caller.detector()
+    path = f"/api/detectors/{detector}/evaluate/batch"
+    headers = {**PACKED, "Idempotency-Key": "k"}
+    document = {"events": EVENTS[:1]}
+    first = await caller("POST", path, content=msgpack.packb(document), headers=headers)
+    again = await caller("POST", path, content=msgpack.packb(document), headers=headers)
+    assert first.envelope == again.envelope
+    other = await caller("POST", path, document, headers={"Idempotency-Key": "k"})
+    assert other.codes == [1006]
+
+
+async def test_it_outlives_the_death_of_its_process(
+    caller: Caller, service: LocalService, settings: Settings
+) -> None:
+    detector = await caller.detector()
+    await caller.rule(detector, "once a == 1")
+    path = f"/api/detectors/{detector}/evaluate/batch"
+    seen: list[Any] = [{"fields": {"a": 1}, "timestamp_ms": 0}, {"fields": {}, "timestamp_ms": 1e15}]
+    body = msgpack.packb({"events": seen})
+    assert (await caller("POST", path, content=body, headers=PACKED)).status == 200
+    host = service.actors.hosting(detector)
+    assert host is not None
+    host.die()
+    while service.fleet.awake:  # noqa: ASYNC110 -- until its death is known
+        await asyncio.sleep(0.001)
+    later = Caller(create_app(settings, service.fleet), caller.token)
+    assert len((await later.evaluate(detector, {}, 1)).result["actions"]) == 1

@@ -1,0 +1,401 @@
+"""Streams of events over real sockets: answered as they come, bounded both ways, ended in order."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from api import lines, server
+from api.app import create_app
+from api.settings import Settings
+from api.streams import Streams
+from engine.evaluation.events import Answer, Done, Refused
+from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.operations import Operation
+from tests.api.caller import Caller
+from tests.api.conftest import BOOTSTRAP
+from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
+from tests.api.streaming import NDJSON, Streaming, line, stream
+from tests.api.wire import Wire, request, served
+from tests.faults import LocalService
+
+PATH = f"/api/detectors/{DETECTOR}/evaluate/batch"
+Begin = Callable[[str], Any]
+
+
+def echoes(_: str, operation: Operation) -> Answer:
+    """Answer each line with its length."""
+    found = operation.payload.split(b"\n")
+    return Done(b"\n".join(b'{"actions":[],"length":%d}' % len(one) for one in found))
+
+
+@pytest.fixture
+def echo(scripted: ScriptedFleet) -> ScriptedFleet:
+    async def answers(detector_id: str, operation: Operation) -> Answer:
+        return echoes(detector_id, operation)
+
+    scripted.answers = answers
+    return scripted
+
+
+@pytest.fixture
+async def real(settings: Settings, service: LocalService) -> AsyncIterator[Wire]:
+    """Real sockets to an application over a real fleet."""
+    async with served(create_app(settings, service.fleet), settings) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def hasty(scripted: ScriptedFleet) -> AsyncIterator[Wire]:
+    """Real sockets to an application of little patience."""
+    settings = Settings(deadline_s=0.5)
+    async with served(create_app(settings, scripted), settings) as wire:
+        yield wire
+
+
+async def test_each_line_is_answered_while_others_are_still_to_come(caller: Caller, real: Wire) -> None:
+    detector = await caller.detector()
+    await caller.rule(detector, "once a == 1 and user in $list")
+    one = await stream(real, detector, BOOTSTRAP)
+    begun = await one.begun()
+    assert (begun.status, begun.headers["content-type"]) == (200, "application/x-ndjson")
+    await one.send(line(0, {"vars": {"list": ["ada"]}}, a=1, user="ada"))
+    assert [action["name"] for action in (await one.next())["actions"]] == ["r"]
+    # The context is that of the line alone, and half a line is none.
+    await one.send(line(1, user="ada") + line(2, {"vars": {"list": ["ada"]}}, user="ada")[:10])
+    assert await one.next() == {"actions": []}
+    await one.send(line(2, {"vars": {"list": ["ada"]}}, user="ada")[10:-1])
+    await one.end()
+    assert len((await one.next())["actions"]) == 1
+    assert await one.rest() == [{"done": 3}]
+    assert await good(one)
+
+
+async def good(one: Streaming) -> bool:
+    """Tell whether the connection still serves."""
+    reply = await (await one.connection.send(request("GET", "/healthz"))).receive()
+    return reply.status == 200
+
+
+async def test_a_bad_line_is_answered_in_its_place_and_the_others_go_on(caller: Caller, real: Wire) -> None:
+    detector = await caller.detector()
+    await caller.rule(detector, "a == 1")
+    one = await stream(real, detector, BOOTSTRAP)
+    await one.begun()
+    bad = [
+        b"{\n", b"\xff\n", b'{"event":{"fields":{"a":NaN},"timestamp_ms":0}}\n',
+        line(0) + line(0)[:-2] + b"\n",
+        b'{"event":{"fields":{"a":' + b"[" * 70 + b"]" * 70 + b'},"timestamp_ms":0}}\n',
+    ]  # fmt: skip
+    shapes = [b"[]\n", b'{"event":5,"z":1}\n', line(9e15)]
+    sent = [
+        line(0, a=1), *bad[:3], line(0, a=1), b"\n \r\n", bad[4], *shapes, line(-1e15),
+        line(1, long="x" * 30_000), line(-1, a=1),
+    ]  # fmt: skip
+    await one.send(b"".join(sent))
+    await one.end()
+    *results, closing = await one.rest()
+    assert closing == {"done": 12}
+    codes = [[entry["code"] for entry in result.get("errors", [])] for result in results]
+    assert codes == [[], [1000], [1000], [1000], [], [1000], [1001], [1001] * 2, [1001], [1402], [1003], []]
+    assert [len(result["actions"]) for result in results] == [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert [entry["code"] for entry in results[-1]["messages"]] == [2001]
+    assert results[7]["errors"][0]["message"] == "event: expected an object, got a number"
+
+
+async def test_lines_are_answered_the_same_wherever_they_are_cut(caller: Caller, real: Wire) -> None:
+    text = line(1, a="\u00e4\U0001f600") + b"{\n" + b"\n" + line(2, a=1)[:-1]
+    told = []
+    for at in range(0, len(text), 3):
+        detector = await caller.detector()
+        one = await stream(real, detector, BOOTSTRAP)
+        for part in (text[:at], text[at : at + 1], text[at + 1 :]):
+            if part:
+                await one.send(part)
+        await one.end()
+        await one.begun()
+        told.append(await one.rest())
+    assert len(told[0]) == 4
+    assert told == [told[0]] * len(told)
+
+
+async def test_200_000_lines_pass_with_no_more_than_two_batches_held(
+    wire: Wire, echo: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+    most = [0]
+
+    class Counted(lines.Lines):
+        async def take(self) -> list[bytes | None]:
+            batch = await super().take()
+            # What is taken is under way; beside it there is what has been read ahead.
+            held.append(len(batch) + len(self._ready))
+            most[0] = max(most[0], self.held_bytes)
+            return batch
+
+    monkeypatch.setattr("api.streams.Lines", Counted)
+    one = await stream(wire)
+    await one.begun()
+    text = line(0, a=1) * 500
+
+    async def sends() -> None:
+        for _ in range(400):
+            await one.send(text)
+        await one.end()
+
+    sending = asyncio.create_task(sends())
+    answered = 0
+    while "done" not in (told := await one.next()):
+        assert told["length"] == len(line(0, a=1)) - 1
+        answered += 1
+    await sending
+    assert (answered, told) == (200_000, {"done": 200_000})
+    assert max(held) <= 2 * lines.LINES_MAX
+    assert most[0] <= 1024 * 1024 + 2 * 65_536
+    assert max(one.payload.count(b"\n") for one in echo.operations) < lines.LINES_MAX
+    assert len(echo.operations) < 4_000
+
+
+async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
+    wire: Wire, scripted: ScriptedFleet
+) -> None:
+    async def long_answers(_: str, operation: Operation) -> Answer:
+        count = operation.payload.count(b"\n") + 1
+        return Done(b"\n".join([b'{"actions":[],"x":"' + b"x" * 5_000 + b'"}'] * count))
+
+    scripted.answers = long_answers
+    one = await stream(wire)
+    text = line(0, a="y" * 100) * 1_000
+    with pytest.raises(TimeoutError):  # noqa: PT012 -- which write waits is open
+        async with asyncio.timeout(1.5):
+            while True:
+                await one.send(text)
+    done = len(scripted.operations)
+    await asyncio.sleep(0.1)
+    assert len(scripted.operations) == done
+    # What is read of 160 bytes each is bounded by what waits of 5 000 bytes each, in the sockets.
+    assert sum(one.payload.count(b"\n") + 1 for one in scripted.operations) < 20_000
+    await one.connection.close()
+    assert await wire.comes_to_rest()
+
+
+async def test_a_caller_who_never_takes_replies_is_cut_off(
+    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "STALLED_S", 0.2)
+
+    async def long_answers(_: str, operation: Operation) -> Answer:
+        return Done(b"\n".join([b"x" * 5_000] * (operation.payload.count(b"\n") + 1)))
+
+    scripted.answers = long_answers
+    settings = Settings(deadline_s=0.3)
+    async with served(create_app(settings, scripted), settings) as wire:
+        one = await stream(wire)
+        with pytest.raises(ConnectionError):  # noqa: PT012 -- which write fails is open
+            async with asyncio.timeout(20):
+                while True:
+                    await one.send(line(0, a="y" * 100) * 1_000)
+        assert await wire.comes_to_rest()
+        assert scripted.under_way == 0
+
+
+async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scripted: ScriptedFleet) -> None:
+    """A server may be unable to tell us of it before it has got rid of the body that came before."""
+    messages = [{"type": "http.request", "body": line() * 3_000, "more_body": True}] * 20
+    messages.append({"type": "http.disconnect"})
+    told = asyncio.Event()
+
+    async def receive() -> Any:
+        await asyncio.sleep(0)
+        if len(messages) == 1:
+            told.set()
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        if message.get("body"):
+            await told.wait()
+
+    streams = Streams(Settings(deadline_s=0.2), scripted, 1)  # type: ignore[arg-type]
+    opened = await streams.open(DETECTOR)
+    async with asyncio.timeout(5):
+        await opened.serve(receive, send)
+    assert messages == []
+
+
+@pytest.mark.parametrize("amid", ["a line", "work", "silence", "after the end"])
+async def test_a_caller_who_vanishes_leaves_nothing(wire: Wire, scripted: ScriptedFleet, amid: str) -> None:
+    started = asyncio.Event()
+
+    async def never(detector_id: str, operation: Operation) -> Answer:
+        started.set()
+        if amid in {"work", "after the end"}:
+            await asyncio.sleep(60)
+        return echoes(detector_id, operation)
+
+    scripted.answers = never
+    one = await stream(wire)
+    await one.begun()
+    await one.send(line() * 3 + (line()[:9] if amid == "a line" else b""))
+    if amid == "after the end":
+        await one.end()
+    await started.wait()
+    await one.connection.close()
+    assert await wire.comes_to_rest()
+    assert scripted.under_way == 0
+    assert scripted.cancelled == (amid in {"work", "after the end"})
+
+
+async def test_a_silent_caller_is_told_and_may_go_on_with_another_request(hasty: Wire, echo: Any) -> None:
+    one = await stream(hasty)
+    await one.begun()
+    for _ in range(8):
+        # A blank line is a sign of life.
+        await asyncio.sleep(0.1)
+        await one.send(b"\n")
+    await one.send(line())
+    assert (await one.next())["length"] == len(line()) - 1
+    closing = await one.next()
+    assert (closing["done"], [entry["code"] for entry in closing["errors"]]) == (1, [1502])
+    await one.end()
+    assert await one.rest() == []
+    assert await good(one)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (DetectorUnavailable(1401, "too many wait"), 1401),
+        (DetectorUnavailable(1501, "it recovers"), 1501),
+        (DetectorUnavailable(1502, "it died"), 1502),
+        (DetectorUnavailable(1503, "shutting down"), 1503),
+        (Refusal(Entry(1200, "it was deleted")), 1200),
+        (Refused((Entry(1501, "no room"),)), 1501),
+        (RuntimeError("a secret"), 1500),
+        (None, 1502),
+    ],
+)
+async def test_what_ends_a_stream_is_in_its_closing_line(
+    hasty: Wire,
+    scripted: ScriptedFleet,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Any,
+    code: int,
+) -> None:
+    async def then_fails(detector_id: str, operation: Operation) -> Answer:
+        if len(scripted.operations) == 1:
+            return echoes(detector_id, operation)
+        if error is None:
+            await asyncio.sleep(60)
+        if isinstance(error, Refused):
+            return error
+        raise error
+
+    scripted.answers = then_fails
+    one = await stream(hasty)
+    await one.send(line() * 2)
+    await one.begun()
+    assert [await one.next(), await one.next()] == [{"actions": [], "length": len(line()) - 1}] * 2
+    await one.send(line())
+    closing = await one.next()
+    assert list(closing) == ["done", "errors"]
+    assert (closing["done"], [entry["code"] for entry in closing["errors"]]) == (2, [code])
+    assert "secret" not in json.dumps(closing)
+    # What is still being sent is read past, so that the reply can be read.
+    await one.send(line() * 1_000)
+    await one.end()
+    assert await one.rest() == []
+    assert await good(one)
+
+
+@pytest.mark.parametrize(
+    ("path", "token", "headers", "expected"),
+    [
+        (PATH, None, (), (401, [1100])),
+        (PATH, "unknown", (), (401, [1101])),
+        (PATH + "/", TOKEN, (), (404, [1004])),
+        (PATH, TOKEN, ("Idempotency-Key: k",), (400, [1006])),
+        (PATH, TOKEN, ("Content-Encoding: gzip",), (400, [1006])),
+        (PATH.replace(DETECTOR, "0" * 32), TOKEN, (), (404, [1200])),
+        (PATH.replace(DETECTOR, "x"), TOKEN, (), (404, [1200])),
+        (PATH.removesuffix("/batch"), TOKEN, (), (415, [1002])),
+        (f"/api/detectors/{DETECTOR}/rules", TOKEN, (), (415, [1002])),
+    ],
+)
+async def test_what_is_refused_before_it_begins_has_its_status_and_the_envelope(
+    wire: Wire, path: str, token: str | None, headers: tuple[str, ...], expected: tuple[int, list[int]]
+) -> None:
+    connection = await wire.connect()
+    sent = ("Transfer-Encoding: chunked", NDJSON, *headers)
+    one = Streaming(await connection.send(request(path=path, token=token, headers=sent)))
+    for _ in range(30):
+        await one.send(line())
+    reply = await one.begun()
+    assert (reply.status, reply.codes) == expected
+    await one.end()
+    assert await good(one)
+
+
+async def test_a_body_of_known_length_is_a_stream_too_however_large(wire: Wire, echo: ScriptedFleet) -> None:
+    body = line(0, a="z" * 1_000) * 3_000
+    connection = await wire.connect()
+    one = Streaming(connection)
+    sending = asyncio.create_task(
+        connection.send(request(path=PATH, body=body, token=TOKEN, headers=(NDJSON,)))
+    )
+    assert (await one.begun()).status == 200
+    assert (await one.rest())[-1] == {"done": 3_000}
+    await sending
+    assert await good(one)
+
+
+async def test_streams_end_in_order_where_nothing_was_sent(wire: Wire) -> None:
+    one = await stream(wire)
+    await one.end()
+    assert (await one.begun()).status == 200
+    assert await one.rest() == [{"done": 0}]
+    assert await wire.comes_to_rest()
+
+
+async def test_what_was_answered_outlives_the_death_of_its_process(
+    caller: Caller, service: LocalService, real: Wire
+) -> None:
+    detector = await caller.detector()
+    await caller.rule(detector, "once a == 1")
+    one = await stream(real, detector, BOOTSTRAP)
+    await one.begun()
+    await one.send(b"{\n" + line(1e15) + line(0, a=1))
+    codes = [[entry["code"] for entry in (await one.next()).get("errors", [])] for _ in range(3)]
+    assert codes == [[1000], [1402], []]
+    host = service.actors.hosting(detector)
+    assert host is not None
+    host.die()
+    while service.fleet.awake:  # noqa: ASYNC110 -- until its death is known
+        await asyncio.sleep(0.001)
+    await one.send(line(1))
+    assert len((await one.next())["actions"]) == 1
+    await one.end()
+    assert await one.rest() == [{"done": 4}]
+
+
+async def test_many_streams_at_once_are_each_answered_in_order(
+    caller: Caller, settings: Settings, real: Wire
+) -> None:
+    assert settings.max_batch_events == 10
+    detectors = [await caller.detector() for _ in range(3)]
+    for detector in detectors:
+        await caller.rule(detector, "per k once first == true")
+
+    async def run(number: int) -> None:
+        one = await stream(real, detectors[number % 3], BOOTSTRAP)
+        await one.begun()
+        for count in range(50):
+            await one.send(line(0, k=number, first=count == 20, n=count))
+        await one.end()
+        *results, closing = await one.rest()
+        assert closing == {"done": 50}
+        assert [len(result["actions"]) for result in results] == [0] * 20 + [1] * 30
+
+    await asyncio.gather(*(run(number) for number in range(9)))

@@ -1,0 +1,75 @@
+"""The forms in which events come make no difference: one by one, as a batch, as msgpack, in lines."""
+
+import json
+from typing import Any
+
+import msgpack
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import Detector, Limits
+from engine.evaluation.events import Done, evaluate_batch_body, evaluate_body
+from engine.evaluation.lines import evaluate_lines
+
+RULES = ("per k once within 2s a == 1", "a in $list since b == 1", "historically not a == 2", "a == k")
+VALUES = st.sampled_from([0, 1, 2, 1.0, True, None, "1", "\u00e4", [1, {"b": 1}], 2**63]) | st.floats(0, 3)
+EVENTS = st.fixed_dictionaries(
+    {
+        "fields": st.dictionaries(st.sampled_from(["a", "b", "k"]), VALUES),
+        # The last two are refused, the one before them may be late.
+        "timestamp_ms": st.sampled_from([0, 1, 1_000, 1_500.5, 4_000, -10, -1e9, 8e15]),
+    }
+)
+
+
+def detector() -> Detector:
+    made = Detector(limits=Limits(late_ms_max=5_000), now_us=lambda: 10_000_000)
+    for number, rule in enumerate(RULES):
+        made.add_rule(name=rule, condition=rule, rule_id=f"{number:032}")
+    return made
+
+
+def one_by_one(host: Detector, events: list[Any], context: Any) -> list[Any]:
+    results = []
+    for event in events:
+        answer = evaluate_body(host, json.dumps({"event": event, "context": context}).encode())
+        if isinstance(answer, Done):
+            told = json.loads(answer.messages)
+            results.append(json.loads(answer.result) | ({"messages": told} if told else {}))
+        else:
+            errors = [{"code": entry.code, "message": entry.message} for entry in answer.entries]
+            results.append({"actions": [], "errors": errors})
+    return results
+
+
+def batch(host: Detector, events: list[Any], context: Any) -> list[Any]:
+    answer, _ = evaluate_batch_body(host, json.dumps({"events": events, "context": context}).encode())
+    assert isinstance(answer, Done)
+    return json.loads(answer.result)["results"]
+
+
+def packed(host: Detector, events: list[Any], context: Any) -> list[Any]:
+    body = msgpack.packb({"events": events, "context": context})
+    answer, _ = evaluate_batch_body(host, body, "msgpack")
+    assert isinstance(answer, Done)
+    return json.loads(answer.result)["results"]
+
+
+def lines(host: Detector, events: list[Any], context: Any) -> list[Any]:
+    bodies = [json.dumps({"event": event, "context": context}).encode() for event in events]
+    answer, _ = evaluate_lines(host, b"\n".join(bodies))
+    return [json.loads(one) for one in answer.result.split(b"\n")] if events else []
+
+
+@given(
+    st.lists(st.lists(EVENTS, max_size=5), max_size=4),
+    st.fixed_dictionaries({}, optional={"vars": st.fixed_dictionaries({"list": st.just([1, "1"])})}),
+)
+def test_each_form_gives_the_same_answers(batches: list[list[Any]], context: Any) -> None:
+    ways = (one_by_one, batch, packed, lines)
+    hosts = [detector() for _ in ways]
+    for events in batches:
+        first, *others = [way(host, events, context) for way, host in zip(ways, hosts, strict=True)]
+        assert len(first) == len(events)
+        assert others == [first] * 3
+    assert len({host.dump() for host in hosts}) == 1
