@@ -20,7 +20,7 @@ from engine.runtime.frames import (
     pieces,
 )
 
-_CONNECT_S: Final = 2.0
+_CONNECT_S: Final = 5.0
 
 
 class NotSent(Exception):

@@ -33,7 +33,7 @@ _SOCKET_MODE: Final = 0o600
 _WAITING_MAX: Final = 8
 _LISTEN_S: Final = 10.0
 """So long whoever asked for the address has to connect."""
-_TOKEN_S: Final = 0.5
+_TOKEN_S: Final = 2.0
 """So long a connection has to say the token. Another one waits meanwhile."""
 
 

@@ -115,12 +115,15 @@ class RayHandle(_Handle):
     async def handle(self, batch: Sequence[Operation]) -> Reply:
         """Carry out a batch. One that was sent is never sent again, whatever becomes of it."""
         payload = encode_batch(batch)
-        if self._connection is not None:
+        connection = self._connection
+        if connection is not None:
             try:
-                return decode_reply(await self._connection.ask(payload))
-            except NotSent:
+                return decode_reply(await connection.ask(payload))
+            except NotSent as error:
                 # Ray knows whether the actor lives, and takes what is too long.
-                pass
+                if not connection.usable:
+                    _log.warning("batches to the actor %s go by Ray: %s", self.name, error)
+                    self._connection = None
         return decode_reply(await self._ask("handle_bytes", payload))
 
     async def sync(self) -> None:
