@@ -164,6 +164,15 @@ async def test_what_the_actor_raises_is_raised_with_its_traceback_and_the_next_b
         assert await connection.ask(b"2") == b"2"
 
 
+async def test_an_exception_that_names_a_file_of_no_encoding_travels():
+    def handle(_: Payload) -> bytes:
+        raise WriteFailed("the file \udcff")
+
+    async with connected(handle) as connection:
+        with pytest.raises(WriteFailed, match=r"the file \\udcff"):
+            await connection.ask(b"1")
+
+
 async def test_an_exception_that_does_not_travel_names_its_type():
     class Odd(Exception):
         pass
