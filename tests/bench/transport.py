@@ -188,7 +188,8 @@ def measure_delay(effort: Effort) -> list[Row]:
             target=None
             if way == "ray"
             else at_most(1, run[f"{way} p50"] / bare, "no more than a bare call of Ray"),
-            tolerance=0.5,
+            # What the disk takes is most of it, where it is waited for.
+            tolerance=2.0 if way == SYNCED else 0.5,
             remark=f"p99 {run[f'{way} p99']:.2f}, of the bare call {run[f'{BARE} p99']:.2f}",
         )
         for way, name in named.items()
