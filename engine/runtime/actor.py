@@ -90,7 +90,7 @@ class DetectorActor:
     which may leave a state behind that is half of one event. The detector is forgotten, and whoever sent the
     batch wakes it again, in another actor, as its last answer left it.
 
-    Every method but `health`, `watch` and `finish_saving` is called by one thread, one call at a time.
+    Every method but `health`, `watch` and `finish_saving` is called one at a time, by whichever thread.
     """
 
     def __init__(

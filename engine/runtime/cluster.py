@@ -1,14 +1,10 @@
 """Ray started, or joined, and left again: the only place that does so."""
 
-import contextlib
 import logging
 import os
 import secrets
-import shutil
 import socket
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 # Before ray is imported: it reads these then.
@@ -20,8 +16,7 @@ os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 import ray
 
 from engine.runtime.ray_processes import RayProcesses
-from snapshots.errors import StorageError
-from snapshots.lock import FolderLock
+from engine.runtime.temporary import TemporaryFolder
 
 LOCAL: Final = "local"
 """The address that starts Ray inside."""
@@ -36,10 +31,8 @@ _TELLS_OF_TOKENS: Final = "ray._private.authentication.authentication_token_setu
 """What tells at each start, as a warning, that tokens are asked for."""
 
 _FOLDER_PREFIX: Final = "rd-ray-"
+_RAYS: Final = "ray"
 _REACH_S: Final = 5.0
-
-_FOLDER_CHARS_MAX: Final = 40
-"""Ray puts sockets some 60 characters below its folder, and their paths end at 107 bytes."""
 
 
 class ClusterError(Exception):
@@ -52,7 +45,7 @@ class Cluster:
 
     address: str
     """For other processes to join."""
-    folder: "_Folder | None"
+    folder: TemporaryFolder | None
     """What Ray keeps while it runs, where it was started here, for this user alone."""
     processes: RayProcesses
 
@@ -70,7 +63,7 @@ def start(address: str = LOCAL) -> Cluster:
         "logging_level": logging.WARNING,
     }
     if address == LOCAL:
-        folder = _Folder()
+        folder = TemporaryFolder(_FOLDER_PREFIX, frozenset({_RAYS}))
         # Whoever has the token can run code here. Ray asks for one of its own accord from 2.59 on; this one
         # lasts as long as this process, and leaves nothing in the home folder.
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -79,7 +72,7 @@ def start(address: str = LOCAL) -> Cluster:
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE_BYTES,
             # Ray opens its folder to everyone, but not the one above it.
-            "_temp_dir": str(folder.path / "ray"),
+            "_temp_dir": str(folder.path / _RAYS),
         }
     else:
         _check_reachable(address)
@@ -104,47 +97,11 @@ def stop(cluster: Cluster) -> None:
     _leave(cluster.folder, cluster.processes)
 
 
-def _leave(folder: "_Folder | None", processes: RayProcesses) -> None:
+def _leave(folder: TemporaryFolder | None, processes: RayProcesses) -> None:
     with processes.ending():
         ray.shutdown()
     if folder is not None:
         folder.remove()
-
-
-class _Folder:
-    """A folder of one Ray's own, for this user alone, locked for as long as this process lives.
-
-    Folders that processes left behind when they were killed are removed when the next one is made.
-    """
-
-    def __init__(self) -> None:
-        usual = tempfile.gettempdir()
-        within = Path(usual if len(usual) <= _FOLDER_CHARS_MAX else "/tmp")  # noqa: S108 -- mkdtemp makes its own
-        for left in within.glob(f"{_FOLDER_PREFIX}*"):
-            _remove_if_left(left)
-        while True:
-            self.path = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=within))
-            self._lock = FolderLock(self.path)
-            try:
-                self._lock.acquire()
-            except StorageError:
-                # Another start took it for one that was left behind, in the moment before it was locked.
-                continue
-            return
-
-    def remove(self) -> None:
-        """Remove the folder and all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        self._lock.release()
-
-
-def _remove_if_left(folder: Path) -> None:
-    """Remove a folder that is certainly one of these, and that no living process holds."""
-    with contextlib.suppress(OSError, StorageError):
-        within = {entry.name for entry in folder.iterdir()}
-        if "lock" in within and within <= {"lock", "ray"} and folder.stat().st_uid == os.getuid():
-            with FolderLock(folder):
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_reachable(address: str) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import itertools
+import logging
 import os
 import secrets
 from collections.abc import Sequence
@@ -12,13 +13,17 @@ from typing import Any, Final
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from engine.runtime.actor import Activated, DetectorActor, Health
-from engine.runtime.collector import leave_alone, look_at_all, look_seldom
+from engine.runtime.actor import Activated, Health
+from engine.runtime.batch_connection import BatchConnection, NotSent
 from engine.runtime.directory import Changes, Directory, DirectorySettings, Opened
 from engine.runtime.errors import ActorDied
 from engine.runtime.fleet import Fleet
-from engine.runtime.operations import Operation, Reply, decode_batch, decode_reply, encode_batch, encode_reply
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.host import HostActor
+from engine.runtime.operations import Operation, Reply, decode_reply, encode_batch
+from engine.runtime.settings import BatchTransport, RuntimeSettings
+from snapshots.errors import StorageError
+
+_log = logging.getLogger(__name__)
 
 _HEALTH: Final = "health"
 _SAVING: Final = "saving"
@@ -33,29 +38,6 @@ _OPTIONS: Final[dict[str, Any]] = {
     "num_cpus": 0,
     "concurrency_groups": {_HEALTH: _HEALTH_THREADS, _SAVING: 1},
 }
-
-
-class HostActor(DetectorActor):
-    """A DetectorActor with a process of its own, whose batches travel as one string of bytes each."""
-
-    def __init__(self, settings: RuntimeSettings) -> None:
-        super().__init__(settings)
-        look_seldom()
-
-    def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Wake a detector. Raises StorageError."""
-        activated = super().activate(detector_id, epoch)
-        leave_alone()
-        return activated
-
-    def discard(self) -> None:
-        """Forget the detector without saving it."""
-        super().discard()
-        look_at_all()
-
-    def handle_bytes(self, batch: bytes) -> bytes:
-        """Carry out a batch."""
-        return encode_reply(self.handle(decode_batch(batch)))
 
 
 class DirectoryActor(Directory):
@@ -99,15 +81,50 @@ class _Handle:
 
 
 class RayHandle(_Handle):
-    """A HostActor in a process of its own."""
+    """A HostActor in a process of its own. Batches go on a connection of their own, where there is one."""
+
+    def __init__(self, actor: Any, name: str) -> None:
+        super().__init__(actor, name)
+        self._connection: BatchConnection | None = None
+
+    async def connect(self, way: BatchTransport) -> None:
+        """Have batches go beside Ray, which costs less; where that cannot be, they go on by Ray.
+
+        Raises ActorDied.
+        """
+        if way == "ray":
+            return
+        try:
+            node = ray.get_runtime_context().get_node_id()
+            address = await self._ask("listen", node, way)
+            if address is not None:
+                self._connection = await BatchConnection.to(address)
+        except (OSError, StorageError) as error:
+            _log.warning("batches to the actor %s go by Ray, for it cannot be reached: %s", self.name, error)
+
+    async def end(self) -> None:
+        """End the actor's process. Nothing is saved."""
+        await super().end()
+        if self._connection is not None:
+            await self._connection.close()
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Wake a detector. Raises StorageError."""
         return await self._ask("activate", detector_id, epoch)  # type: ignore[no-any-return]
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Carry out a batch."""
-        return decode_reply(await self._ask("handle_bytes", encode_batch(batch)))
+        """Carry out a batch. One that was sent is never sent again, whatever becomes of it."""
+        payload = encode_batch(batch)
+        connection = self._connection
+        if connection is not None:
+            try:
+                return decode_reply(await connection.ask(payload))
+            except NotSent as error:
+                # Ray knows whether the actor lives, and takes what is too long.
+                if not connection.usable:
+                    _log.warning("batches to the actor %s go by Ray: %s", self.name, error)
+                    self._connection = None
+        return decode_reply(await self._ask("handle_bytes", payload))
 
     async def sync(self) -> None:
         """Bring to the disk what the journal holds. Raises StorageError."""
@@ -201,6 +218,7 @@ class RayActors:
         handle = RayHandle(actor, name)
         try:
             await handle.health()
+            await handle.connect(self._settings.batch_transport)
         except BaseException:
             await handle.end()
             raise

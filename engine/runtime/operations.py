@@ -150,7 +150,7 @@ def encode_batch(batch: Sequence[Operation]) -> bytes:
     return _encoder.encode(_Batch(list(batch)))
 
 
-def decode_batch(data: bytes) -> list[Operation]:
+def decode_batch(data: bytes | bytearray) -> list[Operation]:
     """Give back what `encode_batch` took."""
     return _batch_decoder.decode(data).operations
 
@@ -160,6 +160,6 @@ def encode_reply(reply: Reply) -> bytes:
     return _encoder.encode(reply)
 
 
-def decode_reply(data: bytes) -> Reply:
+def decode_reply(data: bytes | bytearray) -> Reply:
     """Give back what `encode_reply` took."""
     return _reply_decoder.decode(data)

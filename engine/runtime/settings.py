@@ -7,6 +7,7 @@ from typing import Literal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
 JournalSync = Literal["always", "interval", "off"]
+BatchTransport = Literal["auto", "ray", "tcp"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,10 @@ class RuntimeSettings:
     batch_operations_max: int = 1_000
     batch_bytes_max: int = 4 * 1024 * 1024
     """Of several operations sent together; one alone may be larger."""
+
+    batch_transport: BatchTransport = "auto"
+    """How batches travel to an actor: `auto`, by a Unix socket on the same machine and by TCP to another;
+    `ray`, as all else does; `tcp`, on the same machine too. Where nothing connects, Ray carries them."""
 
     spares: int = 2
     """Started actors that wait for a detector."""

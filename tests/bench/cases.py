@@ -3,11 +3,34 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tests.bench import bodies, durability, growth, indexed, keys, patterns, restless, stateless, temporal
+from tests.bench import (
+    bodies,
+    durability,
+    growth,
+    indexed,
+    keys,
+    patterns,
+    restless,
+    stateless,
+    temporal,
+    transport,
+)
 from tests.bench.effort import Effort
 from tests.bench.rows import Part
 
 CASES: Final[Mapping[str, Callable[[Effort], list[Part]]]] = {
     module.CASE: module.parts
-    for module in (stateless, indexed, restless, temporal, patterns, growth, keys, bodies, durability)
+    for module in (
+        stateless,
+        indexed,
+        restless,
+        temporal,
+        patterns,
+        growth,
+        keys,
+        bodies,
+        durability,
+        transport,
+    )
 }
+"""What can be measured, by name."""

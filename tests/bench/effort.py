@@ -29,6 +29,8 @@ class Effort:
     narrow_rules: int
     keys_of_narrow_rule: int
     pause_runs: int
+    transport_calls: int
+    transport_s: float
 
     @property
     def events(self) -> int:
@@ -58,6 +60,8 @@ FULL = Effort(
     narrow_rules=1_000,
     keys_of_narrow_rule=100,
     pause_runs=3,
+    transport_calls=3_000,
+    transport_s=6,
 )
 
 QUICK = Effort(
@@ -79,6 +83,8 @@ QUICK = Effort(
     narrow_rules=100,
     keys_of_narrow_rule=100,
     pause_runs=1,
+    transport_calls=500,
+    transport_s=2,
 )
 
 TINY = Effort(
@@ -100,5 +106,7 @@ TINY = Effort(
     narrow_rules=5,
     keys_of_narrow_rule=10,
     pause_runs=1,
+    transport_calls=20,
+    transport_s=0.1,
 )
 """Worlds in which nothing is worth measuring, for tests of the benchmarks themselves."""

@@ -85,28 +85,6 @@ def test_a_signal_to_all_processes_lets_every_detector_be_saved_and_leaves_no_pr
         time.sleep(0.05)
 
 
-def test_what_a_killed_process_left_behind_is_removed_by_the_next_start_and_nothing_else(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(cluster.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr(cluster, "_FOLDER_CHARS_MAX", 1_000)
-    held, left = cluster._Folder(), cluster._Folder()
-    for folder in (held, left):
-        (folder.path / "ray" / "session").mkdir(parents=True)
-    # As the operating system does when a process ends.
-    left._lock.release()
-    foreign = tmp_path / "rd-ray-of-someone"
-    (foreign / "ray").mkdir(parents=True)
-    busy = tmp_path / "rd-ray-with-more"
-    busy.mkdir()
-    (busy / "lock").touch()
-    (busy / "thesis.txt").touch()
-    new = cluster._Folder()
-    assert set(tmp_path.iterdir()) == {held.path, new.path, foreign, busy}
-    new.remove()
-    held.remove()
-
-
 def test_a_cluster_that_is_not_there_is_told_at_once():
     for address, reason in (("127.0.0.1:1", "nothing answers"), ("ray://127.0.0.1:10001", "HOST:PORT")):
         with pytest.raises(cluster.ClusterError, match=reason):

@@ -5,7 +5,11 @@ import contextlib
 import json
 import os
 import signal
+import socket
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ import pytest
 from engine.evaluation.events import Done
 from engine.language.diagnostics import Refusal
 from engine.runtime import operations as ops
+from engine.runtime.batch_connection import BatchConnection
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.fleet import Fleet
 from engine.runtime.operations import Operation
@@ -21,7 +26,15 @@ from engine.runtime.tokens import digest_of
 from snapshots.errors import FolderInUse, StorageError
 from tests.faults import until
 
+RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
+
 pytestmark = pytest.mark.ray
+
+
+@pytest.fixture(params=["auto", "tcp", "ray"])
+def ray_fleet(ray_fleet: RayFleet, request: pytest.FixtureRequest) -> RayFleet:
+    """Gives a started Fleet whose batches travel each of the ways."""
+    return partial(ray_fleet, batch_transport=request.param)
 
 
 def event(timestamp_ms: float, **fields: Any) -> Operation:
@@ -51,6 +64,50 @@ async def pid_of(fleet: Fleet, detector_id: str) -> int:
     actor = fleet._lanes[detector_id]._life._actor
     assert actor is not None
     return (await actor.handle.health()).pid
+
+
+def connection_of(fleet: Fleet, detector_id: str) -> Any:
+    """The connection on which batches travel to the detector's actor; None where Ray carries them."""
+    actor = fleet._lanes[detector_id]._life._actor
+    assert actor is not None
+    return actor.handle._connection
+
+
+async def test_batches_travel_the_way_that_is_set(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path) as fleet:
+        detector_id = await fleet.create_detector("one")
+        await fired(fleet, detector_id, 1)
+        connection = connection_of(fleet, detector_id)
+        way = ray_fleet.keywords["batch_transport"]
+        families = {"auto": socket.AF_UNIX, "tcp": socket.AF_INET}
+        family = connection and connection._transport.get_extra_info("socket").family
+        assert family == families.get(way)
+
+
+async def test_where_the_connection_broke_ray_carries_the_batches(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path) as fleet:
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
+        pid = await pid_of(fleet, detector_id)
+        connection = connection_of(fleet, detector_id)
+        if connection is not None:
+            await connection.close()
+        assert await fired(fleet, detector_id, 1000) == ["always"]
+        assert await pid_of(fleet, detector_id) == pid
+
+
+async def test_where_nothing_can_connect_ray_carries_the_batches(ray_fleet, tmp_path, monkeypatch, caplog):
+    async def unreachable(*_: object) -> None:
+        raise ConnectionRefusedError("nothing answers")
+
+    monkeypatch.setattr(BatchConnection, "to", unreachable)
+    async with ray_fleet(tmp_path) as fleet:
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
+        assert await fired(fleet, detector_id, 1000) == ["always"]
+        assert connection_of(fleet, detector_id) is None
+        warned = any("go by Ray" in record.message for record in caplog.records)
+        assert warned == (ray_fleet.keywords["batch_transport"] != "ray")
 
 
 async def test_a_restart_finds_tokens_detectors_rules_and_what_they_remember(ray_fleet, tmp_path):

@@ -1,0 +1,214 @@
+"""Batches on their way to an actor: what a batch of one event costs by Ray, by a Unix socket and by TCP.
+
+The floor is a bare call of Ray to a method that does nothing. All of it runs in a process of its own, which
+starts Ray. One event is what a caller that waits for each answer sends.
+"""
+
+import asyncio
+import gc
+import json
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from engine.runtime import operations
+from engine.runtime.settings import BatchTransport, RuntimeSettings
+from tests.bench.effort import Effort
+from tests.bench.fresh import call
+from tests.bench.rows import Part, Row, at_most
+from tests.faults import newborn
+
+CASE = "transport"
+ROUNDS = 10
+"""All ways take turns, so that what else the machine does hits all of them."""
+CALLERS = (1, 256)
+WAYS: dict[BatchTransport, str] = {"ray": "Ray", "auto": "a Unix socket", "tcp": "TCP"}
+BARE = "bare"
+SYNCED = "synced"
+RULE = "per user once within 10m failed == true"
+
+
+def parts(effort: Effort) -> list[Part]:
+    """Give a part for the delay of one batch, and one for the rate of a fleet."""
+    return [
+        Part(CASE, partial(measure_delay, effort), "delay"),
+        Part(CASE, partial(measure_rate, effort), "rate"),
+    ]
+
+
+# -- in processes of their own -------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Events:
+    """Evaluations that follow each other in time."""
+
+    sent: int = 0
+
+    def next(self) -> operations.Operation:
+        """Give the next one."""
+        self.sent += 1
+        fields = {"user": f"user-{self.sent % 1_000}", "failed": self.sent % 7 == 0}
+        event = {"fields": fields, "timestamp_ms": 1_700_000_000_000 + self.sent}
+        return operations.evaluate(json.dumps({"event": event}).encode())
+
+
+def _on_ray(work: Callable[[Path], Awaitable[dict[str, float]]]) -> dict[str, float]:
+    """Give what the work comes to, over an empty folder, in a Ray of its own and in the loop that serves."""
+    import uvloop  # noqa: PLC0415 -- the other cases need neither this nor Ray
+
+    from engine.runtime import cluster  # noqa: PLC0415
+
+    started = cluster.start()
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as run,
+        ):
+            return run.run(work(Path(folder)))
+    finally:
+        cluster.stop(started)
+
+
+def delay(calls: int) -> dict[str, float]:
+    """Give the median and the 99th percentile, in ms, of each way, for one caller."""
+    return _on_ray(partial(_delay, calls))
+
+
+async def _delay(calls: int, folder: Path) -> dict[str, float]:
+    from engine.runtime.on_ray import _OPTIONS, RayActors, ray  # noqa: PLC0415
+
+    usual = RuntimeSettings(data=folder, journal_sync="interval")
+    chosen = {way: replace(usual, batch_transport=way) for way in WAYS}
+    chosen |= {SYNCED: replace(usual, journal_sync="always")}
+    ways: dict[str, Callable[[], Awaitable[Any]]] = {}
+    bare = ray.remote(**_OPTIONS)(_Bare).remote()
+    ways[BARE] = bare.nothing.remote
+    handles = []
+    for number, (way, settings) in enumerate(chosen.items()):
+        handle = await RayActors(settings).start()
+        handles.append(handle)
+        detector_id = f"{number:032x}"
+        newborn(folder, detector_id)
+        await handle.activate(detector_id, 1)
+        await handle.handle([operations.add_rule("failed lately", RULE)])
+        events = Events()
+        ways[way] = lambda handle=handle, events=events: handle.handle([events.next()])
+    took_ms: dict[str, list[float]] = {way: [] for way in ways}
+    gc.collect()
+    gc.freeze()
+    for one_round in range(1 + ROUNDS):
+        for way, ask in ways.items():
+            for _ in range(max(1, calls // ROUNDS)):
+                began_ns = time.perf_counter_ns()
+                await ask()
+                # What comes first warms up.
+                if one_round:
+                    took_ms[way].append((time.perf_counter_ns() - began_ns) / 1e6)
+    for handle in handles:
+        await handle.end()
+    ray.kill(bare)
+    return {
+        f"{way} {name}": value
+        for way, times in took_ms.items()
+        for name, value in (("p50", median(times)), ("p99", quantiles(times, n=100)[98]))
+    }
+
+
+class _Bare:
+    """An actor with nothing to do."""
+
+    def nothing(self) -> None:
+        """Come back."""
+
+
+def rate(seconds: float) -> dict[str, float]:
+    """Give the calls a second through a fleet, by Ray and by a Unix socket, for some numbers of callers."""
+    return _on_ray(partial(_rate, seconds))
+
+
+async def _rate(seconds: float, folder: Path) -> dict[str, float]:
+    from engine.runtime.on_ray import fleet_on_ray  # noqa: PLC0415
+
+    done: dict[str, int] = {}
+    took_s: dict[str, float] = {}
+    fleets = {}
+    for way in ("ray", "auto"):
+        settings = RuntimeSettings(data=folder / way, journal_sync="interval", spares=0, batch_transport=way)
+        fleet = fleet_on_ray(settings)
+        await fleet.start()
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, operations.add_rule("failed lately", RULE))
+        fleets[way] = fleet, detector_id, Events()
+    for one_round in range(1 + ROUNDS):
+        for way, (fleet, detector_id, events) in fleets.items():
+            for callers in CALLERS:
+                began_s = time.perf_counter()
+                asked = partial(_ask_until, fleet, detector_id, events, began_s + seconds / ROUNDS)
+                counts = await asyncio.gather(*(asked() for _ in range(callers)))
+                if one_round:
+                    key = f"{way} {callers}"
+                    done[key] = done.get(key, 0) + sum(counts)
+                    took_s[key] = took_s.get(key, 0) + time.perf_counter() - began_s
+    for fleet, _, _ in fleets.values():
+        await fleet.close()
+    return {key: done[key] / took_s[key] for key in done}
+
+
+async def _ask_until(fleet: Any, detector_id: str, events: Events, until_s: float) -> int:
+    done = 0
+    while time.perf_counter() < until_s:
+        await fleet.call(detector_id, events.next())
+        done += 1
+    return done
+
+
+# -- what comes of them --------------------------------------------------------------------------------------
+
+
+def measure_delay(effort: Effort) -> list[Row]:
+    """Give what a batch of one event costs beside a bare call of Ray."""
+    run = call(__name__, "delay", calls=effort.transport_calls)
+    bare = run[f"{BARE} p50"]
+    named = {**{way: f"by {name}" for way, name in WAYS.items()}, SYNCED: "by a Unix socket, on the disk"}
+    return [
+        Row(
+            case=CASE,
+            name=f"a batch of one, {name}",
+            unit="ms",
+            ours=run[f"{way} p50"],
+            floor=bare,
+            ratio=run[f"{way} p50"] / bare,
+            over="a bare call of Ray",
+            target=None
+            if way == "ray"
+            else at_most(1, run[f"{way} p50"] / bare, "no more than a bare call of Ray"),
+            # What the disk takes is most of it, where it is waited for.
+            tolerance=2.0 if way == SYNCED else 0.5,
+            remark=f"p99 {run[f'{way} p99']:.2f}, of the bare call {run[f'{BARE} p99']:.2f}",
+        )
+        for way, name in named.items()
+    ]
+
+
+def measure_rate(effort: Effort) -> list[Row]:
+    """Give how many evaluations a second a fleet answers, beside the same by Ray."""
+    run = call(__name__, "rate", seconds=effort.transport_s)
+    return [
+        Row(
+            case=CASE,
+            name=f"evaluations of {callers} {'caller' if callers == 1 else 'callers'}",
+            unit="/s",
+            ours=run[f"auto {callers}"],
+            floor=run[f"ray {callers}"],
+            ratio=run[f"ray {callers}"] / run[f"auto {callers}"],
+            over="the same by Ray",
+            tolerance=0.5,
+        )
+        for callers in CALLERS
+    ]
