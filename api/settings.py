@@ -34,6 +34,9 @@ class Settings:
     host: str = _setting("127.0.0.1", "The address to listen on.")
     port: int = _setting(8080, "The port to listen on; 0 takes a free one.", least=0, most=65_535)
     data: Path = _setting(_DATA, "The folder that holds everything to be kept.")  # noqa: RUF009 — a path is immutable
+    workers: int = _setting(
+        1, "Front ends on the address, each a process of its own if there are several.", least=1, most=256
+    )
     ray_address: str = _setting("local", "`local` starts Ray inside; any other value is a cluster to join.")
     bootstrap_token: str | None = _setting(
         None, "A fixed first token, never stored and not revocable over the API.", secret=True

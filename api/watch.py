@@ -11,6 +11,9 @@ from api.envelope import DeadlinePassed
 
 _TICK_S: Final = 0.05
 
+OTHER: Final = "other"
+"""What stands for an operation where none was recognised."""
+
 
 class Watches:
     """The requests under way.
@@ -60,6 +63,7 @@ class Watch:
         "_timer",
         "_watches",
         "body_is_read",
+        "operation",
     )
 
     def __init__(self, watches: Watches, receive: Callable[[], Awaitable[Any]]) -> None:
@@ -67,6 +71,8 @@ class Watch:
         self._receive = receive
         self._since_s = time.monotonic()
         self.body_is_read = False
+        self.operation = OTHER
+        """What is asked for, once that is known."""
         self._begun = False
         self._timer: asyncio.TimerHandle | None = None
         self._looker: asyncio.Task[None] | None = None
@@ -97,10 +103,14 @@ class Watch:
             if kind is asyncio.CancelledError and not others:
                 raise self._reason from None
 
+    def elapsed_s(self) -> float:
+        """Give how long ago the request began."""
+        return time.monotonic() - self._since_s
+
     def begin(self) -> None:
         """Begin to watch in earnest."""
         self._begun = True
-        remaining_s = self._watches.deadline_s - (time.monotonic() - self._since_s)
+        remaining_s = self._watches.deadline_s - self.elapsed_s()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(max(0.0, remaining_s), self._end, DeadlinePassed)
         if self.body_is_read:
