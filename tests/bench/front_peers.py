@@ -99,6 +99,7 @@ def serve_bare() -> None:
 
     from api.server import serve, server_config  # noqa: PLC0415
     from api.settings import Settings  # noqa: PLC0415
+    from engine.runtime.collector import settle  # noqa: PLC0415
 
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
@@ -113,6 +114,7 @@ def serve_bare() -> None:
         config.bind = [f"fd://{listener.detach()}"]
         config.graceful_timeout = 0.5
         config.errorlog = None
+        settle()
         await serve(_bare_app(), config, until_the_end)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
