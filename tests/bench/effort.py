@@ -98,7 +98,7 @@ QUICK = Effort(
     front_rounds=3,
     front_round_s=0.4,
     front_calls=300,
-    front_flood_s=2,
+    front_flood_s=1.5,
     front_heavy=False,
 )
 
