@@ -82,12 +82,12 @@ async def _rates(ours: Service, bare: Peer, place: Place, rounds: int, seconds: 
 
     for connections in CONNECTIONS:
         rates: dict[str, list[float]] = {name: [] for name in sides}
-        cost_s, answers = Counter[str](), Counter[str]()
+        cost_s, answers, waited_s = Counter[str](), Counter[str](), Counter[str]()
         late.clear()
         for one_round in range(1 + rounds):
             for name, side in sides.items():
                 cpu_before_s, own_before_s = side.cpu_s(), time.process_time()
-                actors_before_s = ours.actors_cpu_s
+                actors_before_s, waited_before_s = ours.actors_cpu_s, ours.waited_s()
                 async with callers(side.place, connections) as made:
                     tally = await ClosedLoop(side.requests, judge if name == "ours" else succeeded).run(
                         made, seconds if one_round else min(WARM_S, 2 * seconds)
@@ -102,6 +102,7 @@ async def _rates(ours: Service, bare: Peer, place: Place, rounds: int, seconds: 
                     cost_s["own"] += time.process_time() - own_before_s
                     if name == "ours":
                         cost_s["actor"] += ours.actors_cpu_s - actors_before_s
+                        waited_s.update({n: s - waited_before_s[n] for n, s in ours.waited_s().items()})
         answers["own"], answers["actor"] = answers.total(), answers["ours"]
         found |= {f"{name} {connections}": median(each) for name, each in rates.items()}
         found[f"share {connections}"] = median(
@@ -109,6 +110,7 @@ async def _rates(ours: Service, bare: Peer, place: Place, rounds: int, seconds: 
             for ours_per_s, bare_per_s in zip(rates["ours"], rates["bare"], strict=True)
         )
         found |= {f"{name} us {connections}": cost_s[name] / answers[name] * 1e6 for name in cost_s}
+        found |= {f"{name} waited {connections}": waited_s[name] / rounds / seconds for name in waited_s}
         found[f"late {connections}"] = late["late"] / late["all"]
     return found
 
@@ -155,12 +157,9 @@ class _Remembered:
 
         def judge(response: Response) -> str:
             self._responses.append(response)
-            if len(self._responses) == len(self._requests):
-                loop.end()
             return succeeded(response)
 
-        loop = ClosedLoop(iter(self._requests), judge)
-        tally = await loop.run(made, 60.0)
+        tally = await ClosedLoop(iter(self._requests), judge).run(made, 60.0)
         return [took_ns / 1e6 for took_ns in tally.took_ns]
 
     def compare(self, model: Detector) -> None:
@@ -229,11 +228,10 @@ async def _batches(ours: Service, rounds: int, seconds: float) -> dict[str, floa
     costs_s: dict[str, Counter[str]] = {form.name: Counter() for form in FORMS}
     answered = Counter[str]()
     late = Counter[str]()
-    per_s = 120_000.0
+    per_s = dict.fromkeys(rates, 100_000.0)
     for one_round in range(1 + rounds):
         for form in FORMS:
-            # Enough for the fastest: a load that runs out of requests is an error.
-            count = IN_FLIGHT + round(1.6 * per_s * seconds / BATCH_EVENTS)
+            count = IN_FLIGHT + round(1.4 * per_s[form.name] * seconds / BATCH_EVENTS)
             first = sent[form.name]
             bodies = [
                 form.written(front_world.events(first + BATCH_EVENTS * number, BATCH_EVENTS))
@@ -251,7 +249,7 @@ async def _batches(ours: Service, rounds: int, seconds: float) -> dict[str, floa
             floor = _floor(models[form.name], form, bodies[: events // BATCH_EVENTS])
             # What comes first warms up.
             if one_round:
-                per_s = max(per_s, tally.per_s)
+                per_s[form.name] = max(per_s[form.name], tally.per_s)
                 rates[form.name].append(tally.per_s)
                 floors[form.name].append(floor)
                 answered[form.name] += events

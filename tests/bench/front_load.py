@@ -5,6 +5,7 @@ gives them, and of a response only its status and length are read.
 """
 
 import asyncio
+import itertools
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -129,12 +130,16 @@ async def callers(place: Place, count: int) -> Any:
 
 
 class ClosedLoop:
-    """Callers of which each sends its next request as soon as the last one is answered."""
+    """Callers of which each sends its next request as soon as the last one is answered.
+
+    Where the requests run out, the load is over at that moment.
+    """
 
     def __init__(self, requests: Iterator[bytes], judge: Judge = succeeded) -> None:
         self._requests = requests
         self._judge = judge
         self._tally = Tally()
+        self._began_ns = 0
         self._until_ns = 0
         self._under_way = 0
         self._done: asyncio.Future[None]
@@ -144,8 +149,8 @@ class ClosedLoop:
         self._done = asyncio.get_running_loop().create_future()
         self._tally = tally = Tally(seconds=seconds)
         self._under_way = len(made)
-        began_ns = perf_counter_ns()
-        self._until_ns = began_ns + int(seconds * NS_A_S)
+        self._began_ns = perf_counter_ns()
+        self._until_ns = self._began_ns + int(seconds * NS_A_S)
         for caller in made:
             caller.answered = self._answered
             caller.lost = self._fail
@@ -154,10 +159,6 @@ class ClosedLoop:
             await self._done
         return tally
 
-    def end(self) -> None:
-        """Send nothing more."""
-        self._until_ns = 0
-
     def _answered(self, caller: Caller, response: Response) -> None:
         now_ns = perf_counter_ns()
         tally = self._tally
@@ -165,8 +166,12 @@ class ClosedLoop:
         tally.kinds[self._judge(response)] += 1
         if now_ns < self._until_ns:
             tally.in_time += 1
-            caller.ask(next(self._requests), now_ns)
-            return
+            request = next(self._requests, None)
+            if request is not None:
+                caller.ask(request, now_ns)
+                return
+            self._until_ns = 0
+            tally.seconds = (now_ns - self._began_ns) / NS_A_S
         self._under_way -= 1
         if not self._under_way and not self._done.done():
             self._done.set_result(None)
@@ -267,7 +272,10 @@ class OpenLoop:
 
 
 class Stream(asyncio.Protocol):
-    """One request whose body is lines, sent in pieces of some lines each, of which a few are under way."""
+    """One request whose body is lines, sent in pieces of some lines each, of which a few are under way.
+
+    Where the pieces run out, the load is over at that moment.
+    """
 
     def __init__(self, head: bytes, pieces: Iterator[bytes], lines_each: int, under_way: int) -> None:
         self._head = head
@@ -276,7 +284,9 @@ class Stream(asyncio.Protocol):
         self._under_way_max = under_way
         self._reader = LinesReader()
         self._sent = 0
+        self._began_ns = 0
         self._until_ns = 0
+        self._ended = False
         self._tally = Tally()
         self._transport: Any = None
         loop = asyncio.get_running_loop()
@@ -288,10 +298,11 @@ class Stream(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: self, *place)
         self._tally = Tally(seconds=seconds)
-        self._until_ns = perf_counter_ns() + int(seconds * NS_A_S)
+        self._began_ns = perf_counter_ns()
+        self._until_ns = self._began_ns + int(seconds * NS_A_S)
         self._transport.write(self._head)
-        for _ in range(self._under_way_max):
-            self._send()
+        for piece in itertools.islice(self._pieces, self._under_way_max):
+            self._send(piece)
         try:
             async with asyncio.timeout(seconds + DRAIN_WITHIN_S):
                 await self._done
@@ -304,8 +315,8 @@ class Stream(asyncio.Protocol):
         self._tally.kinds["200"] = self._reader.lines - 1
         return self._tally
 
-    def _send(self) -> None:
-        self._transport.write(chunk(next(self._pieces)))
+    def _send(self, piece: bytes) -> None:
+        self._transport.write(chunk(piece))
         self._sent += 1
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -322,14 +333,20 @@ class Stream(asyncio.Protocol):
         if self._reader.ended:
             self._end(None)
             return
-        if perf_counter_ns() < self._until_ns:
+        if self._ended:
+            return
+        now_ns = perf_counter_ns()
+        if now_ns < self._until_ns:
             self._tally.in_time += counted
-            answered = self._reader.lines // self._lines_each
-            while self._sent < answered + self._under_way_max:
-                self._send()
-        elif not self._transport.is_closing() and self._until_ns:
-            self._until_ns = 0
-            self._transport.write(LAST_CHUNK)
+            missing = self._reader.lines // self._lines_each + self._under_way_max - self._sent
+            pieces = list(itertools.islice(self._pieces, missing))
+            for piece in pieces:
+                self._send(piece)
+            if len(pieces) == missing:
+                return
+            self._tally.seconds = (now_ns - self._began_ns) / NS_A_S
+        self._ended = True
+        self._transport.write(LAST_CHUNK)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone.set_result(None)

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.bench.front_load import Place
 from tests.bench.front_world import RULES
-from tests.bench.processes import cpu_s, descendants, peak_bytes
+from tests.bench.processes import cpu_s, descendants, peak_bytes, waited_s
 from tests.running import Served, served
 
 WITHIN_S: Final = 300.0
@@ -69,6 +69,10 @@ class Service:
     def actors_cpu_s(self) -> float:
         """What all actors together have taken."""
         return sum(map(cpu_s, self.actors))
+
+    def waited_s(self) -> dict[str, float]:
+        """Give how long the front end, and the busiest actor, have been ready to run and had no processor."""
+        return {"front": waited_s(self._running.process.pid), "actor": waited_s(max(self.actors, key=cpu_s))}
 
     @property
     def front_peak_bytes(self) -> int:

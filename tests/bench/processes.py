@@ -12,6 +12,13 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_S
 
 
+def waited_s(pid: int) -> float:
+    """Give the seconds that the busiest thread of a process has been ready to run and had no processor."""
+    told = [path.read_text("ascii").split() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    _, waited_ns, _ = max(told, key=lambda one: int(one[0]))
+    return int(waited_ns) / 1e9
+
+
 def peak_bytes(pid: int) -> int:
     """Give the most memory that a process has held so far."""
     for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines():

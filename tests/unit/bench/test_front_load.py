@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -112,6 +113,15 @@ async def test_a_closed_loop_keeps_each_caller_busy_with_one_request_and_counts_
     assert tally.per_s == tally.in_time / 0.1
 
 
+async def test_a_load_whose_requests_run_out_is_over_then_and_its_rate_is_that_of_the_time_it_took() -> None:
+    counting = Counting(delay_s=0.01)
+    async with server(counting) as place, callers(place, 2) as made:
+        tally = await ClosedLoop(itertools.repeat(REQUEST, 10)).run(made, 60.0)
+    assert tally.kinds == {"200": 10}
+    assert 0.04 <= tally.seconds < 60
+    assert tally.in_time == 9
+
+
 async def test_an_open_loop_sends_what_is_due_and_charges_for_what_had_to_wait() -> None:
     counting = Counting(delay_s=0.02)
     async with server(counting) as place, callers(place, 1) as made:
@@ -154,8 +164,9 @@ def chunked(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
+@pytest.mark.parametrize("count", [9, 100_000])
 @pytest.mark.parametrize(("lied", "fails"), [(0, False), (1, True)])
-async def test_a_stream_is_held_to_the_count_of_its_last_line(lied: int, fails: bool) -> None:
+async def test_a_stream_is_held_to_the_count_of_its_last_line(lied: int, fails: bool, count: int) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 \r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -167,9 +178,8 @@ async def test_a_stream_is_held_to_the_count_of_its_last_line(lied: int, fails: 
         writer.write(chunked(b'{"done":%d}\n' % (lines + lied)) + b"0\r\n\r\n")
 
     async with listening(serve) as place:
-        stream = Stream(
-            head("/", "token", "application/x-ndjson", None), itertools.repeat(b"{}\n" * 10), 10, 4
-        )
+        pieces = itertools.repeat(b"{}\n" * 10, count)
+        stream = Stream(head("/", "token", "application/x-ndjson", None), pieces, 10, 4)
         if fails:
             with pytest.raises(Unexpected, match="done"):
                 await stream.run(place, 0.1)
@@ -177,6 +187,9 @@ async def test_a_stream_is_held_to_the_count_of_its_last_line(lied: int, fails: 
             tally = await stream.run(place, 0.1)
             assert tally.kinds["200"] % 10 == 0
             assert 0 < tally.in_time <= tally.kinds["200"]
+            if count == 9:
+                assert tally.kinds["200"] == 90
+                assert tally.seconds < 0.1
 
 
 async def test_a_place_is_read_from_a_url() -> None:
@@ -194,6 +207,7 @@ def test_a_process_is_known_by_its_parent_its_time_and_its_memory() -> None:
     while processes.cpu_s(os.getpid()) == before:
         sum(range(10_000))
     assert processes.peak_bytes(os.getpid()) > 2**20
+    assert 0 <= processes.waited_s(os.getpid()) < time.monotonic()
 
 
 def test_rows_are_told_of_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
