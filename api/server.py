@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import hypercorn.asyncio
@@ -13,6 +14,10 @@ from hypercorn.events import Event, RawData, Updated
 from api.settings import Settings
 
 _KEEP_ALIVE_REQUESTS_MAX: Final = 100_000
+
+_HEAD: Final = b"HTTP/1.1 "
+_JOINED_BYTES_MAX: Final = 64 * 1024
+"""Up to here it costs less to copy a body behind its head than to send the two one by one."""
 
 STALLED_S = 15.0
 """Between two looks at a connection that does not take what is sent to it."""
@@ -43,8 +48,13 @@ class PromptServer(TCPServer):
 
     Hypercorn 0.17 and 0.18 keep such a connection, with its socket and tasks, until it has been idle for the
     whole of `keep_alive_timeout`: a caller who opens one for each request then uses up the descriptors. Nor
-    does it ever let go of one whose caller takes no replies.
+    does it ever let go of one whose caller takes no replies. And it writes the head of a reply and its body
+    one after the other, each in a call to the system that wakes the caller, and then the end, which is empty.
     """
+
+    _head = b""
+    """The head of a reply, held back for its body to come with it in the same round of the loop."""
+    _flushing: asyncio.Handle | None = None
 
     async def _read_data(self) -> None:
         await super()._read_data()
@@ -53,13 +63,41 @@ class PromptServer(TCPServer):
     async def protocol_send(self, event: Event) -> None:
         """Send what the protocol has to send; a connection at its end is not idle but done with."""
         if isinstance(event, RawData):
+            data = event.data
+            if data.startswith(_HEAD) and not self._head:
+                self._head = data
+                self._flushing = self.loop.call_soon(self._flush)
+                return
+            if len(data) > _JOINED_BYTES_MAX:
+                self._flush()
+            data = self._taken() + data
+            if not data:
+                return
+            event = RawData(data)
             watch = _StallWatch(self.loop, self.writer.transport)
             try:
                 await super().protocol_send(event)
             finally:
                 watch.end()
-        elif not (isinstance(event, Updated) and event.idle and self.reader.at_eof()):
+            return
+        self._flush()
+        if not (isinstance(event, Updated) and event.idle and self.reader.at_eof()):
             await super().protocol_send(event)
+
+    def _taken(self) -> bytes:
+        """Give the head that is held back, for whoever sends it."""
+        head, self._head = self._head, b""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        return head
+
+    def _flush(self) -> None:
+        """Send the head without its body, which has not come, or is too large to be copied behind it."""
+        if head := self._taken():
+            # To a caller who has gone nothing can be sent, and whoever reads from the connection finds out.
+            with suppress(ConnectionError, RuntimeError):
+                self.writer.write(head)
 
 
 async def serve(app: Any, config: Config, until: Callable[[], Awaitable[None]]) -> None:

@@ -18,6 +18,7 @@ from api.server import serve, server_config
 from api.settings import Settings
 from api.workers import FrontEndFailed, Workers
 from engine.runtime import cluster
+from engine.runtime.collector import settle
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.fleet import Fleet
 from engine.runtime.local_hosting import LocalHosting
@@ -115,6 +116,7 @@ async def _serve_here(
         app.announce_shutdown()
         await asyncio.sleep(wait_s())
 
+    settle()
     await serve(app, config, until)
 
 

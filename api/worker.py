@@ -16,6 +16,7 @@ import uvloop
 from api.app import Application, create_app
 from api.server import serve, server_config
 from api.settings import Settings
+from engine.runtime.collector import settle
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.fleet import Fleet
 from engine.runtime.messages import Note
@@ -68,6 +69,7 @@ class Worker:
         # The server takes the descriptor over, and closes it.
         config.bind = [f"fd://{self._listener.detach()}"]
         tallying = asyncio.create_task(_tally_on(app))
+        settle()
         self._hosting.note(READY)
         await serve(app, config, lambda: self._until_stopped(app))
         tallying.cancel()
