@@ -12,6 +12,7 @@ from api import dispatch
 from api.auth import Gate
 from api.dispatch import Dispatcher
 from api.docs import Page, pages
+from api.draining import Drains
 from api.envelope import DeadlinePassed, Reply, reply_to
 from api.hot import HotPath
 from api.metrics import CONTENT_TYPE, Metrics
@@ -46,12 +47,18 @@ class Application(Dispatcher):
         gate = Gate(fleet, settings.bootstrap_token)
         paths = self.quart.url_map.bind("localhost")
         hot = HotPath(settings, gate, fleet)
-        streams = Streams(settings, fleet, settings.deadline_s + dispatch.BACKSTOP_S)
-        super().__init__(settings, gate, hot, streams, quart=self.quart, paths=paths)
+        self._drains = Drains(settings.max_drain_bytes)
+        self._streams = Streams(settings, fleet, self._drains, settings.deadline_s + dispatch.BACKSTOP_S)
+        super().__init__(settings, gate, hot, self._streams, self._drains, quart=self.quart, paths=paths)
 
     def announce_shutdown(self) -> None:
         """From now on /readyz says that the service is going away; requests are still served."""
         self._routes.announce_shutdown()
+
+    def end_streams(self) -> None:
+        """Let all end that would go on for as long as a caller likes: streams, and the draining of bodies."""
+        self._streams.end()
+        self._drains.end()
 
     async def _end(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -97,6 +97,7 @@ async def _serve(
             app.announce_shutdown()
             if not ray_lost.is_set():
                 await asyncio.sleep(settings.shutdown_wait_s)
+            app.end_streams()
 
         await serve(app, config, until_stopped)
         if ray_lost.is_set():
