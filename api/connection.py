@@ -151,9 +151,9 @@ class PromptServer:
                     self._wait()
                     await self._serve(data)
         except asyncio.CancelledError:
-            if not self._abandoned:
-                raise
-            _log.error("cancelled: what ran on for %g s after the end of its connection", LET_GO_S)
+            # Nobody waits for what becomes of this task, and asyncio would log that it was cancelled.
+            if self._abandoned:
+                _log.error("cancelled: what ran on for %g s after the end of its connection", LET_GO_S)
         finally:
             await self._let_go()
 
@@ -199,8 +199,11 @@ class PromptServer:
                 self._stop_waiting()
 
     async def _send_bytes(self, data: bytes) -> None:
+        """Send, or do nothing where nobody is there any more: that is for the reader to tell, in its turn."""
         transport = self._writer.transport
-        try:
+        if transport.is_closing():
+            return
+        with suppress(OSError, RuntimeError):
             self._writer.write(data)
             if transport.get_write_buffer_size() > _UNSENT_BYTES:
                 watch = _StallWatch(self._loop, transport)
@@ -208,8 +211,6 @@ class PromptServer:
                     await self._writer.drain()
                 finally:
                     watch.end()
-        except (OSError, RuntimeError):
-            await self._protocol.handle(Closed())
 
     def _wait(self) -> None:
         """Begin to wait for a request, or for more of its head."""
@@ -247,12 +248,13 @@ class PromptServer:
 
     async def _let_go(self) -> None:
         self._stop_waiting()
-        self._place.leave()
-        if self._end_timer is not None:
-            self._end_timer.cancel()
         try:
-            await self._close()
+            with suppress(asyncio.CancelledError):
+                await self._close()
         finally:
+            self._place.leave()
+            if self._end_timer is not None:
+                self._end_timer.cancel()
             # Where this is cancelled, too: nobody will look after the connection any more.
             self._writer.transport.abort()
             if self._end_watch is not None:

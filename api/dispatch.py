@@ -95,7 +95,7 @@ class Dispatcher:
         elif watch.body_is_read:
             await send_reply(outcome, send)
         else:
-            await self._drains.refuse(outcome, receive, send, watch.drain_s)
+            await self._drains.refuse(outcome, receive, send, watch.left_s)
 
     async def _serve(self, scope: Scope, receive: Receive, watch: Watch) -> Handover | Stream:
         head = read_head(scope["headers"])

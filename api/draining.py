@@ -30,19 +30,19 @@ class Drains:
         self._ending = False
         self._open: set[asyncio.Timeout] = set()
 
-    async def refuse(self, reply: Reply, receive: Receive, send: Send, within_s: float) -> None:
-        """Send a reply, and read past the body for so long at most."""
+    async def refuse(self, reply: Reply, receive: Receive, send: Send, left_s: float) -> None:
+        """Send a reply to a request for which there are so many seconds left, and read past its body."""
         async with self._reading_past(receive) as body:
             start = {"status": reply.status, "headers": reply.all_headers()}
             await send({"type": "http.response.start", **start})
             await send({"type": "http.response.body", "body": reply.body, "more_body": True})
-            await self._until_over(body, within_s)
+            await self._until_over(body, left_s)
             await send({"type": "http.response.body", "body": b""})
 
-    async def finish(self, receive: Receive, send: Send) -> None:
-        """End a reply of which all else has been sent."""
+    async def finish(self, receive: Receive, send: Send, left_s: float) -> None:
+        """End a reply of which all else has been sent, to a request with so many seconds left."""
         async with self._reading_past(receive) as body:
-            await self._until_over(body, DRAIN_S)
+            await self._until_over(body, left_s)
             await send({"type": "http.response.body", "body": b""})
 
     def end(self) -> None:
@@ -52,10 +52,11 @@ class Drains:
         for timeout in self._open:
             timeout.reschedule(now_s + LINGER_S)
 
-    async def _until_over(self, body: "_Unwanted", within_s: float) -> None:
+    async def _until_over(self, body: "_Unwanted", left_s: float) -> None:
         """Wait until nothing more of the body is read for the caller's sake."""
+        within_s = LINGER_S if self._ending else min(DRAIN_S, max(LINGER_S, left_s))
         try:
-            async with asyncio.timeout(LINGER_S if self._ending else within_s) as timeout:
+            async with asyncio.timeout(within_s) as timeout:
                 self._open.add(timeout)
                 try:
                     await body.over.wait()

@@ -49,6 +49,11 @@ class Lines:
         """How much is held at the moment."""
         return self._ready_bytes + len(self._partial) + len(self._rest) - self._at
 
+    @property
+    def patience_left_s(self) -> float:
+        """For how long a line may still be waited for."""
+        return self._heard_s + self._patience_s - asyncio.get_running_loop().time()
+
     async def read(self) -> None:
         """Read for as long as the caller is there. Raises CallerGone at the end of the connection."""
         while True:

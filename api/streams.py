@@ -107,7 +107,7 @@ class Stream:
         if lines.ended:
             await send({"type": "http.response.body", "body": b""})
         else:
-            await self._streams.drains.finish(receive, send)
+            await self._streams.drains.finish(receive, send, lines.patience_left_s)
 
     async def _answer(self, lines: Lines, send: Send) -> None:
         done = 0

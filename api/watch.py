@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
-from api import draining
 from api.bodies import CallerGone
 from api.crowd import Place
 from api.envelope import DeadlinePassed
@@ -88,9 +87,9 @@ class Watch:
         return self
 
     @property
-    def drain_s(self) -> float:
-        """How long a body may still be drained, where its request is refused now."""
-        return min(draining.DRAIN_S, max(draining.LINGER_S, self._remaining_s()))
+    def left_s(self) -> float:
+        """How much time is left for the request; none where it is negative."""
+        return self._watches.deadline_s - (time.monotonic() - self._since_s)
 
     def let_pass(self) -> None:
         """Say that the caller has shown a token that is known: the connection is kept for the request."""
@@ -120,12 +119,9 @@ class Watch:
     def begin(self) -> None:
         """Begin to watch in earnest."""
         self._begun = True
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, self._remaining_s()), self._overdue)
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, self.left_s), self._overdue)
         if self.body_is_read:
             self._look()
-
-    def _remaining_s(self) -> float:
-        return self._watches.deadline_s - (time.monotonic() - self._since_s)
 
     def _overdue(self) -> None:
         if self.body_is_read:
