@@ -12,6 +12,7 @@ from api import dispatch
 from api.auth import Gate
 from api.dispatch import Dispatcher
 from api.docs import Page, pages
+from api.draining import Drains
 from api.envelope import DeadlinePassed, Reply, reply_to
 from api.hot import HotPath
 from api.meter import Meter
@@ -49,8 +50,11 @@ class Application(Dispatcher):
         gate = Gate(fleet, settings.bootstrap_token)
         paths = self.quart.url_map.bind("localhost")
         hot = HotPath(settings, gate, fleet)
-        streams = Streams(settings, fleet, settings.deadline_s + dispatch.BACKSTOP_S)
-        super().__init__(settings, gate, hot, streams, self._meter, quart=self.quart, paths=paths)
+        self._drains = Drains(settings.max_drain_bytes)
+        self._streams = Streams(settings, fleet, self._drains, settings.deadline_s + dispatch.BACKSTOP_S)
+        super().__init__(
+            settings, gate, hot, self._streams, self._drains, meter=self._meter, quart=self.quart, paths=paths
+        )
 
     def announce_shutdown(self) -> None:
         """From now on /readyz says that the service is going away; requests are still served."""
@@ -63,6 +67,11 @@ class Application(Dispatcher):
     async def _metrics(self) -> Response:
         await self.tally()
         return _response(Reply(200, metrics_text(await self._fleet.status()), content_type=CONTENT_TYPE))
+
+    def end_streams(self) -> None:
+        """Let all end that would go on for as long as a caller likes: streams, and the draining of bodies."""
+        self._streams.end()
+        self._drains.end()
 
     async def _end(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

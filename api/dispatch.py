@@ -7,7 +7,9 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import MapAdapter
 
 from api.auth import Gate
-from api.bodies import CallerGone, Message, Receive, Send, read_body, send_and_drain, send_reply, skip_body
+from api.bodies import CallerGone, Message, Receive, Send, read_body, send_reply, skip_body
+from api.crowd import STATE
+from api.draining import Drains
 from api.envelope import NDJSON, Headers, Reply, RequestRefusal, reply_to
 from api.hot import HotPath
 from api.meter import Meter
@@ -59,8 +61,9 @@ class Dispatcher:
         gate: Gate,
         hot: HotPath,
         streams: Streams,
-        meter: Meter,
+        drains: Drains,
         *,
+        meter: Meter,
         quart: App,
         paths: MapAdapter,
     ) -> None:
@@ -68,20 +71,18 @@ class Dispatcher:
         self._gate = gate
         self._hot = hot
         self._streams = streams
+        self._drains = drains
         self._meter = meter
         self._quart = quart
         self._paths = paths
-        self._watches = Watches(settings.deadline_s + BACKSTOP_S)
+        self._watches = Watches(settings.deadline_s, BACKSTOP_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or what the server asks at its start and end."""
-        if scope["type"] == "websocket":
-            await self._websocket(scope, send)
-            return
         if scope["type"] != "http":
             await self._quart(scope, receive, send)
             return
-        watch = Watch(self._watches, receive)
+        watch = Watch(self._watches, receive, scope.get("state", {}).get(STATE))
         outcome: Reply | Handover | Stream
         try:
             with watch:
@@ -105,10 +106,10 @@ class Dispatcher:
         if watch.body_is_read:
             await send_reply(outcome, send)
         else:
-            await send_and_drain(outcome, receive, send, self._settings.max_drain_bytes)
+            await self._drains.refuse(outcome, receive, send, watch.left_s)
 
     def _count(self, watch: Watch, status: int) -> None:
-        self._meter.count(watch.operation, status, watch.elapsed_s())
+        self._meter.count(watch.operation, status, watch.elapsed_s)
 
     async def _by_quart(self, handover: Handover, send: Send) -> int:
         """Have Quart answer, and give the status."""
@@ -126,7 +127,7 @@ class Dispatcher:
     async def _serve(self, scope: Scope, receive: Receive, watch: Watch) -> Handover | Stream:
         head = read_head(scope["headers"])
         path = canonical_path(scope["raw_path"])
-        operation, ids = await self._judge(head, path, scope["method"])
+        operation, ids = await self._judge(head, path, scope["method"], watch)
         watch.operation = operation.name if operation is not None else OTHER
         media_type = self._judge_headers(head, operation)
         if media_type == NDJSON:
@@ -137,7 +138,9 @@ class Dispatcher:
         key = idempotency_key(head) if operation is not None and operation.takes_key else ""
         return _handover(scope, path, body, _passed_on(media_type, key), receive)
 
-    async def _judge(self, head: Head, path: str, method: str) -> tuple[Operation | None, Mapping[str, str]]:
+    async def _judge(
+        self, head: Head, path: str, method: str, watch: Watch
+    ) -> tuple[Operation | None, Mapping[str, str]]:
         """Judge token, path and method; give the operation, and the ids that the path has.
 
         The operation is None for a path that is none of the API.
@@ -145,6 +148,7 @@ class Dispatcher:
         is_api = path == "/api" or path.startswith("/api/")
         if is_api:
             await self._gate.check(authorization(head))
+            watch.let_pass()
         # The map would read past blank segments, and past a missing slash at the start.
         if "//" in path or not path.startswith("/"):
             raise _no_such_path(path)
@@ -184,20 +188,6 @@ class Dispatcher:
             return b""
         bytes_max = settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
         return await read_body(receive, bytes_max, content_length(head))
-
-    async def _websocket(self, scope: Scope, send: Send) -> None:
-        """Refuse what asks for a WebSocket, judged like the GET that it is."""
-        try:
-            await self._judge(read_head(scope["headers"]), canonical_path(scope["raw_path"]), "GET")
-            raise RequestRefusal(1006, "Upgrade: the path is not served over WebSocket")  # noqa: TRY301
-        except Exception as error:  # noqa: BLE001 -- as above
-            reply = reply_to(error)
-        if "websocket.http.response" not in scope.get("extensions", {}):
-            await send({"type": "websocket.close"})
-            return
-        start = {"status": reply.status, "headers": reply.all_headers()}
-        await send({"type": "websocket.http.response.start", **start})
-        await send({"type": "websocket.http.response.body", "body": reply.body})
 
 
 def _no_such_path(path: str) -> RequestRefusal:

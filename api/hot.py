@@ -48,6 +48,7 @@ class HotPath:
         plain = self._judge(scope, is_batch=found[2] is not None)
         if plain is None:
             return None
+        watch.let_pass()
         detector_id = found[1].decode()
         if not self._fleet.exists(detector_id):
             return None

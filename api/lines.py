@@ -40,12 +40,19 @@ class Lines:
         self._room = asyncio.Event()
         self._room.set()
         self._given_up = False
+        self._over: Exception | None = None
+        """Why no more lines are given, though more may come."""
         self._heard_s = asyncio.get_running_loop().time()
 
     @property
     def held_bytes(self) -> int:
         """How much is held at the moment."""
         return self._ready_bytes + len(self._partial) + len(self._rest) - self._at
+
+    @property
+    def patience_left_s(self) -> float:
+        """For how long a line may still be waited for."""
+        return self._heard_s + self._patience_s - asyncio.get_running_loop().time()
 
     async def read(self) -> None:
         """Read for as long as the caller is there. Raises CallerGone at the end of the connection."""
@@ -54,19 +61,24 @@ class Lines:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise CallerGone
-            self._heard_s = asyncio.get_running_loop().time()
+            body = message.get("body", b"")
+            # Part of a line is no sign of life: who sends a byte now and then could go on for ever.
+            if b"\n" in body:
+                self._heard_s = asyncio.get_running_loop().time()
             if not message.get("more_body", False):
                 self.ended = True
             if not self._given_up:
-                self._rest, self._at = message.get("body", b""), 0
+                self._rest, self._at = body, 0
                 self._split()
             self._news.set()
 
     async def take(self) -> list[bytes | None]:
         """Give the lines that have come, as soon as there is one, at most a batch; none at the body's end.
 
-        Raises Refusal 1502 where nothing at all comes for as long as patience lasts.
+        Raises Refusal 1502 where no line comes to its end for as long as patience lasts, and the reason of
+        `end` where the body has not ended before.
         """
+        self._check()
         while not self._ready:
             if self._given_up:
                 raise Refusal(Entry(_OVERDUE, f"no reply was taken for {self._patience_s:g} s"))
@@ -77,13 +89,19 @@ class Lines:
                 async with asyncio.timeout_at(self._heard_s + self._patience_s):
                     await self._news.wait()
             except TimeoutError:
-                said = f"nothing came for {self._patience_s:g} s, and all that came before was answered"
+                said = f"no line came for {self._patience_s:g} s, and all that came before was answered"
                 raise Refusal(Entry(_OVERDUE, said)) from None
+            self._check()
         taken, self._ready, self._ready_bytes = self._ready, [], 0
         self._split()
         # Whoever was not listened to was not silent.
         self._heard_s = asyncio.get_running_loop().time()
         return taken
+
+    def end(self, reason: Exception) -> None:
+        """Give no more lines, unless they are the last."""
+        self._over = reason
+        self._news.set()
 
     def give_up(self) -> None:
         """From now on read past all that comes, so that the end of the connection is heard."""
@@ -93,6 +111,10 @@ class Lines:
         self._rest, self._at = b"", 0
         self._room.set()
         self._news.set()
+
+    def _check(self) -> None:
+        if self._over is not None and not self.ended:
+            raise self._over
 
     def _split(self) -> None:
         """Split what was received, as far as there is room for lines."""

@@ -10,7 +10,7 @@ from api.envelope import RequestRefusal
 _WANTED: Final = frozenset(
     {
         *(b"authorization", b"content-encoding", b"content-length", b"content-type"),
-        *(b"idempotency-key", b"transfer-encoding"),
+        *(b"idempotency-key", b"transfer-encoding", b"upgrade"),
     }
 )
 _NONE: Final[frozenset[bytes]] = frozenset()
@@ -94,6 +94,9 @@ def check_headers(
         defects.append("the request has both a Content-Length and a Transfer-Encoding")
     if head.size_bytes > bytes_max:
         defects.append(f"the headers are larger than {bytes_max} bytes together")
+    if head.found.get(b"upgrade", b"").strip().lower() == b"websocket":
+        # Offers of other protocols are passed over; who offers this one does not expect a reply.
+        defects.append("Upgrade: the path is not served over WebSocket")
     if not media_types:
         if defects:
             raise RequestRefusal(1006, *defects)

@@ -2,16 +2,18 @@
 
 import asyncio
 import re
-from contextlib import suppress
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
 
-from api.bodies import CallerGone, Receive, Send, drain_and_end
+from api.bodies import CallerGone, Receive, Send
+from api.draining import Drains
 from api.envelope import NDJSON, DeadlinePassed, entries_of
 from api.lines import Lines
 from api.settings import Settings
 from engine.evaluation.events import Refused, encode_entries, result_of
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.errors import no_such_detector
+from engine.runtime.errors import SHUTTING_DOWN, DetectorUnavailable, no_such_detector
 from engine.runtime.fleet import Fleet
 from engine.runtime.operations import evaluate_lines
 
@@ -23,19 +25,47 @@ _START: Final = {
 }
 
 
-class Streams(NamedTuple):
-    """Where streams are opened. `deadline_s` is for each few lines of one."""
+class Streams:
+    """Where streams are opened, and ended all together. `deadline_s` is for each few lines of one."""
 
-    settings: Settings
-    fleet: Fleet
-    deadline_s: float
+    def __init__(self, settings: Settings, fleet: Fleet, drains: Drains, deadline_s: float) -> None:
+        self.settings = settings
+        self.fleet = fleet
+        self.drains = drains
+        self.deadline_s = deadline_s
+        self._ending = False
+        self._open: set[Lines] = set()
 
     async def open(self, detector_id: str) -> "Stream":
         """Give a stream to a detector. Raises Refusal 1200 and DetectorUnavailable."""
         if not _ID.fullmatch(detector_id):
             raise no_such_detector(detector_id)
+        if self._ending:
+            raise _shutting_down()
         await self.fleet.detector(detector_id)
         return Stream(self, detector_id)
+
+    def end(self) -> None:
+        """Let all streams end that wait for lines, or would: each with what is under way, and says why."""
+        self._ending = True
+        for lines in self._open:
+            lines.end(_shutting_down())
+
+    @contextmanager
+    def lines(self, receive: Receive) -> Iterator[Lines]:
+        """Give the lines of a stream, for as long as it is open."""
+        lines = Lines(receive, self.settings.max_body_bytes, self.settings.deadline_s)
+        self._open.add(lines)
+        if self._ending:
+            lines.end(_shutting_down())
+        try:
+            yield lines
+        finally:
+            self._open.discard(lines)
+
+
+def _shutting_down() -> DetectorUnavailable:
+    return DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
 
 
 class Stream:
@@ -46,17 +76,16 @@ class Stream:
     """
 
     def __init__(self, streams: Streams, detector_id: str) -> None:
+        self._streams = streams
         self._settings = streams.settings
         self._fleet = streams.fleet
-        self._deadline_s = streams.deadline_s
         self._detector_id = detector_id
         said = f"the line is longer than {self._settings.max_body_bytes} bytes"
         self._too_long = result_of(Refusal(Entry(1003, said)))
 
     async def serve(self, receive: Receive, send: Send) -> None:
         """Answer line by line until the body ends, or with the reason why no more of it is answered."""
-        lines = Lines(receive, self._settings.max_body_bytes, self._settings.deadline_s)
-        with suppress(CallerGone):
+        with suppress(CallerGone), self._streams.lines(receive) as lines:
             await self._converse(lines, send)
             await self._end(lines, receive, send)
 
@@ -78,7 +107,7 @@ class Stream:
         if lines.ended:
             await send({"type": "http.response.body", "body": b""})
         else:
-            await drain_and_end(receive, send, self._settings.max_drain_bytes)
+            await self._streams.drains.finish(receive, send, lines.patience_left_s)
 
     async def _answer(self, lines: Lines, send: Send) -> None:
         done = 0
@@ -97,7 +126,7 @@ class Stream:
         if not whole:
             return b"\n".join([self._too_long] * len(batch))
         try:
-            async with asyncio.timeout(self._deadline_s):
+            async with asyncio.timeout(self._streams.deadline_s):
                 answer = await self._fleet.call(self._detector_id, evaluate_lines(b"\n".join(whole)))
         except TimeoutError:
             raise DeadlinePassed from None

@@ -115,6 +115,7 @@ async def _serve_here(
         # more, and lets those under way finish.
         app.announce_shutdown()
         await asyncio.sleep(wait_s())
+        app.end_streams()
 
     settle()
     await serve(app, config, until)

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from api.bodies import CallerGone
+from api.crowd import Place
 from api.envelope import DeadlinePassed
 
 _TICK_S: Final = 0.05
@@ -21,10 +22,14 @@ class Watches:
     Most requests are answered within a few milliseconds, so a timer for each, or a task that waits for the
     end of each connection, would cost more than it is worth. A shared tick finds those that are still there
     after one to two ticks, and only these get both.
+
+    A body must have come within `deadline_s`. What is done with it may take `backstop_s` longer, so that who
+    knows what became of it can say so.
     """
 
-    def __init__(self, deadline_s: float) -> None:
+    def __init__(self, deadline_s: float, backstop_s: float) -> None:
         self.deadline_s = deadline_s
+        self.backstop_s = backstop_s
         self._young: set[Watch] = set()
         self._older: set[Watch] = set()
         self._ticking = False
@@ -56,6 +61,7 @@ class Watch:
     __slots__ = (
         "_begun",
         "_looker",
+        "_place",
         "_reason",
         "_receive",
         "_since_s",
@@ -66,9 +72,12 @@ class Watch:
         "operation",
     )
 
-    def __init__(self, watches: Watches, receive: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(
+        self, watches: Watches, receive: Callable[[], Awaitable[Any]], place: Place | None = None
+    ) -> None:
         self._watches = watches
         self._receive = receive
+        self._place = place
         self._since_s = time.monotonic()
         self.body_is_read = False
         self.operation = OTHER
@@ -82,6 +91,21 @@ class Watch:
         self._task = asyncio.current_task()
         self._watches.add(self)
         return self
+
+    @property
+    def left_s(self) -> float:
+        """How much time is left for the request; none where it is negative."""
+        return self._watches.deadline_s - self.elapsed_s
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long ago the request began."""
+        return time.monotonic() - self._since_s
+
+    def let_pass(self) -> None:
+        """Say that the caller has shown a token that is known: the connection is kept for the request."""
+        if self._place is not None:
+            self._place.hold()
 
     def body_read(self) -> None:
         """Say that the body has been read: from now on only the end of the connection can be received."""
@@ -103,18 +127,19 @@ class Watch:
             if kind is asyncio.CancelledError and not others:
                 raise self._reason from None
 
-    def elapsed_s(self) -> float:
-        """Give how long ago the request began."""
-        return time.monotonic() - self._since_s
-
     def begin(self) -> None:
         """Begin to watch in earnest."""
         self._begun = True
-        remaining_s = self._watches.deadline_s - self.elapsed_s()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(0.0, remaining_s), self._end, DeadlinePassed)
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, self.left_s), self._overdue)
         if self.body_is_read:
             self._look()
+
+    def _overdue(self) -> None:
+        if self.body_is_read:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._watches.backstop_s, self._end, DeadlinePassed)
+        else:
+            self._end(DeadlinePassed)
 
     def _look(self) -> None:
         self._looker = asyncio.get_running_loop().create_task(self._until_gone())

@@ -85,6 +85,7 @@ class Worker:
         self._hosting.note(LEAVING)
         # As the one process does that serves alone: load balancers are given time to notice.
         await asyncio.sleep(self._settings.shutdown_wait_s)
+        app.end_streams()
 
     def _noted(self, note: Note) -> None:
         if note.name == STOP:

@@ -114,20 +114,59 @@ async def test_a_line_without_end_is_not_held() -> None:
             assert lines.held_bytes <= 6_000
 
 
-async def test_silence_has_an_end_and_any_byte_breaks_it() -> None:
+class Slow(Body):
+    async def __call__(self) -> Message:
+        await asyncio.sleep(0.02)
+        return await super().__call__()
+
+
+async def test_silence_has_an_end_and_any_line_breaks_it() -> None:
     async with reading(Body([b"a\n"], ends=False), patience_s=0.02) as lines:
         assert await lines.take() == [b"a"]
-        with pytest.raises(Refusal, match=r"nothing came for 0.02 s") as caught:
+        with pytest.raises(Refusal, match=r"no line came for 0.02 s") as caught:
             await lines.take()
         assert caught.value.code == 1502
-
-    class Slow(Body):
-        async def __call__(self) -> Message:
-            await asyncio.sleep(0.02)
-            return await super().__call__()
-
     async with reading(Slow([b"\n"] * 10 + [b"a\n"]), patience_s=0.1) as lines:
         assert await lines.take() == [b"a"]
+
+
+async def test_a_line_that_trickles_does_not_break_silence() -> None:
+    async with reading(Slow([b"a"] * 1_000), patience_s=0.1) as lines:
+        with pytest.raises(Refusal, match=r"no line came for 0.1 s"):
+            await lines.take()
+
+
+class Ended(Exception):
+    """What a test ends lines with."""
+
+
+async def test_lines_that_are_ended_give_no_more_of_what_has_come() -> None:
+    async with reading(Slow([b"a\n", b"b\n"], ends=False)) as lines:
+        assert await lines.take() == [b"a"]
+        while not lines.held_bytes:  # noqa: ASYNC110 -- there is no event for it
+            await asyncio.sleep(0.01)
+        lines.end(Ended())
+        with pytest.raises(Ended):
+            await lines.take()
+
+
+async def test_who_waits_for_lines_hears_that_they_are_ended() -> None:
+    async with reading(Body([], ends=False)) as lines:
+        taking = asyncio.create_task(lines.take())
+        await asyncio.sleep(0.01)
+        lines.end(Ended())
+        with pytest.raises(Ended):
+            await taking
+
+
+async def test_the_last_lines_of_a_body_are_given_though_lines_are_ended() -> None:
+    async with reading(Body([b"a\n" * 1_500 + b"b"])) as lines:
+        assert len(await lines.take()) == 1_000
+        await asyncio.sleep(0.01)
+        assert lines.ended
+        lines.end(Ended())
+        assert await lines.take() == [b"a"] * 500 + [b"b"]
+        assert await lines.take() == []
 
 
 async def test_whoever_was_not_listened_to_was_not_silent() -> None:
@@ -135,7 +174,7 @@ async def test_whoever_was_not_listened_to_was_not_silent() -> None:
         await asyncio.sleep(0.2)
         assert await lines.take() == [b"a"]
         began_s = asyncio.get_running_loop().time()
-        with pytest.raises(Refusal, match="nothing came"):
+        with pytest.raises(Refusal, match="no line came"):
             await lines.take()
         assert asyncio.get_running_loop().time() - began_s > 0.09
 

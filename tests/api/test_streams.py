@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from api import lines, server
+from api import connection, draining, lines, server
 from api.app import create_app
+from api.draining import Drains
 from api.settings import Settings
 from api.streams import Streams
 from engine.evaluation.events import Answer, Done, Refused
@@ -19,7 +21,7 @@ from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.api.streaming import NDJSON, Streaming, line, stream
-from tests.api.wire import Wire, request, served
+from tests.api.wire import Connection, Wire, request, served
 from tests.faults import LocalService
 
 PATH = f"/api/detectors/{DETECTOR}/evaluate/batch"
@@ -185,7 +187,7 @@ async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
 async def test_a_caller_who_never_takes_replies_is_cut_off(
     scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "STALLED_S", 0.2)
+    monkeypatch.setattr(connection, "STALLED_S", 0.2)
 
     async def long_answers(_: str, operation: Operation) -> Answer:
         return Done(b"\n".join([b"x" * 5_000] * (operation.payload.count(b"\n") + 1)))
@@ -218,7 +220,7 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
         if message.get("body"):
             await told.wait()
 
-    streams = Streams(Settings(deadline_s=0.2), scripted, 1)  # type: ignore[arg-type]
+    streams = Streams(Settings(deadline_s=0.2), scripted, Drains(1), 1)  # type: ignore[arg-type]
     opened = await streams.open(DETECTOR)
     async with asyncio.timeout(5):
         await opened.serve(receive, send)
@@ -399,3 +401,121 @@ async def test_many_streams_at_once_are_each_answered_in_order(
         assert [len(result["actions"]) for result in results] == [0] * 20 + [1] * 30
 
     await asyncio.gather(*(run(number) for number in range(9)))
+
+
+@pytest.mark.parametrize("amid", ["silence", "a line", "work", "work, with more to come"])
+async def test_when_the_service_ends_a_stream_is_told_so_after_what_is_under_way(
+    scripted: ScriptedFleet, amid: str
+) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def waits(detector_id: str, operation: Operation) -> Answer:
+        if len(scripted.operations) > 1:
+            started.set()
+            await go_on.wait()
+        return echoes(detector_id, operation)
+
+    scripted.answers = waits
+    settings = Settings(deadline_s=1_000)
+    async with served(app := create_app(settings, scripted), settings) as wire:
+        one = await stream(wire)
+        await one.begun()
+        await one.send(line() * 3)
+        assert [len(await one.next()) for _ in range(3)] == [2] * 3
+        if amid == "a line":
+            await one.send(line()[:9])
+        elif amid != "silence":
+            await one.send(line() * 2)
+            await started.wait()
+            if amid == "work, with more to come":
+                await one.send(line() * 5)
+                await asyncio.sleep(0.02)
+        app.end_streams()
+        go_on.set()
+        *results, closing = await one.rest()
+        assert len(results) == (0 if amid in {"silence", "a line"} else 2)
+        assert (closing["done"], [entry["code"] for entry in closing["errors"]]) == (3 + len(results), [1503])
+        # It never said that it was done; nothing more is read for its sake.
+        assert await one.connection.at_end()
+        late = await (
+            await (await wire.connect()).send(request(path=PATH, token=TOKEN, headers=(NDJSON,)))
+        ).receive()
+        assert (late.status, late.codes) == (503, [1503])
+        assert await wire.comes_to_rest()
+
+
+async def test_a_stream_whose_body_has_come_is_answered_to_its_end_though_the_service_ends(
+    scripted: ScriptedFleet,
+) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def waits(detector_id: str, operation: Operation) -> Answer:
+        started.set()
+        await go_on.wait()
+        return echoes(detector_id, operation)
+
+    scripted.answers = waits
+    settings = Settings(deadline_s=1_000)
+    async with served(app := create_app(settings, scripted), settings) as wire:
+        one = await stream(wire)
+        await one.send(line())
+        await started.wait()
+        await one.send(line() * 900)
+        await one.end()
+        await asyncio.sleep(0.05)
+        app.end_streams()
+        go_on.set()
+        await one.begun()
+        assert (await one.rest())[-1] == {"done": 901}
+
+
+@pytest.mark.parametrize(
+    "waits", ["for lines", "for the rest of a refused body", "for a request", "for a head"]
+)
+async def test_the_server_ends_at_once_though_callers_wait(
+    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, waits: str
+) -> None:
+    # Nothing ends by itself before the test's own time-out.
+    monkeypatch.setattr(server, "KEEP_ALIVE_S", 1_000)
+    monkeypatch.setattr(draining, "DRAIN_S", 1_000)
+    settings = Settings(deadline_s=1_000)
+    app = create_app(settings, scripted)
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    config = server.server_config(settings)
+    config.errorlog = None
+    config.graceful_timeout = 1_000
+    config.bind = [f"fd://{listener.detach()}"]
+    stop = asyncio.Event()
+
+    async def until_stopped() -> None:
+        await stop.wait()
+        app.end_streams()
+
+    serving = asyncio.create_task(server.serve(app, config, until_stopped))
+    connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
+    one = Streaming(connection)
+    chunked = ("Transfer-Encoding: chunked", NDJSON)
+    match waits:
+        case "for lines":
+            await connection.send(request(path=PATH, token=TOKEN, headers=chunked))
+            assert (await one.begun()).status == 200
+        case "for the rest of a refused body":
+            await connection.send(request(path=PATH, headers=chunked))
+            assert (await one.begun()).status == 401
+        case "for a request":
+            await connection.send(request("GET", "/healthz"))
+            assert (await connection.receive()).status == 200
+        case "for a head":
+            await connection.send(request("GET", "/healthz")[:20])
+            await asyncio.sleep(0.02)
+    silent = await asyncio.open_connection("127.0.0.1", port)
+    await asyncio.sleep(0.02)
+    stop.set()
+    async with asyncio.timeout(20):
+        await serving
+        while await connection.reader.read(65_536):
+            pass
+        assert await silent[0].read() == b""
+    await connection.close()
+    silent[1].close()

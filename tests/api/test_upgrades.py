@@ -1,10 +1,5 @@
 """What asks for another protocol than HTTP/1.1: WebSockets, and HTTP/2 without TLS."""
 
-import asyncio
-
-import h2.config
-import h2.connection
-import h2.events
 import pytest
 
 from tests.api.scripted import TOKEN
@@ -38,50 +33,24 @@ async def test_a_websocket_is_refused_in_the_envelope(
     assert await wire.comes_to_rest()
 
 
-async def test_http_2_without_tls_is_served_and_early_refusals_free_its_streams(wire: Wire) -> None:
+@pytest.mark.parametrize("more", [b"", b"SM\r\n\r\n", b"SM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])])
+async def test_who_begins_with_http_2_is_refused_and_the_connection_closed(wire: Wire, more: bytes) -> None:
     connection = await wire.connect()
-    http2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
-    http2.initiate_connection()
-    streams = {}
-    for number in range(40):
-        stream = http2.get_next_available_stream_id()
-        head = [(":method", "POST"), (":path", EVALUATE), (":scheme", "http"), (":authority", "localhost")]
-        if number % 2:
-            head.append(("authorization", f"Bearer {TOKEN}"))
-        http2.send_headers(stream, head)
-        http2.send_data(stream, EVENT, end_stream=True)
-        streams[stream] = 200 if number % 2 else 401
-    await connection.send(http2.data_to_send())
-    found = {}
-    ended = 0
-    async with asyncio.timeout(10):
-        while ended < len(streams):
-            for event in http2.receive_data(await connection.reader.read(65_536)):
-                match event:
-                    case h2.events.ResponseReceived():
-                        found[event.stream_id] = int(dict(event.headers)[":status"])
-                    case h2.events.StreamEnded():
-                        ended += 1
-            await connection.send(http2.data_to_send())
-    assert found == streams
+    reply = await (await connection.send(b"PRI * HTTP/2.0\r\n\r\n" + more)).receive()
+    assert (reply.status, reply.headers["connection"]) == (505, "close")
+    assert await connection.at_end()
     assert await wire.comes_to_rest()
 
 
-async def test_over_http_2_a_refusal_overtakes_its_body(wire: Wire) -> None:
+@pytest.mark.parametrize("settings", ["AAMAAABkAAQCAAAAAAIAAAAA", "***", ""])
+async def test_an_offer_to_go_on_with_http_2_is_passed_over(wire: Wire, settings: str) -> None:
+    headers = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", f"HTTP2-Settings: {settings}")
     connection = await wire.connect()
-    http2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
-    http2.initiate_connection()
-    head = [(":method", "POST"), (":path", EVALUATE), (":scheme", "http"), (":authority", "localhost")]
-    for stream in (1, 3):
-        http2.send_headers(stream, head)
-        http2.send_data(stream, b"x" * 100)
-        await connection.send(http2.data_to_send())
-        seen: set[type] = set()
-        async with asyncio.timeout(5):
-            while h2.events.DataReceived not in seen:
-                seen |= {type(event) for event in http2.receive_data(await connection.reader.read(65_536))}
-            http2.send_data(stream, b"x" * 100, end_stream=True)
-            await connection.send(http2.data_to_send())
-            while h2.events.StreamEnded not in seen:
-                seen |= {type(event) for event in http2.receive_data(await connection.reader.read(65_536))}
+    for token, status in ((TOKEN, 200), (None, 401), (TOKEN, 200)):
+        reply = await (await connection.send(request("GET", token=token, headers=headers))).receive()
+        assert reply.status == status
+    reply = await (
+        await connection.send(request("POST", EVALUATE, EVENT, token=TOKEN, headers=headers))
+    ).receive()
+    assert reply.status == 200
     assert await wire.comes_to_rest()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from api.crowd import Crowd
 from api.server import serve, server_config
 from api.settings import Settings
 from tests.api.scripted import DETECTOR
@@ -100,8 +101,8 @@ class Wire:
 
 
 @asynccontextmanager
-async def served(app: Any, settings: Settings) -> AsyncIterator[Wire]:
-    """Serve an application on a free port."""
+async def served(app: Any, settings: Settings, crowd: Crowd | None = None) -> AsyncIterator[Wire]:
+    """Serve an application on a free port. At the end it lets streams end, and gives them a moment."""
     listener = socket.create_server(("127.0.0.1", 0))
     config = server_config(settings)
     config.errorlog = None
@@ -109,7 +110,12 @@ async def served(app: Any, settings: Settings) -> AsyncIterator[Wire]:
     wire = Wire(listener.getsockname()[1])
     config.bind = [f"fd://{listener.detach()}"]
     stop = asyncio.Event()
-    serving = asyncio.ensure_future(serve(app, config, stop.wait))
+
+    async def until_stopped() -> None:
+        await stop.wait()
+        app.end_streams()
+
+    serving = asyncio.ensure_future(serve(app, config, until_stopped, crowd))
     try:
         # All that the server needs for itself is running once it has answered.
         assert (await wire.once(request("GET", "/healthz"))).status == 200

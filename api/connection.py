@@ -1,0 +1,294 @@
+"""One connection under Hypercorn: cut when silent, stalled or one too many, and let go of when it ends."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, Final
+
+import h11
+from hypercorn.asyncio.task_group import TaskGroup
+from hypercorn.asyncio.worker_context import WorkerContext
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Request
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
+from hypercorn.utils import parse_socket_addr
+
+from api.crowd import STATE, Crowd, Place, Ways
+
+_log = logging.getLogger(__name__)
+
+STALLED_S = 15.0
+"""Between two looks at a connection that does not take what is sent to it."""
+
+LET_GO_S = 60.0
+"""From the end of a connection until what still runs for it is cancelled; nothing should by then."""
+
+_TAKEN_BYTES_MIN: Final = 16 * 1024
+"""What must be taken between two looks, where so much is left."""
+_HEAD: Final = b"HTTP/1.1 "
+_JOINED_BYTES_MAX: Final = 64 * 1024
+"""Up to here it costs less to copy a body behind its head than to send the two one by one."""
+_READ_BYTES: Final = 64 * 1024
+_UNSENT_BYTES: Final = 64 * 1024
+"""So much is left to the transport before a sender waits for it. Its own bound."""
+_VERSION_NOT_SUPPORTED: Final = 505
+
+
+class _StallWatch:
+    """Aborts a connection that takes next to nothing of what is sent to it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._timer = loop.call_later(STALLED_S, self._look, transport.get_write_buffer_size())
+
+    def _look(self, left_before: int) -> None:
+        left = self._transport.get_write_buffer_size()
+        if left_before - left < min(_TAKEN_BYTES_MIN, left_before) or not left:
+            self._transport.abort()
+        else:
+            self._timer = self._loop.call_later(STALLED_S, self._look, left)
+
+    def end(self) -> None:
+        """Let the connection be."""
+        self._timer.cancel()
+
+
+class PlainHttp(H11Protocol):
+    """HTTP/1.1 and nothing else on a connection.
+
+    Over HTTP/2 without TLS, and over a WebSocket, Hypercorn 0.17 and 0.18 wait without end for callers who
+    are silent after the first bytes, or who take no replies. Nobody who calls this service needs either: an
+    offer to upgrade is passed over, and who begins with HTTP/2 is refused.
+    """
+
+    is_over: Callable[[], bool]
+    """Tells whether nothing can be sent any more."""
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """Stay with this protocol."""
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        if self.is_over():
+            # What was sent ahead by a caller who has gone since is nobody's any more.
+            await self.send(Closed())
+            return
+        if request.http_version > b"1.1":
+            await self._send_error_response(_VERSION_NOT_SUPPORTED)
+            await self.send(Closed())
+            return
+        self.stream = HTTPStream(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            STREAM_ID,
+        )
+        await self.stream.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=list(request.headers),
+                http_version=request.http_version.decode(),
+                method=request.method.decode("ascii").upper(),
+                raw_path=request.target,
+                state=self.connection_state,
+            )
+        )
+        self.keep_alive_requests += 1
+
+
+class PromptServer:
+    """One connection, with a place in the crowd, let go of as soon as its caller has closed it.
+
+    It stands in for Hypercorn's own class. That of 0.17 and 0.18 keeps a connection that was closed, with its
+    socket and tasks, until it has been idle for the whole of `keep_alive_timeout`: a caller who opens one for
+    each request then uses up the descriptors. Nor does it ever let go of one whose caller takes no replies.
+    And it begins with three tasks, where most of what a silent connection costs can wait for the first byte;
+    and it writes the head of a reply and its body one after the other, each in a call to the system that
+    wakes the caller.
+    """
+
+    def __init__(  # noqa: PLR0917 -- as Hypercorn passes them
+        self,
+        crowd: Crowd,
+        app: AppWrapper,
+        loop: asyncio.AbstractEventLoop,
+        config: Config,
+        context: WorkerContext,
+        state: LifespanState,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._crowd = crowd
+        self._app = app
+        self._loop = loop
+        self._config = config
+        self._context = context
+        self._state = state
+        self._reader = reader
+        self._writer = writer
+        self._protocol: PlainHttp
+        self._place: Place
+        self._head = b""
+        """The head of a reply, held back for its body to come with it in the same round of the loop."""
+        self._flushing: asyncio.Handle | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._end_watch: _StallWatch | None = None
+        self._end_timer: asyncio.TimerHandle | None = None
+        self._abandoned = False
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.run().__await__()
+
+    async def run(self) -> None:
+        """Serve until either side ends it."""
+        self._place = self._crowd.enter(Ways(self._writer.transport.abort, self._end_if_idle))
+        self._wait()
+        try:
+            with suppress(OSError):
+                if data := await self._reader.read(_READ_BYTES):
+                    # It is from the first byte on that the head of a request may take so long.
+                    self._wait()
+                    await self._serve(data)
+        except asyncio.CancelledError:
+            # Nobody waits for what becomes of this task, and asyncio would log that it was cancelled.
+            if self._abandoned:
+                _log.error("cancelled: what ran on for %g s after the end of its connection", LET_GO_S)
+        finally:
+            await self._let_go()
+
+    async def _serve(self, data: bytes) -> None:
+        socket = self._writer.get_extra_info("socket")
+        # The caller may have gone by now; then this raises what the end of a connection raises.
+        client = parse_socket_addr(socket.family, socket.getpeername())
+        server = parse_socket_addr(socket.family, socket.getsockname())
+        async with TaskGroup(self._loop) as task_group:
+            self._protocol = PlainHttp(
+                self._app,
+                self._config,
+                self._context,
+                task_group,
+                ConnectionState({**self._state, STATE: self._place}),
+                ssl=False,
+                client=client,
+                server=server,
+                send=self._send,
+            )
+            self._protocol.is_over = self._writer.transport.is_closing
+            with suppress(OSError):
+                while data:
+                    await self._protocol.handle(RawData(data))
+                    data = await self._reader.read(_READ_BYTES)
+            self._stop_waiting()
+            task = asyncio.current_task()
+            assert task is not None, "it has the task of its connection"
+            self._end_timer = self._loop.call_later(LET_GO_S, self._abandon, task)
+            await self._protocol.handle(Closed())
+
+    async def _send(self, event: Event) -> None:
+        """Do what the protocol asks for."""
+        match event:
+            case RawData():
+                await self._send_bytes(event.data)
+            case Closed():
+                await self._close()
+            case Updated(idle=True):
+                self._place.rest()
+                self._wait()
+            case Updated():
+                self._stop_waiting()
+
+    async def _send_bytes(self, data: bytes) -> None:
+        """Send, or do nothing where nobody is there any more: that is for the reader to tell, in its turn."""
+        transport = self._writer.transport
+        if transport.is_closing():
+            return
+        if data.startswith(_HEAD) and not self._head:
+            self._head = data
+            self._flushing = self._loop.call_soon(self._flush)
+            return
+        if len(data) > _JOINED_BYTES_MAX:
+            self._flush()
+        data = self._held_back() + data
+        if not data:
+            # The end of a reply whose length was said.
+            return
+        with suppress(OSError, RuntimeError):
+            self._writer.write(data)
+            if transport.get_write_buffer_size() > _UNSENT_BYTES:
+                watch = _StallWatch(self._loop, transport)
+                try:
+                    await self._writer.drain()
+                finally:
+                    watch.end()
+
+    def _held_back(self) -> bytes:
+        """Give the head that is held back, for whoever sends it."""
+        head, self._head = self._head, b""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        return head
+
+    def _flush(self) -> None:
+        """Send the head without its body, which has not come, or is too large to be copied behind it."""
+        if head := self._held_back():
+            with suppress(OSError, RuntimeError):
+                self._writer.write(head)
+
+    def _wait(self) -> None:
+        """Begin to wait for a request, or for more of its head."""
+        self._stop_waiting()
+        idle_s = 0 if self._crowd.ending else self._config.keep_alive_timeout
+        self._idle = self._loop.call_later(idle_s, self._end_if_idle)
+
+    def _stop_waiting(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _end_if_idle(self) -> None:
+        if self._idle is not None:
+            self._stop_waiting()
+            self._begin_close()
+
+    def _begin_close(self) -> None:
+        """Close once everything is sent. The end of it is what the reader hears."""
+        self._flush()
+        if self._end_watch is None:
+            self._end_watch = _StallWatch(self._loop, self._writer.transport)
+        with suppress(OSError, RuntimeError):
+            self._writer.write_eof()
+        with suppress(OSError, RuntimeError):
+            self._writer.close()
+
+    async def _close(self) -> None:
+        self._begin_close()
+        with suppress(OSError, RuntimeError):
+            await self._writer.wait_closed()
+
+    def _abandon(self, task: "asyncio.Task[None]") -> None:
+        self._abandoned = True
+        task.cancel()
+
+    async def _let_go(self) -> None:
+        self._stop_waiting()
+        try:
+            with suppress(asyncio.CancelledError):
+                await self._close()
+        finally:
+            self._place.leave()
+            if self._end_timer is not None:
+                self._end_timer.cancel()
+            # Where this is cancelled, too: nobody will look after the connection any more.
+            self._writer.transport.abort()
+            if self._end_watch is not None:
+                self._end_watch.end()

@@ -1,0 +1,173 @@
+"""A service over real sockets of which all that could leak is counted, and callers who behave badly."""
+
+import asyncio
+import itertools
+import random
+import socket
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import uvloop
+
+from api.app import Application, create_app
+from api.crowd import Crowd
+from api.settings import Settings
+from tests.api.conftest import BOOTSTRAP
+from tests.api.wire import Connection, Wire, request, served
+from tests.faults import LocalHandle, LocalService, local_service
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+"""The loop of the tests, and the one that serves."""
+
+REST_WITHIN_S = 20.0
+Leaving = Literal["closes", "resets", "ends its half"]
+WAYS: tuple[Leaving, ...] = ("closes", "resets", "ends its half")
+
+
+def run(loop: str, work: Coroutine[Any, Any, None]) -> None:
+    """Run what a test does in one of the loops."""
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(work)
+
+
+class Held(NamedTuple):
+    """What is held at a moment."""
+
+    descriptors: int
+    tasks: int
+    places: int
+    watched: int
+    streams: int
+    drains: int
+    waiting: int
+    waiting_bytes: int
+
+    def within(self, other: "Held") -> bool:
+        """Tell whether nothing is held that was not in the other."""
+        return all(mine <= theirs for mine, theirs in zip(self, other, strict=True))
+
+
+@dataclass
+class World:
+    """A service over a real fleet without Ray, with one detector that is awake."""
+
+    app: Application
+    crowd: Crowd
+    wire: Wire
+    service: LocalService
+    detector: str
+
+    @property
+    def host(self) -> LocalHandle:
+        found = self.service.actors.hosting(self.detector)
+        assert found is not None
+        return found
+
+    def held(self) -> Held:
+        waiting = self.service.hosting._lanes[self.detector]._waiting
+        watches = self.app._watches
+        return Held(
+            descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
+            tasks=len(asyncio.all_tasks()),
+            places=len(self.crowd) + len(self.crowd._strangers) + len(self.crowd._guests),
+            watched=len(watches._young) + len(watches._older),
+            streams=len(self.app._streams._open),
+            drains=len(self.app._drains._open),
+            waiting=len(waiting),
+            waiting_bytes=waiting.bytes,
+        )
+
+    async def at_rest(self) -> Held:
+        """Give what is held where nobody calls; the fleet itself has a short task now and then."""
+        found = []
+        for _ in range(20):
+            found.append(self.held())
+            await asyncio.sleep(0.005)
+        return Held(*(min(column) for column in zip(*found, strict=True)))
+
+    async def comes_back_to(self, before: Held) -> None:
+        """Wait until nothing is held that was not before. Fails where that does not come."""
+        now = self.held()
+        for _ in range(int(REST_WITHIN_S / 0.02)):
+            now = self.held()
+            if now.within(before):
+                return
+            await asyncio.sleep(0.02)
+        running = Counter(task.get_coro().__qualname__ for task in asyncio.all_tasks())
+        raise AssertionError(f"before {before}\nnow {now}\n{running}")
+
+
+@asynccontextmanager
+async def world(folder: Path, *, crowd: Crowd | None = None, **chosen: Any) -> AsyncIterator[World]:
+    """Give a service with settings of one's own choice."""
+    settings = Settings(data=folder, bootstrap_token=BOOTSTRAP, **chosen)
+    runtime = settings.runtime_settings()
+    rest = {name: getattr(runtime, name) for name in runtime.__slots__ if name != "data"}
+    crowd = Crowd(5_000) if crowd is None else crowd
+    async with local_service(settings.data, **rest) as service:
+        app = create_app(settings, service.fleet)
+        detector = await service.fleet.create_detector("d")
+        async with served(app, settings, crowd) as wire:
+            path = f"/api/detectors/{detector}/evaluate"
+            assert (await wire.once(request(path=path, body=EVENT, token=BOOTSTRAP))).status == 200
+            await wire.hang_up()
+            yield World(app, crowd, wire, service, detector)
+
+
+EVENT = b'{"event":{"fields":{"a":1},"timestamp_ms":0}}'
+
+
+async def leave(connection: Connection, way: Leaving) -> None:
+    """Be gone, in one of the ways of callers."""
+    transport = connection.writer.transport
+    match way:
+        case "closes":
+            transport.close()
+        case "resets":
+            plug = transport.get_extra_info("socket")
+            with suppress(OSError):
+                plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            transport.abort()
+        case "ends its half":
+            with suppress(OSError, RuntimeError):
+                transport.write_eof()
+            # It listens for a while, for a reply that may or may not come.
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(0.2):
+                    while await connection.reader.read(65_536):
+                        pass
+            transport.abort()
+
+
+async def crowd_of(
+    world: World, data: bytes, count: int, *, at_once: int = 50, listens: bool = False
+) -> None:
+    """Have callers connect, send the same bytes and go, each in its way and at a moment of its own."""
+    moments = random.Random(7)
+    ways = itertools.cycle(WAYS)
+    todo = iter(range(count))
+
+    async def callers() -> None:
+        for _ in todo:
+            connection = Connection(*await asyncio.open_connection("127.0.0.1", world.wire.port))
+            if not listens:
+                connection.writer.transport.pause_reading()
+            with suppress(OSError):
+                connection.writer.write(data)
+            await asyncio.sleep(moments.choice((0, 0, 0.001, 0.003, 0.01, 0.03)))
+            way = next(ways)
+            if way == "ends its half" and not listens:
+                connection.writer.transport.resume_reading()
+            await leave(connection, way)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(at_once):
+            group.create_task(callers())

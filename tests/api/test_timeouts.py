@@ -1,0 +1,207 @@
+"""Each way of being slow has its end, while the caller is there still; a table in api/README.md has them."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from api import connection, draining, server
+from tests.api.conftest import BOOTSTRAP
+from tests.api.leaks import LOOPS, World, run, world
+from tests.api.streaming import NDJSON, line
+from tests.api.wire import Connection, request
+
+CALLERS = 40
+FOR_EVER_S = 1_000
+CHUNKED = "Transfer-Encoding: chunked"
+BYTE = b"1\r\n{\r\n"
+
+
+class Slow(NamedTuple):
+    """What a caller sends at once, what he then sends for as long as he is let, and what he is told."""
+
+    first: bytes
+    then: bytes
+    told: tuple[bytes, ...]
+    """Each of them is somewhere in what comes back, which is nothing else where there are none."""
+
+
+def post(path: str = "/evaluate", *headers: str, token: str | None = BOOTSTRAP) -> bytes:
+    return request(path=f"/api/detectors/DETECTOR{path}", token=token, headers=headers)
+
+
+OVERDUE = (b"HTTP/1.1 504", b'"code":1502')
+REFUSED = (b"HTTP/1.1 401", b'"code":1100')
+
+ENDS: dict[str, tuple[str, Slow]] = {
+    "no byte": ("idle", Slow(b"", b"", ())),
+    "half a head": ("idle", Slow(post()[:30], b"", ())),
+    "a head that trickles": ("idle", Slow(b"POST /api/x", b"x", ())),
+    "header lines that trickle": ("idle", Slow(post()[:-2], b"A: b\r\n", ())),
+    "a second head that trickles": ("idle", Slow(request("GET", "/healthz"), b"x", (b"HTTP/1.1 200",))),
+    "no body": ("deadline", Slow(post("/evaluate", "Content-Length: 900"), b"", OVERDUE)),
+    "a body that trickles": ("deadline", Slow(post("/evaluate", "Content-Length: 900"), b"{", OVERDUE)),
+    "chunks that trickle": ("deadline", Slow(post("/evaluate", CHUNKED), BYTE, OVERDUE)),
+    "a batch that trickles": ("deadline", Slow(post("/evaluate/batch", CHUNKED), BYTE, OVERDUE)),
+    "a body that trickles, on the long way": (
+        "deadline",
+        Slow(request(token=BOOTSTRAP, headers=(CHUNKED,)), BYTE, OVERDUE),
+    ),
+    "a body that nobody wants and that trickles": (
+        "deadline",
+        Slow(request("GET", "/healthz", headers=(CHUNKED,)), BYTE, OVERDUE),
+    ),
+    "who asks first, and sends no body": (
+        "deadline",
+        Slow(post("/evaluate", "Expect: 100-continue", "Content-Length: 9"), b"", (b"100", *OVERDUE)),
+    ),
+    "a silent stream": ("deadline", Slow(post("/evaluate/batch", CHUNKED, NDJSON), b"", (b'"code":1502',))),
+    "a stream of a line that trickles": (
+        "deadline",
+        Slow(
+            post("/evaluate/batch", CHUNKED, NDJSON) + b"%x\r\n%s\r\n" % (len(line()), line()),
+            BYTE,
+            (b'{"actions":[]}', b'"done":1', b'"code":1502'),
+        ),
+    ),
+    "a refused body that does not come": (
+        "drain",
+        Slow(post("/evaluate", CHUNKED, token=None), b"", REFUSED),
+    ),
+    "a refused body that trickles": ("drain", Slow(post("/evaluate", CHUNKED, token=None), BYTE, REFUSED)),
+    "a refused stream that trickles": (
+        "drain",
+        Slow(post("/evaluate/batch", CHUNKED, NDJSON, token=None), BYTE, REFUSED),
+    ),
+}
+"""By what callers do: the one time-out that ends it, and the conversation."""
+
+
+@asynccontextmanager
+async def hasty(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, time_out: str, idle_s: float = FOR_EVER_S
+) -> AsyncIterator[World]:
+    """Give a world in which one time-out is short, and nothing else comes to its end."""
+    named = {"idle": idle_s, "deadline": FOR_EVER_S, "drain": FOR_EVER_S, "stalled": FOR_EVER_S}
+    named[time_out] = 0.3
+    monkeypatch.setattr(server, "KEEP_ALIVE_S", named["idle"])
+    monkeypatch.setattr(connection, "STALLED_S", named["stalled"])
+    monkeypatch.setattr(connection, "LET_GO_S", FOR_EVER_S)
+    monkeypatch.setattr(draining, "DRAIN_S", named["drain"])
+    monkeypatch.setattr(draining, "LINGER_S", 0.1)
+    async with world(folder, deadline_s=named["deadline"]) as given:
+        yield given
+
+
+async def converse(given: World, slow: Slow) -> bytes:
+    """Give all that is said to a slow caller until the server closes."""
+    caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
+    writer = caller.writer
+    writer.write(slow.first.replace(b"DETECTOR", given.detector.encode()))
+
+    async def trickle() -> None:
+        with suppress(OSError):
+            while slow.then:
+                await asyncio.sleep(0.02)
+                writer.write(slow.then)
+                await writer.drain()
+
+    trickling = asyncio.create_task(trickle())
+    heard = b""
+    with suppress(OSError):
+        while came := await caller.reader.read(65_536):
+            heard += came
+    trickling.cancel()
+    await asyncio.wait([trickling])
+    writer.transport.abort()
+    return heard
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("what", ENDS)
+def test_whoever_is_slow_is_told_and_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, loop: str, what: str
+) -> None:
+    time_out, slow = ENDS[what]
+
+    async def work() -> None:
+        async with hasty(tmp_path, monkeypatch, time_out) as given:
+            before = await given.at_rest()
+            async with asyncio.timeout(30):
+                heard = await asyncio.gather(*(converse(given, slow) for _ in range(CALLERS)))
+            assert all(part in each for each in heard for part in slow.told), heard[0]
+            if not slow.told:
+                assert set(heard) == {b""}
+            await given.comes_back_to(before)
+
+    run(loop, work())
+    assert caplog.records == [], "nobody can fill the log"
+
+
+LAST = request("GET", "/healthz", headers=("Connection: close",))
+BAD_LINES = b"%x\r\n%s\r\n" % (20_000, b"{\n" * 10_000)
+
+STREAMED = "results of a stream"
+UNREAD: dict[str, tuple[bytes, bytes]] = {
+    "replies that wait while it is idle": (request("GET", "/openapi.json"), b""),
+    "replies that wait when it is to end": (request("GET", "/openapi.json"), LAST),
+    "replies behind which there is no HTTP": (request("GET", "/openapi.json"), b"\0\r\n\r\n"),
+    STREAMED: (post("/evaluate/batch", CHUNKED, NDJSON), BAD_LINES * 4),
+}
+"""What is asked again and again by callers who take no replies, and what comes behind it."""
+
+
+async def deaf(given: World) -> Connection:
+    """Give a connection that takes next to nothing of what is sent to it."""
+    plug = socket.socket()
+    plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    plug.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(plug, ("127.0.0.1", given.wire.port))
+    caller = Connection(*await asyncio.open_connection(sock=plug))
+    caller.writer.transport.pause_reading()
+    return caller
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    ("asked", "sender_waits"),
+    [*((asked, True) for asked in UNREAD), *((asked, False) for asked in UNREAD if asked != STREAMED)],
+)
+def test_whoever_takes_no_replies_is_cut(
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    loop: str,
+    asked: str,
+    sender_waits: bool,
+) -> None:
+    if not sender_waits:
+        # How much the socket takes is the system's affair, so any amount may be left at the connection's end.
+        monkeypatch.setattr(connection, "_UNSENT_BYTES", 1_000_000_000)
+    again, then = (part.replace(b"DETECTOR", b"%s") for part in UNREAD[asked])
+
+    async def work() -> None:
+        async with hasty(tmp_path, monkeypatch, "stalled", idle_s=0.3) as given:
+            before = await given.at_rest()
+            callers = []
+            for count in (1, 1, 1) if asked == STREAMED else range(1, 31):
+                # Some of it fits the buffers of the socket, some what the server keeps, and some neither.
+                caller = await deaf(given)
+                caller.writer.write(again.replace(b"%s", given.detector.encode()) * count + then)
+                callers.append(caller)
+            # All are connected by now; let the server have seen them.
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(60):
+                while len(given.crowd):  # noqa: ASYNC110 -- there is no event for it
+                    await asyncio.sleep(0.02)
+            for caller in callers:
+                caller.writer.transport.abort()
+            await given.comes_back_to(before)
+
+    run(loop, work())
+    assert caplog.records == [], "nobody can fill the log"
