@@ -14,6 +14,8 @@ from typing import Final
 import uvloop
 
 from api.app import create_app
+from api.crowd import Crowd
+from api.descriptors import connections_max, raise_limit
 from api.server import serve, server_config
 from api.settings import Settings
 from engine.runtime import cluster
@@ -62,6 +64,7 @@ def run(settings: Settings, work: Work) -> None:
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _interrupt_on_sigterm()
+    raise_limit()
     with suppress(KeyboardInterrupt), _listening(settings) as listener:
         _refuse_folder_in_use(settings)
         with (
@@ -99,7 +102,7 @@ async def _serve(
                 await asyncio.sleep(settings.shutdown_wait_s)
             app.end_streams()
 
-        await serve(app, config, until_stopped)
+        await serve(app, config, until_stopped, Crowd(connections_max(settings)))
         if ray_lost.is_set():
             raise RayLostError("ray's own process ended; what was evaluated after the last snapshots is lost")
 
