@@ -1,7 +1,14 @@
 """All open connections: how many there may be, and which one goes where one more comes."""
 
+import logging
+import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
+
+_log = logging.getLogger(__name__)
+
+_SAY_AGAIN_S: Final = 60.0
+"""Between two lines in the log that tell the same."""
 
 STATE: Final = "place"
 """Under this name a request's ASGI state holds the place of its connection."""
@@ -31,6 +38,7 @@ class Crowd:
         self._guests: dict[Place, None] = {}
         """In order of the last request that was let pass."""
         self._all: set[Place] = set()
+        self._said_s = -_SAY_AGAIN_S
         self.ending = False
         """Whether nobody is to wait for another request."""
 
@@ -48,7 +56,16 @@ class Crowd:
             out = stranger if stranger is not place else next(iter(self._guests), place)
             self.forget(out)
             out.ways.cut()
+            self._say()
         return place
+
+    def _say(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._said_s >= _SAY_AGAIN_S:
+            self._said_s = now_s
+            _log.warning(
+                "%d connections are open, which is all there may be; others are closed for more", self.most
+            )
 
     def hold(self, place: "Place") -> None:
         """Keep a place while a request is under way that was let pass."""

@@ -27,6 +27,8 @@ async def serve(
 ) -> None:
     """Serve the application until `until` returns. The crowd says how many connections there may be."""
     crowd = Crowd(_CONNECTIONS) if crowd is None else crowd
+    # All that wait are accepted at once, before any of them can be cut.
+    config.backlog = min(config.backlog, max(1, crowd.most // 4))
     hypercorn.asyncio.run.TCPServer = partial(PromptServer, crowd)  # type: ignore[assignment, attr-defined]
 
     async def until_ended() -> None:

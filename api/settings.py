@@ -81,6 +81,12 @@ class Settings:
         least=0,
     )
 
+    max_connections: int = _setting(
+        16_384,
+        "Connections open at once, of each front end. Past that, one without a request under way that a "
+        "token let pass is closed for each that comes.",
+        least=1,
+    )
     max_header_bytes: int = _setting(16 * 1024, "Bytes of a request's headers together.", least=1024)
     max_body_bytes: int = _setting(_MIB, "Bytes of a request's body.", least=1)
     max_batch_body_bytes: int = _setting(16 * _MIB, "Bytes of a batch's body.", least=1)

@@ -13,6 +13,8 @@ from functools import partial
 import uvloop
 
 from api.app import create_app
+from api.crowd import Crowd
+from api.descriptors import connections_max, raise_limit
 from api.listening import CannotListen, listening
 from api.server import serve, server_config
 from api.settings import Settings
@@ -63,6 +65,7 @@ def run(settings: Settings, work: Work) -> None:
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _interrupt_on_sigterm()
+    raise_limit()
     with suppress(KeyboardInterrupt), _listening(settings) as listeners:
         _refuse_folder_in_use(settings)
         with (
@@ -118,7 +121,7 @@ async def _serve_here(
         app.end_streams()
 
     settle()
-    await serve(app, config, until)
+    await serve(app, config, until, Crowd(connections_max(settings)))
 
 
 def _wait_s(settings: Settings, ray_lost: asyncio.Event) -> float:

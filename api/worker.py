@@ -14,6 +14,8 @@ import msgspec
 import uvloop
 
 from api.app import Application, create_app
+from api.crowd import Crowd
+from api.descriptors import connections_max
 from api.server import serve, server_config
 from api.settings import Settings
 from engine.runtime.collector import settle
@@ -71,7 +73,8 @@ class Worker:
         tallying = asyncio.create_task(_tally_on(app))
         settle()
         self._hosting.note(READY)
-        await serve(app, config, lambda: self._until_stopped(app))
+        crowd = Crowd(connections_max(self._settings))
+        await serve(app, config, lambda: self._until_stopped(app), crowd)
         tallying.cancel()
         with suppress(DetectorUnavailable):
             await app.tally()
