@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from email.utils import formatdate
 from typing import Any, Final
 
 import h11
@@ -13,13 +15,17 @@ from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Request
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
-from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
 from api.crowd import STATE, Crowd, Place, Ways
+from api.envelope import Headers
 
 _log = logging.getLogger(__name__)
+
+REPLY: Final = "reply"
+"""Under this name a request's ASGI state holds a way to send a whole reply at once."""
 
 STALLED_S = 15.0
 """Between two looks at a connection that does not take what is sent to it."""
@@ -58,6 +64,31 @@ class _StallWatch:
         self._timer.cancel()
 
 
+class _Heads:
+    """The heads of replies, as they were made for others within the same second."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._made: dict[tuple[int, Headers, int], h11.Response] = {}
+
+    def head(self, status: int, headers: Headers, body_bytes: int) -> h11.Response:
+        """Give the head of a reply: these headers, its length and the date."""
+        now_s = int(time.time())
+        if now_s != self._second:
+            self._second = now_s
+            self._made.clear()
+        which = status, headers, body_bytes
+        head = self._made.get(which)
+        if head is None:
+            date = formatdate(now_s, usegmt=True).encode()
+            said = [*headers, (b"content-length", b"%d" % body_bytes), (b"date", date)]
+            head = self._made[which] = h11.Response(status_code=status, headers=said)
+        return head
+
+
+_HEADS: Final = _Heads()
+
+
 class PlainHttp(H11Protocol):
     """HTTP/1.1 and nothing else on a connection.
 
@@ -68,6 +99,35 @@ class PlainHttp(H11Protocol):
 
     is_over: Callable[[], bool]
     """Tells whether nothing can be sent any more."""
+
+    async def reply(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Send a whole reply to the request under way, or do nothing, where the usual way has more to do.
+
+        The usual way goes through five layers three times, for the head, the body and the end of each reply.
+        What this one says to h11, which keeps the state of the connection, is the same.
+        """
+        stream = self.stream
+        if (
+            not isinstance(stream, HTTPStream)
+            or stream.state is not ASGIHTTPState.REQUEST
+            or stream.scope["method"] == "HEAD"
+            or self.keep_alive_requests >= self.config.keep_alive_max_requests
+            or self.config.accesslog is not None
+        ):
+            return False
+        try:
+            head = self.connection.send(_HEADS.head(status, headers, len(body)))
+            self.connection.send(h11.Data(data=body))
+            self.connection.send(h11.EndOfMessage())
+        except h11.LocalProtocolError:
+            # What they sent last was no HTTP. The usual way knows what to do.
+            return False
+        stream.state = ASGIHTTPState.CLOSED
+        # With its length said, a body travels as it is, and nothing follows it.
+        await self.send(RawData(head))
+        await self.send(RawData(body))
+        await self._maybe_recycle()
+        return True
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Stay with this protocol."""
@@ -171,17 +231,19 @@ class PromptServer:
         client = parse_socket_addr(socket.family, socket.getpeername())
         server = parse_socket_addr(socket.family, socket.getsockname())
         async with TaskGroup(self._loop) as task_group:
+            state = ConnectionState({**self._state, STATE: self._place})
             self._protocol = PlainHttp(
                 self._app,
                 self._config,
                 self._context,
                 task_group,
-                ConnectionState({**self._state, STATE: self._place}),
+                state,
                 ssl=False,
                 client=client,
                 server=server,
                 send=self._send,
             )
+            state[REPLY] = self._protocol.reply
             self._protocol.is_over = self._writer.transport.is_closing
             with suppress(OSError):
                 while data:

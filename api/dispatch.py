@@ -8,6 +8,7 @@ from werkzeug.routing import MapAdapter
 
 from api.auth import Gate
 from api.bodies import CallerGone, Message, Receive, Send, read_body, send_reply, skip_body
+from api.connection import REPLY
 from api.crowd import STATE
 from api.draining import Drains
 from api.envelope import NDJSON, Headers, Reply, RequestRefusal, reply_to
@@ -104,7 +105,9 @@ class Dispatcher:
             return
         self._count(watch, outcome.status)
         if watch.body_is_read:
-            await send_reply(outcome, send)
+            at_once = scope.get("state", {}).get(REPLY)
+            if at_once is None or not await at_once(outcome.status, outcome.own_headers(), outcome.body):
+                await send_reply(outcome, send)
         else:
             await self._drains.refuse(outcome, receive, send, watch.left_s)
 
