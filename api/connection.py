@@ -126,7 +126,7 @@ class PlainHttp(H11Protocol):
         # With its length said, a body travels as it is, and nothing follows it.
         await self.send(RawData(head))
         await self.send(RawData(body))
-        await self._maybe_recycle()
+        # The connection is ready for the next request once the application has come back.
         return True
 
     async def _check_protocol(self, event: h11.Request) -> None:
