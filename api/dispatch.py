@@ -8,13 +8,13 @@ from werkzeug.routing import MapAdapter
 
 from api.auth import Gate
 from api.bodies import CallerGone, Message, Receive, Send, read_body, send_reply, skip_body
-from api.connection import REPLY
 from api.crowd import STATE
 from api.draining import Drains
 from api.envelope import NDJSON, Headers, Reply, RequestRefusal, reply_to
 from api.hot import HotPath
 from api.meter import Meter
 from api.operations import OPERATIONS, Operation
+from api.plain_http import REPLY
 from api.requests import (
     Head,
     authorization,

@@ -8,7 +8,7 @@ import pytest
 
 from api import dispatch, server
 from api.app import create_app
-from api.connection import PlainHttp
+from api.plain_http import PlainHttp
 from api.settings import Settings
 from engine.evaluation.events import Answer, Done
 from engine.runtime.operations import Operation
