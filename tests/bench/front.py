@@ -9,7 +9,7 @@ from functools import partial
 
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
-from tests.bench.front_calls import BATCH_EVENTS, CONNECTIONS, FORMS
+from tests.bench.front_calls import BATCH_EVENTS, CONNECTIONS, FORMS, FRONT_ENDS
 from tests.bench.front_crowd import ACTIVE
 from tests.bench.front_fairness import FLOOD_CONNECTIONS, HEAVY_EVENTS, STEADY_PER_S, WAITING_MAX
 from tests.bench.rows import Part, Row, Target, at_least, at_most
@@ -31,6 +31,7 @@ def parts(effort: Effort) -> list[Part]:
     flood = partial(measure_fairness, effort)
     usual = [
         Part(CASE, partial(measure_single, effort), "single"),
+        Part(CASE, partial(measure_several, effort), "several"),
         Part(CASE, partial(measure_batches, effort), "batches"),
         Part(CASE, partial(flood, heavy=False), "fairness"),
         Part(CASE, partial(measure_crowd, effort), "crowd"),
@@ -90,6 +91,27 @@ def measure_single(effort: Effort) -> list[Row]:
         ),
     )
     return [*rates, delay]
+
+
+def measure_several(effort: Effort) -> list[Row]:
+    """Give what a request costs the process that all front ends share, beside what it costs a front end."""
+    found = call(
+        "tests.bench.front_calls", "several", rounds=effort.front_rounds, seconds=effort.front_round_s
+    )
+    ratio = found["hosting"] / found["front"]
+    return [
+        Row(
+            case=CASE,
+            name=f"CPU of an evaluation in the process that {FRONT_ENDS} front ends share",
+            unit="µs",
+            ours=found["hosting"],
+            floor=found["front"],
+            ratio=ratio,
+            over="that in its front end",
+            tolerance=MACHINE_TOLERANCE,
+            remark=f"{CONNECTIONS[-1]} connections, {found['per s']:.0f}/s",
+        )
+    ]
 
 
 def measure_batches(effort: Effort) -> list[Row]:

@@ -24,6 +24,7 @@ from tests.bench.front_wire import Response
 from tests.bench.processes import cpu_s
 
 CONNECTIONS = (64, 256)
+FRONT_ENDS = 2
 BATCH_EVENTS = 1_000
 IN_FLIGHT = 4
 """Batches under way at a time: on as many connections, or on the one of a stream."""
@@ -44,6 +45,32 @@ def single(rounds: int, seconds: float, calls: int) -> dict[str, float]:
             place = Place.of(bare.heard())
             found = await _rates(ours, bare, place, rounds, seconds)
             return found | await _delays(ours, place, rounds, calls)
+
+    return run(work)
+
+
+def several(rounds: int, seconds: float) -> dict[str, float]:
+    """Give what a request takes of each process where several front ends share the address."""
+
+    async def work() -> dict[str, float]:
+        with service("--workers", str(FRONT_ENDS)) as ours:
+            path = ours.detector("several")
+            requests = front_world.single_requests(evaluate_path(path), ours.token)
+            rates: list[float] = []
+            us: dict[str, list[float]] = {"hosting": [], "front": []}
+            for one_round in range(1 + rounds):
+                before_s = ours.front_cpu_s, ours.workers_cpu_s
+                async with callers(ours.place, CONNECTIONS[-1]) as made:
+                    tally = await ClosedLoop(requests).run(made, seconds)
+                after_s = ours.front_cpu_s, ours.workers_cpu_s
+                answered = tally.kinds["200"]
+                ours.evaluated(path, answered)
+                # What comes first warms up.
+                if one_round:
+                    rates.append(tally.per_s)
+                    for each, began_s, ended_s in zip(us.values(), before_s, after_s, strict=True):
+                        each.append((ended_s - began_s) / answered * 1e6)
+            return {name: median(each) for name, each in us.items()} | {"per s": median(rates)}
 
     return run(work)
 

@@ -61,6 +61,16 @@ class Service:
         return descendants(self._running.process.pid, b"ray::HostActor")
 
     @property
+    def workers(self) -> list[int]:
+        """The front ends that are processes of their own."""
+        return descendants(self._running.process.pid, b"\0api.worker\0")
+
+    @property
+    def workers_cpu_s(self) -> float:
+        """What all of these together have taken."""
+        return sum(map(cpu_s, self.workers))
+
+    @property
     def front_cpu_s(self) -> float:
         """What the front end has taken of a processor so far."""
         return cpu_s(self._running.process.pid)

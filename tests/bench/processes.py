@@ -42,7 +42,7 @@ def _status_bytes(pid: int, name: str) -> int:
 
 
 def descendants(pid: int, title: bytes) -> list[int]:
-    """Give the processes below one whose command begins like that."""
+    """Give the processes below one whose command has that in it."""
     below = {pid}
     parents = {}
     for folder in Path("/proc").iterdir():
@@ -53,7 +53,7 @@ def descendants(pid: int, title: bytes) -> list[int]:
                 continue
     while grown := {child for child, parent in parents.items() if parent in below} - below:
         below |= grown
-    return sorted(one for one in below - {pid} if _command(one).startswith(title))
+    return sorted(one for one in below - {pid} if title in _command(one))
 
 
 def _stat(pid: int) -> list[str]:
