@@ -15,7 +15,8 @@ from api.docs import Page, pages
 from api.draining import Drains
 from api.envelope import DeadlinePassed, Reply, reply_to
 from api.hot import HotPath
-from api.metrics import CONTENT_TYPE, Metrics
+from api.meter import Meter
+from api.metrics import CONTENT_TYPE, metrics_text
 from api.operations import OPERATIONS, Operation
 from api.routes import Routes
 from api.settings import Settings
@@ -42,14 +43,25 @@ class Application(Dispatcher):
         self._executor = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
         self._routes = Routes(settings, fleet, self._executor)
         self.quart = _quart(settings, self._routes)
-        self.quart.add_url_rule("/metrics", "/metrics", _metrics(Metrics(fleet)), methods=["GET"])
+        self._fleet = fleet
+        self._meter = Meter()
+        self.quart.add_url_rule("/metrics", "/metrics", self._metrics, methods=["GET"])
         self.quart.after_serving(self._end)
         gate = Gate(fleet, settings.bootstrap_token)
         paths = self.quart.url_map.bind("localhost")
         hot = HotPath(settings, gate, fleet)
         self._drains = Drains(settings.max_drain_bytes)
         self._streams = Streams(settings, fleet, self._drains, settings.deadline_s + dispatch.BACKSTOP_S)
-        super().__init__(settings, gate, hot, self._streams, self._drains, quart=self.quart, paths=paths)
+        super().__init__(
+            settings,
+            gate,
+            hot,
+            self._streams,
+            self._meter,
+            drains=self._drains,
+            quart=self.quart,
+            paths=paths,
+        )
 
     def announce_shutdown(self) -> None:
         """From now on /readyz says that the service is going away; requests are still served."""
@@ -59,6 +71,14 @@ class Application(Dispatcher):
         """Let all end that would go on for as long as a caller likes: streams, and the draining of bodies."""
         self._streams.end()
         self._drains.end()
+
+    async def tally(self) -> None:
+        """Have what was counted here join what other front ends count. Raises DetectorUnavailable."""
+        await self._fleet.tally(self._meter.take())
+
+    async def _metrics(self) -> Response:
+        await self.tally()
+        return _response(Reply(200, metrics_text(await self._fleet.status()), content_type=CONTENT_TYPE))
 
     async def _end(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -113,13 +133,6 @@ def _view(
 def _page(page: Page) -> Callable[[], Awaitable[Response]]:
     async def view() -> Response:
         return _response(Reply(200, page.body, page.headers, page.content_type))
-
-    return view
-
-
-def _metrics(metrics: Metrics) -> Callable[[], Awaitable[Response]]:
-    async def view() -> Response:
-        return _response(Reply(200, metrics.text(), content_type=CONTENT_TYPE))
 
     return view
 

@@ -12,6 +12,7 @@ from api.crowd import STATE
 from api.draining import Drains
 from api.envelope import NDJSON, Headers, Reply, RequestRefusal, reply_to
 from api.hot import HotPath
+from api.meter import Meter
 from api.operations import OPERATIONS, Operation
 from api.requests import (
     Head,
@@ -25,13 +26,16 @@ from api.requests import (
 )
 from api.settings import Settings
 from api.streams import Stream, Streams
-from api.watch import Watch, Watches
+from api.watch import OTHER, Watch, Watches
 
 Scope = Mapping[str, Any]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 BACKSTOP_S: Final = 2.0
 """How much longer than its deadline a request may take, so that who knows what became of it can say so."""
+
+STREAM: Final = "evaluate_stream"
+"""The batch that is a stream: what it takes is not to be mixed with what others take."""
 
 _BY_NAME: Final = {operation.name: operation for operation in OPERATIONS}
 
@@ -57,8 +61,9 @@ class Dispatcher:
         gate: Gate,
         hot: HotPath,
         streams: Streams,
-        drains: Drains,
+        meter: Meter,
         *,
+        drains: Drains,
         quart: App,
         paths: MapAdapter,
     ) -> None:
@@ -67,6 +72,7 @@ class Dispatcher:
         self._hot = hot
         self._streams = streams
         self._drains = drains
+        self._meter = meter
         self._quart = quart
         self._paths = paths
         self._watches = Watches(settings.deadline_s, BACKSTOP_S)
@@ -90,19 +96,42 @@ class Dispatcher:
                 outcome = outcome.closing()
         if isinstance(outcome, Stream):
             await outcome.serve(receive, send)
-        elif isinstance(outcome, Handover):
-            await self._quart(outcome.scope, outcome.receive, send)
-        elif watch.body_is_read:
+            self._count(watch, 200)
+            return
+        if isinstance(outcome, Handover):
+            status = await self._by_quart(outcome, send)
+            self._count(watch, status)
+            return
+        self._count(watch, outcome.status)
+        if watch.body_is_read:
             await send_reply(outcome, send)
         else:
             await self._drains.refuse(outcome, receive, send, watch.left_s)
+
+    def _count(self, watch: Watch, status: int) -> None:
+        self._meter.count(watch.operation, status, watch.elapsed_s())
+
+    async def _by_quart(self, handover: Handover, send: Send) -> int:
+        """Have Quart answer, and give the status."""
+        status = 0
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        await self._quart(handover.scope, handover.receive, send_on)
+        return status
 
     async def _serve(self, scope: Scope, receive: Receive, watch: Watch) -> Handover | Stream:
         head = read_head(scope["headers"])
         path = canonical_path(scope["raw_path"])
         operation, ids = await self._judge(head, path, scope["method"], watch)
+        watch.operation = operation.name if operation is not None else OTHER
         media_type = self._judge_headers(head, operation)
         if media_type == NDJSON:
+            watch.operation = STREAM
             return await self._streams.open(ids["detectorId"])
         body = await self._read(head, receive, operation)
         watch.body_read()

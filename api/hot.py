@@ -15,6 +15,8 @@ from engine.runtime.fleet import Fleet
 from engine.runtime.operations import evaluate, evaluate_batch
 
 _PATH: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})/evaluate(/batch)?")
+_SINGLE: Final = "evaluate"
+_BATCH: Final = "evaluate_batch"
 _PLAIN: Final = frozenset({b"authorization", b"content-type", b"content-length"})
 _WITH_KEY: Final = _PLAIN | {b"idempotency-key"}
 
@@ -50,6 +52,7 @@ class HotPath:
         detector_id = found[1].decode()
         if not self._fleet.exists(detector_id):
             return None
+        watch.operation = _SINGLE if found[2] is None else _BATCH
         chunks: list[bytes] = []
         more = True
         while more:

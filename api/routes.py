@@ -142,11 +142,11 @@ class Routes:
         """Say whether requests are served, and what stands against it."""
         if self._closing:
             return refused([Entry(1503, "the server is shutting down")])
-        readiness = self._fleet.readiness()
-        if readiness.ready:
-            return _success(messages.Ready(ready=True, amiss=readiness.reasons))
-        entries = [Entry(1501, reason) for reason in readiness.reasons]
-        return failure(503, entries or [Entry(1501, "the service is starting")], ((b"retry-after", b"1"),))
+        status = await self._fleet.status()
+        if not status.reasons:
+            return _success(messages.Ready(ready=True, amiss=status.amiss))
+        entries = [Entry(1501, reason) for reason in (*status.reasons, *status.amiss)]
+        return failure(503, entries, ((b"retry-after", b"1"),))
 
     async def _call(self, detector_id: str, operation: operations.Operation) -> Reply:
         return answered(await self._fleet.call(detector_id, operation))

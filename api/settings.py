@@ -34,6 +34,9 @@ class Settings:
     host: str = _setting("127.0.0.1", "The address to listen on.")
     port: int = _setting(8080, "The port to listen on; 0 takes a free one.", least=0, most=65_535)
     data: Path = _setting(_DATA, "The folder that holds everything to be kept.")  # noqa: RUF009 — a path is immutable
+    workers: int = _setting(
+        1, "Front ends on the address, each a process of its own if there are several.", least=1, most=256
+    )
     ray_address: str = _setting("local", "`local` starts Ray inside; any other value is a cluster to join.")
     bootstrap_token: str | None = _setting(
         None, "A fixed first token, never stored and not revocable over the API.", secret=True
@@ -80,8 +83,8 @@ class Settings:
 
     max_connections: int = _setting(
         16_384,
-        "Connections open at once. Past that, one without a request under way that a token let pass is "
-        "closed for each that comes.",
+        "Connections open at once, of each front end. Past that, one without a request under way that a "
+        "token let pass is closed for each that comes.",
         least=1,
     )
     max_header_bytes: int = _setting(16 * 1024, "Bytes of a request's headers together.", least=1024)

@@ -2,30 +2,31 @@
 
 import asyncio
 import logging
-import os
 import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
 
 import uvloop
 
 from api.app import create_app
 from api.crowd import Crowd
 from api.descriptors import connections_max, raise_limit
+from api.listening import CannotListen, listening
 from api.server import serve, server_config
 from api.settings import Settings
+from api.workers import FrontEndFailed, Workers
 from engine.runtime import cluster
+from engine.runtime.collector import settle
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.fleet import Fleet
+from engine.runtime.local_hosting import LocalHosting
 from engine.runtime.on_ray import fleet_on_ray
 from snapshots.errors import FolderInUse, StorageError
 from snapshots.lock import FolderLock
-
-_BACKLOG: Final = 1024
 
 
 class StartError(Exception):
@@ -65,17 +66,17 @@ def run(settings: Settings, work: Work) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _interrupt_on_sigterm()
     raise_limit()
-    with suppress(KeyboardInterrupt), _listening(settings) as listener:
+    with suppress(KeyboardInterrupt), _listening(settings) as listeners:
         _refuse_folder_in_use(settings)
         with (
             _ray(settings.ray_address) as ray,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            runner.run(_serve(settings, listener, work, ray.processes.lost_descriptor))
+            runner.run(_serve(settings, listeners, work, ray.processes.lost_descriptor))
 
 
 async def _serve(
-    settings: Settings, listener: socket.socket, work: Work, ray_lost_descriptor: int | None
+    settings: Settings, listeners: list[socket.socket], work: Work, ray_lost_descriptor: int | None
 ) -> None:
     stopping = _stop_on_signals()
     ray_lost = _stop_when_readable(ray_lost_descriptor, stopping)
@@ -83,33 +84,72 @@ async def _serve(
         if stopping.is_set():
             return
         try:
-            running = await _running(settings, listener, fleet)
+            running = await _running(settings, listeners[0], fleet)
         except DetectorUnavailable as error:
             raise StartError(error.message) from None
-        app = create_app(settings, fleet)
-        config = server_config(settings)
-        # Its own handler would say everything twice.
-        config.errorlog = logging.getLogger("hypercorn.error")
-        # The server takes the descriptor over, and closes it.
-        config.bind = [f"fd://{listener.detach()}"]
-
-        async def until_stopped() -> None:
-            await _until_stopped(work(running), stopping)
-            # Load balancers are given time to notice, while requests are still served. Then the server
-            # takes no more, and lets those under way finish.
-            app.announce_shutdown()
-            if not ray_lost.is_set():
-                await asyncio.sleep(settings.shutdown_wait_s)
-            app.end_streams()
-
-        await serve(app, config, until_stopped, Crowd(connections_max(settings)))
+        until_stopped = partial(_until_stopped, work, running, stopping)
+        if settings.workers == 1:
+            wait_s = partial(_wait_s, settings, ray_lost)
+            await _serve_here(settings, listeners[0], fleet, until_stopped, wait_s)
+        else:
+            await _serve_by_workers(settings, listeners, fleet, until_stopped)
         if ray_lost.is_set():
             raise RayLostError("ray's own process ended; what was evaluated after the last snapshots is lost")
 
 
-async def _until_stopped(work: Awaitable[bool], stopping: asyncio.Event) -> None:
+async def _serve_here(
+    settings: Settings,
+    listener: socket.socket,
+    fleet: Fleet,
+    until_stopped: Callable[[], Awaitable[None]],
+    wait_s: Callable[[], float],
+) -> None:
+    """Be the front end, too."""
+    app = create_app(settings, fleet)
+    config = server_config(settings)
+    # Its own handler would say everything twice.
+    config.errorlog = logging.getLogger("hypercorn.error")
+    # The server takes the descriptor over, and closes it.
+    config.bind = [f"fd://{listener.detach()}"]
+
+    async def until() -> None:
+        await until_stopped()
+        # Load balancers are given time to notice, while requests are still served. Then the server takes no
+        # more, and lets those under way finish.
+        app.announce_shutdown()
+        await asyncio.sleep(wait_s())
+        app.end_streams()
+
+    settle()
+    await serve(app, config, until, Crowd(connections_max(settings)))
+
+
+def _wait_s(settings: Settings, ray_lost: asyncio.Event) -> float:
+    return 0.0 if ray_lost.is_set() else settings.shutdown_wait_s
+
+
+async def _serve_by_workers(
+    settings: Settings,
+    listeners: list[socket.socket],
+    fleet: Fleet,
+    until_stopped: Callable[[], Awaitable[None]],
+) -> None:
+    """Have several front ends serve, each a process of its own. Raises StartError."""
+    assert isinstance(fleet.hosting, LocalHosting), "whoever starts front ends hosts the detectors"
+    workers = Workers(settings, fleet.hosting, listeners)
+    try:
+        await workers.start()
+    except FrontEndFailed as error:
+        raise StartError(f"a front end did not start: {error}") from None
+    try:
+        await until_stopped()
+    finally:
+        await workers.stop()
+
+
+async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) -> None:
     """Do the work, and wait for a signal unless the work says that it is done with the service."""
-    working = asyncio.ensure_future(work)
+    working = asyncio.ensure_future(work(running))
     signalled = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait({working, signalled}, return_when=asyncio.FIRST_COMPLETED)
@@ -173,22 +213,12 @@ async def _fleet(settings: Settings) -> AsyncIterator[Fleet]:
 
 
 @contextmanager
-def _listening(settings: Settings) -> Iterator[socket.socket]:
-    """Give a listening socket. Who connects before the service is up waits for it. Raises StartError."""
+def _listening(settings: Settings) -> Iterator[list[socket.socket]]:
     try:
-        found = socket.getaddrinfo(
-            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        # `localhost` may stand for two addresses, of which callers try the older one at least.
-        family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-        listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    except OSError as error:
-        reason = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
-        raise StartError(f"cannot listen on {settings.host}, port {settings.port}: {reason}") from None
-    try:
-        yield listener
-    finally:
-        listener.close()
+        with listening(settings) as listeners:
+            yield listeners
+    except CannotListen as error:
+        raise StartError(str(error)) from None
 
 
 def _refuse_folder_in_use(settings: Settings) -> None:

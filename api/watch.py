@@ -12,6 +12,9 @@ from api.envelope import DeadlinePassed
 
 _TICK_S: Final = 0.05
 
+OTHER: Final = "other"
+"""What stands for an operation where none was recognised."""
+
 
 class Watches:
     """The requests under way.
@@ -66,6 +69,7 @@ class Watch:
         "_timer",
         "_watches",
         "body_is_read",
+        "operation",
     )
 
     def __init__(
@@ -76,6 +80,8 @@ class Watch:
         self._place = place
         self._since_s = time.monotonic()
         self.body_is_read = False
+        self.operation = OTHER
+        """What is asked for, once that is known."""
         self._begun = False
         self._timer: asyncio.TimerHandle | None = None
         self._looker: asyncio.Task[None] | None = None
@@ -89,7 +95,7 @@ class Watch:
     @property
     def left_s(self) -> float:
         """How much time is left for the request; none where it is negative."""
-        return self._watches.deadline_s - (time.monotonic() - self._since_s)
+        return self._watches.deadline_s - self.elapsed_s()
 
     def let_pass(self) -> None:
         """Say that the caller has shown a token that is known: the connection is kept for the request."""
@@ -115,6 +121,10 @@ class Watch:
             others = self._task.uncancel()
             if kind is asyncio.CancelledError and not others:
                 raise self._reason from None
+
+    def elapsed_s(self) -> float:
+        """Give how long ago the request began."""
+        return time.monotonic() - self._since_s
 
     def begin(self) -> None:
         """Begin to watch in earnest."""

@@ -8,6 +8,7 @@ import dataclasses
 import errno
 import itertools
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,11 @@ from engine.runtime.actor import Activated, DetectorActor, Health
 from engine.runtime.directory import Changes, Directory, DirectorySettings, Opened
 from engine.runtime.errors import ActorDied
 from engine.runtime.fleet import Fleet
+from engine.runtime.hosting_server import HostingServer
+from engine.runtime.local_hosting import LocalHosting
+from engine.runtime.messages import Note
 from engine.runtime.operations import Operation, Reply, decode_batch, decode_reply, encode_batch, encode_reply
+from engine.runtime.remote_hosting import RemoteHosting
 from engine.runtime.settings import RuntimeSettings
 from snapshots.files import Files, OpenFile, RealFiles
 from snapshots.store import Store
@@ -219,8 +224,10 @@ class LocalService:
     """A Fleet with all that it stands on, within reach of a test."""
 
     fleet: Fleet
+    hosting: LocalHosting
     actors: LocalActors
     directories: LocalDirectories
+    settings: RuntimeSettings
 
 
 @asynccontextmanager
@@ -231,12 +238,53 @@ async def local_service(
     chosen = RuntimeSettings(data=folder, **settings)
     actors = LocalActors(chosen, files=files)
     directories = LocalDirectories(chosen, files=files)
-    fleet = Fleet(chosen, actors, directories)
+    hosting = LocalHosting(chosen, actors, directories)
+    fleet = Fleet(chosen, hosting)
     await fleet.start()
     try:
-        yield LocalService(fleet, actors, directories)
+        yield LocalService(fleet, hosting, actors, directories, chosen)
     finally:
         await fleet.close()
+
+
+@dataclasses.dataclass(slots=True)
+class FrontEnd:
+    """A Fleet that has a hosting in another process asked, here in the same one."""
+
+    fleet: Fleet
+    asks: RemoteHosting
+    serves: HostingServer
+    notes: list[Note] = dataclasses.field(default_factory=list)
+    """From the front end."""
+    told: list[Note] = dataclasses.field(default_factory=list)
+    """To the front end."""
+    lost: list[str] = dataclasses.field(default_factory=list)
+    """Which end learnt that the other is gone."""
+
+
+@asynccontextmanager
+async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[FrontEnd]:
+    """Give a front end of a service, over a pair of sockets, and close it."""
+    chosen = dataclasses.replace(service.settings, **settings)
+    ours, theirs = socket.socketpair()
+    notes: list[Note] = []
+    told: list[Note] = []
+    lost: list[str] = []
+    serves = HostingServer(
+        service.hosting,
+        noted=notes.append,
+        revoked=lambda: told.append(Note("revoked")),
+        lost=lambda: lost.append("server"),
+    )
+    await serves.start(ours)
+    asks = RemoteHosting(chosen, theirs, told.append, lambda: lost.append("front end"))
+    fleet = Fleet(chosen, asks, shared=True)
+    await fleet.start()
+    try:
+        yield FrontEnd(fleet, asks, serves, notes, told, lost)
+    finally:
+        await fleet.close()
+        serves.close()
 
 
 @asynccontextmanager

@@ -30,7 +30,8 @@ from snapshots.files import Files, RealFiles
 from snapshots.store import Store
 
 _STEP_BYTES: Final = 4096
-"""What a step takes in the journal at most, beside the payload that brought it."""
+"""What a step takes in the journal beside the payload that brought it; hardly ever more. One that does, for
+its answer is kept or its condition is longer as JSON, may find no room when written, which costs a wake."""
 
 _REST_JOURNAL_BYTES: Final = 256 * 1024
 """A detector that rests leaves no more than so much in the journal, for whoever wakes it to read."""

@@ -1,7 +1,7 @@
-"""What travels between a front end and an actor beside Ray: frames, one after another.
+"""What travels between processes beside Ray: frames, one after another.
 
 A frame is the length of its payload (u32, little-endian), a byte that says what the payload is, and that.
-Before the first frame, whoever connects sends the token, and is welcomed.
+Before the first frame, whoever connects to an actor sends the token, and is welcomed.
 """
 
 import struct
@@ -20,7 +20,11 @@ REPLY: Final = 3
 FAILURE: Final = 4
 """What `encode_failure` gives: the batch raised an exception."""
 
-_KINDS: Final = frozenset({WELCOME, BATCH, REPLY, FAILURE})
+BATCHES: Final = frozenset({WELCOME, BATCH, REPLY, FAILURE})
+"""What travels between a front end and an actor."""
+
+MESSAGES: Final = 5
+"""Several messages, between a front end in a process of its own and the process that hosts the detectors."""
 
 TOKEN_BYTES: Final = 32
 
@@ -58,7 +62,8 @@ class FrameReader:
     room there usually is gets a buffer of its own, and is never copied.
     """
 
-    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(self, kinds: frozenset[int] = BATCHES, *, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._kinds = kinds
         self._bytes_max = bytes_max
         self._view = memoryview(bytearray(_READ_BYTES))
         self._held = 0
@@ -93,7 +98,7 @@ class FrameReader:
         begin, held = 0, self._held
         while held - begin >= HEADER.size:
             length, kind = HEADER.unpack_from(self._view, begin)
-            if kind not in _KINDS or length > self._bytes_max:
+            if kind not in self._kinds or length > self._bytes_max:
                 raise Garbage(f"a frame of kind {kind} and {length} bytes")
             body = begin + HEADER.size
             if body + length <= held:

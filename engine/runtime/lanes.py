@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from engine.evaluation.events import Answer, Refused
 from engine.language.diagnostics import Entry
+from engine.runtime.counted import ACTORS_LOST, FENCED, JOURNAL_FAILED, WAKING_FAILED
 from engine.runtime.errors import (
     INTERNAL,
     OUTCOME_UNKNOWN,
@@ -16,7 +17,7 @@ from engine.runtime.errors import (
     DetectorUnavailable,
     no_such_detector,
 )
-from engine.runtime.life import ACTORS_LOST, FENCED, JOURNAL_FAILED, WAKING_FAILED, Life, Services
+from engine.runtime.life import Life, Services
 from engine.runtime.operations import Operation, Reply
 from engine.runtime.waiting import Request, Waiting
 from snapshots.errors import Fenced, StorageError, WriteFailed
@@ -77,11 +78,11 @@ class Lane:
 
     # -- what others call ------------------------------------------------------------------------------------
 
-    async def ask(self, operation: Operation) -> Answer:
-        """Have an operation carried out, after all that were asked before.
+    def submit(self, operation: Operation) -> Request:
+        """Have an operation carried out, after all that were asked before; its answer comes to the request.
 
-        Raises Refusal 1200 and DetectorUnavailable. A caller that is cancelled leaves nothing behind; what
-        was in flight for it may still be carried out.
+        Raises Refusal 1200 and DetectorUnavailable, as the request's future does. Whoever submits releases
+        the request in the end, answered or not; what was in flight then may still be carried out.
         """
         now_s = self._loop.time()
         self._check_open(now_s)
@@ -91,10 +92,7 @@ class Lane:
         if self._timer is None:
             self._timer = self._loop.call_at(deadline_s, self._expire)
         self._stir()
-        try:
-            return await request.answer
-        finally:
-            self._waiting.release(request)
+        return request
 
     def make_room(self) -> None:
         """Take note that another detector wants the place."""

@@ -5,8 +5,17 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from engine.runtime.counted import (
+    DAMAGED,
+    FENCED,
+    RECORDS_READ,
+    SNAPSHOTS_FAILED,
+    SNAPSHOTS_WRITTEN,
+    WITHOUT_ROOM,
+    WOKEN,
+)
 from engine.runtime.directory_client import DirectoryClient
 from engine.runtime.errors import ActorDied
 from engine.runtime.operations import Operation, Reply
@@ -20,30 +29,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
-
-WOKEN: Final = "detectors_woken"
-RECORDS_READ: Final = "journal_records_read"
-SNAPSHOTS_WRITTEN: Final = "snapshots_written"
-SNAPSHOTS_FAILED: Final = "snapshots_failed"
-FENCED: Final = "owners_fenced"
-WAKING_FAILED: Final = "wakes_failed"
-JOURNAL_FAILED: Final = "journal_failures"
-WITHOUT_ROOM: Final = "batches_without_room"
-ACTORS_LOST: Final = "actors_lost"
-DAMAGED: Final = "files_set_aside"
-
-COUNTED: Final = {
-    WOKEN: "Detectors woken.",
-    RECORDS_READ: "Records of journals that were read to wake detectors.",
-    SNAPSHOTS_WRITTEN: "Snapshots written while detectors were awake.",
-    SNAPSHOTS_FAILED: "Snapshots that could not be written.",
-    FENCED: "Owners of detectors that found a later owner in their place.",
-    WAKING_FAILED: "Attempts to wake a detector that its files, or the disk, did not allow.",
-    JOURNAL_FAILED: "Batches that could not be made to last, for each of which a detector was woken anew.",
-    WITHOUT_ROOM: "Batches that were refused because the disk had no room for them.",
-    ACTORS_LOST: "Actors that died, or were taken for dead, while a detector was awake in them.",
-    DAMAGED: "Files that were set aside because they were torn or damaged.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +44,7 @@ class Services:
     trouble: Callable[[str, str | None], None]
     """Takes a detector's id and what keeps it from waking or being saved; None when nothing does any more."""
     counts: Counter[str] = field(default_factory=Counter)
-    """What happened to all of them, how often: the names of `COUNTED`."""
+    """What happened to all of them, how often: the names of `counted.COUNTED`."""
 
 
 class Life:

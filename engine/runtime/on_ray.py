@@ -19,6 +19,7 @@ from engine.runtime.directory import Changes, Directory, DirectorySettings, Open
 from engine.runtime.errors import ActorDied
 from engine.runtime.fleet import Fleet
 from engine.runtime.host import HostActor
+from engine.runtime.local_hosting import LocalHosting
 from engine.runtime.operations import Operation, Reply, decode_reply, encode_batch
 from engine.runtime.settings import BatchTransport, RuntimeSettings
 from snapshots.errors import StorageError
@@ -254,9 +255,14 @@ class RayDirectories:
         return handle
 
 
+def hosting_on_ray(settings: RuntimeSettings) -> LocalHosting:
+    """Give what hosts detectors, not yet started, on the cluster that this process is part of."""
+    return LocalHosting(settings, RayActors(settings), RayDirectories(settings))
+
+
 def fleet_on_ray(settings: RuntimeSettings) -> Fleet:
     """Give a fleet, not yet started, on the cluster that this process is part of."""
-    return Fleet(settings, RayActors(settings), RayDirectories(settings))
+    return Fleet(settings, hosting_on_ray(settings))
 
 
 def directory_name(data: Path) -> str:

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from typing import NamedTuple
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 
-from engine.runtime.directory_client import DirectoryClient
+from engine.runtime.directory import Changes
 from engine.runtime.errors import STARTING, DetectorUnavailable
 from engine.runtime.settings import RuntimeSettings
 
@@ -18,6 +19,13 @@ class DetectorEntry(NamedTuple):
     name: str
 
 
+class Informant(Protocol):
+    """Whoever can be asked what is new."""
+
+    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+        """Give what is new since then. Raises DetectorUnavailable."""
+
+
 class View:
     """What the directory said last, with what was changed from here since.
 
@@ -25,8 +33,8 @@ class View:
     on: a question that was under way while a token was revoked must not bring the token back.
     """
 
-    def __init__(self, directory: DirectoryClient, settings: RuntimeSettings) -> None:
-        self._directory = directory
+    def __init__(self, informant: Informant, settings: RuntimeSettings) -> None:
+        self._informant = informant
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._tokens: dict[bytes, str] = {}
@@ -41,6 +49,7 @@ class View:
         """The question that has not been put yet, for others to join."""
         self._questions: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
+        self._look = asyncio.Event()
 
     # -- read ------------------------------------------------------------------------------------------------
 
@@ -104,6 +113,10 @@ class View:
         await self.ask()
         self._keeping = asyncio.create_task(self._keep_fresh())
 
+    def look_again(self) -> None:
+        """Ask soon: something is said to be new."""
+        self._look.set()
+
     async def close(self) -> None:
         """Ask no more."""
         tasks = [*self._questions, *([self._keeping] if self._keeping else [])]
@@ -113,6 +126,7 @@ class View:
 
     async def _keep_fresh(self) -> None:
         while True:
+            self._look.clear()
             try:
                 await self.ask()
             except DetectorUnavailable as error:
@@ -120,7 +134,9 @@ class View:
             except Exception:  # noqa: BLE001
                 # The view must not go stale for good over what may be over by the next question.
                 _log.exception("the directory's word was not understood")
-            await asyncio.sleep(self._settings.poll_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.poll_s):
+                    await self._look.wait()
 
     async def ask(self) -> None:
         """Ask the directory once, beginning now or later, and take note of what it says.
@@ -142,7 +158,7 @@ class View:
         # From here on nobody may join: what they want to know may be newer than the question.
         self._asking = None
         self._asked_at_s = begun_s = self._loop.time()
-        changes = await self._directory.changes(self._tokens_seen, self._detectors_seen)
+        changes = await self._informant.changes(self._tokens_seen, self._detectors_seen)
         if changes.tokens is not None and changes.tokens_version >= max(
             self._tokens_least, self._tokens_seen
         ):

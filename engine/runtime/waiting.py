@@ -24,6 +24,13 @@ class Request:
     waits: bool = False
     sent: int = 0
     """How often it was sent to an actor."""
+    queue: "Waiting | None" = None
+    """Where it was admitted."""
+
+    def release(self) -> None:
+        """Leave nothing behind: nobody waits for the answer any more, or it has come."""
+        if self.queue is not None:
+            self.queue.release(self)
 
 
 class Waiting:
@@ -58,6 +65,7 @@ class Waiting:
                 f"{self._count} requests wait for this detector, and nothing of this one was evaluated",
                 retry_after_s=1.0,
             )
+        request.queue = self
         self._enter(request)
         self._queue.append(request)
 

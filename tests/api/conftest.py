@@ -1,5 +1,6 @@
 """The application over a real fleet without Ray, and somebody who calls it."""
 
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import Wire, served
-from tests.faults import LocalService, local_service
+from tests.faults import LocalService, front_end, local_service
 
 BOOTSTRAP = "the-first-token"
 
@@ -27,12 +28,17 @@ def settings(tmp_path: Path) -> Settings:
     )
 
 
-@pytest.fixture
-async def service(settings: Settings) -> AsyncIterator[LocalService]:
+@pytest.fixture(params=["here", "apart"])
+async def service(settings: Settings, request: pytest.FixtureRequest) -> AsyncIterator[LocalService]:
+    """The service; `apart`, as a front end has it that is a process of its own."""
     chosen = settings.runtime_settings()
     rest = {name: getattr(chosen, name) for name in chosen.__slots__ if name != "data"}
     async with local_service(settings.data, **rest) as service:
-        yield service
+        if request.param == "here":
+            yield service
+            return
+        async with front_end(service) as apart:
+            yield dataclasses.replace(service, fleet=apart.fleet)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ class World:
         return found
 
     def held(self) -> Held:
-        waiting = self.service.fleet._lanes[self.detector]._waiting
+        waiting = self.service.hosting._lanes[self.detector]._waiting
         watches = self.app._watches
         return Held(
             descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 from engine.evaluation.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.counted import COUNTED
+from engine.runtime.hosting import Status, Tallies
 from engine.runtime.operations import Operation
 
 TOKEN = "a-token-that-is-known"
@@ -27,6 +29,7 @@ class ScriptedFleet:
         self.stale: Exception | None = None
         self.lookups = 0
         self.reasons: list[str] = []
+        self.tallies: dict[tuple[str, ...], float] = {}
 
     async def _nothing(self, detector_id: str, operation: Operation) -> Answer:
         return NO_ACTIONS
@@ -62,5 +65,8 @@ class ScriptedFleet:
         finally:
             self.under_way -= 1
 
-    def readiness(self) -> SimpleNamespace:
-        return SimpleNamespace(ready=not self.reasons, reasons=self.reasons)
+    async def tally(self, counted: Tallies) -> None:
+        self.tallies = dict(counted)
+
+    async def status(self) -> Status:
+        return Status(self.reasons, [], 0, 0, dict.fromkeys(COUNTED, 0), self.tallies)

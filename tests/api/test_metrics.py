@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
+from prometheus_client.metrics_core import Sample
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.app import create_app
 from api.settings import Settings
-from engine.runtime.life import COUNTED
+from engine.runtime.counted import COUNTED
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
-from tests.faults import FaultyFiles, local_service, until
+from tests.faults import FaultyFiles, front_end, local_service, until
 
 
 async def read(caller: Caller) -> dict[str, float]:
@@ -18,6 +19,11 @@ async def read(caller: Caller) -> dict[str, float]:
     assert response.headers["content-type"].startswith("text/plain")
     families = text_string_to_metric_families(response.text)
     return {sample.name: sample.value for family in families for sample in family.samples}
+
+
+async def families(caller: Caller) -> dict[str, list[Sample]]:
+    response = await caller.plain("GET", "/metrics")
+    return {family.name: family.samples for family in text_string_to_metric_families(response.text)}
 
 
 async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_read(tmp_path: Path) -> None:
@@ -30,6 +36,7 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
             "rule_detector_ready",
             "rule_detector_detectors_awake",
             "rule_detector_troubles",
+            "rule_detector_front_ends_lost_total",
             *(f"rule_detector_{name}_total" for name in COUNTED),
         }
         assert before["rule_detector_detectors_awake"] == 0
@@ -39,7 +46,7 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
         assert (await caller("POST", path, event)).status == 200
         files.fail_next("sync_data")
         assert (await caller("POST", path, event)).codes == [1502]
-        await until(lambda: not service.fleet.awake)
+        await until(lambda: not service.hosting.awake)
         failed = await read(caller)
         assert failed["rule_detector_journal_failures_total"] == 1
         assert failed["rule_detector_troubles"] == 1
@@ -52,3 +59,38 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
         assert after["rule_detector_troubles"] == 0
         assert (await caller("GET", "/readyz")).result == {"ready": True, "amiss": []}
         assert after["rule_detector_journal_records_read_total"] >= 1
+
+
+async def test_requests_are_counted_by_operation_and_status_over_all_front_ends(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
+    async with local_service(tmp_path) as service, front_end(service) as one, front_end(service) as two:
+        first, second = (Caller(create_app(settings, each.fleet), BOOTSTRAP) for each in (one, two))
+        detector = await first.detector()
+        path = f"/api/detectors/{detector}/evaluate"
+        for caller in (first, first, second):
+            await caller("POST", path, {"event": {"fields": {}, "timestamp_ms": 0}})
+        await second("POST", path, {"event": {}})
+        await second("POST", path + "/batch", {"events": []})
+        await first("GET", "/api/nowhere")
+        # What the other one counts reaches this one by way of whoever hosts the detectors.
+        await read(second)
+        counted = await families(first)
+    requests = {
+        (sample.labels["operation"], sample.labels["status"]): sample.value
+        for sample in counted["rule_detector_requests"]
+    }
+    # The two that read the metrics are counted when they have been answered.
+    assert requests == {
+        ("create_detector", "200"): 1,
+        ("evaluate", "200"): 3,
+        ("evaluate", "400"): 1,
+        ("evaluate_batch", "200"): 1,
+        ("other", "404"): 1,
+    }
+    times = counted["rule_detector_request_seconds"]
+    evaluations = [sample for sample in times if sample.labels["operation"] == "evaluate"]
+    buckets = [sample.value for sample in evaluations if sample.name.endswith("_bucket")]
+    assert buckets == sorted(buckets)
+    assert buckets[-1] == 4
+    (took_s,) = (sample.value for sample in evaluations if sample.name.endswith("_sum"))
+    assert 0 < took_s < 4 * 30

@@ -111,7 +111,7 @@ async def test_it_outlives_the_death_of_its_process(
     host = service.actors.hosting(detector)
     assert host is not None
     host.die()
-    while service.fleet.awake:  # noqa: ASYNC110 -- until its death is known
+    while service.hosting.awake:  # noqa: ASYNC110 -- until its death is known
         await asyncio.sleep(0.001)
     later = Caller(create_app(settings, service.fleet), caller.token)
     assert len((await later.evaluate(detector, {}, 1)).result["actions"]) == 1

@@ -7,6 +7,7 @@ import pytest
 
 from api.setting import SettingsError
 from api.settings import Settings, settings, settings_from, unknown_variables
+from api.worker import decode_settings, encode_settings
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.settings import RuntimeSettings
 
@@ -144,3 +145,11 @@ def test_people_are_shown_options_variables_and_defaults() -> None:
     assert shown["bootstrap_token"].shown_default == ""
     assert shown["idle_rest_s"].shown_default == "600"
     assert all(setting.text.endswith(".") for setting in settings())
+
+
+def test_a_front_end_is_given_the_settings_in_force() -> None:
+    chosen = Settings(
+        data=Path("somewhere/else"), bootstrap_token="secret", journal_sync="off", deadline_s=0.25, workers=3
+    )
+    assert decode_settings(encode_settings(chosen)) == chosen
+    assert decode_settings(encode_settings(Settings())) == Settings()

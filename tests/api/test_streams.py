@@ -374,7 +374,7 @@ async def test_what_was_answered_outlives_the_death_of_its_process(
     host = service.actors.hosting(detector)
     assert host is not None
     host.die()
-    while service.fleet.awake:  # noqa: ASYNC110 -- until its death is known
+    while service.hosting.awake:  # noqa: ASYNC110 -- until its death is known
         await asyncio.sleep(0.001)
     await one.send(line(1))
     assert len((await one.next())["actions"]) == 1

@@ -8,7 +8,8 @@ import pytest
 from api import dispatch
 from api.app import create_app
 from api.settings import Settings
-from engine.evaluation.events import Answer
+from engine.evaluation.events import Answer, Done
+from engine.runtime.operations import Operation
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Connection, Wire, chunked, request, served
 
@@ -317,3 +318,58 @@ async def test_bytes_that_are_not_http_end_the_connection(wire: Wire) -> None:
     reply = await (await connection.send(b"\x16\x03\x01 hello\r\n\r\n")).receive()
     assert reply.status == 400
     assert await connection.at_end()
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is written to connections, each piece by itself."""
+    pieces: list[bytes] = []
+    write = asyncio.StreamWriter.write
+
+    def noted(writer: asyncio.StreamWriter, data: bytes) -> None:
+        pieces.append(bytes(data))
+        write(writer, data)
+
+    monkeypatch.setattr(asyncio.StreamWriter, "write", noted)
+    return pieces
+
+
+async def test_head_and_body_of_a_reply_go_out_in_one_piece_and_nothing_behind_them(
+    wire: Wire, written: list[bytes]
+) -> None:
+    connection = await wire.connect()
+    for _ in range(3):
+        written.clear()
+        asked = request("POST", EVALUATE, EVENT, token=TOKEN)
+        reply = await (await connection.send(asked)).receive()
+        await asyncio.sleep(0.01)
+        (question, answer) = written
+        assert question == asked
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.endswith(b"\r\n\r\n" + reply.body)
+
+
+async def test_a_long_body_is_not_copied_behind_its_head(
+    wire: Wire, scripted: ScriptedFleet, written: list[bytes]
+) -> None:
+    result = b'{"actions":["' + b"x" * 100_000 + b'"]}'
+
+    async def long_answer(_: str, operation: Operation) -> Answer:
+        return Done(result)
+
+    scripted.answers = long_answer
+    reply = await wire.once(request("POST", EVALUATE, EVENT, token=TOKEN))
+    assert reply.body.endswith(result + b"}")
+    _, head, body = written
+    assert head.endswith(b"\r\n\r\n")
+    assert body == reply.body
+
+
+async def test_a_head_without_a_body_behind_it_goes_out_alone(wire: Wire, written: list[bytes]) -> None:
+    headers = ("Transfer-Encoding: chunked", "Content-Type: application/x-ndjson")
+    connection = await wire.connect()
+    await connection.send(request("POST", f"{EVALUATE}/batch", token=TOKEN, headers=headers))
+    async with asyncio.timeout(5):
+        head = await connection.reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert written[1:] == [head]

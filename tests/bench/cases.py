@@ -6,6 +6,7 @@ from typing import Final
 from tests.bench import (
     bodies,
     durability,
+    front,
     growth,
     indexed,
     keys,
@@ -31,6 +32,7 @@ CASES: Final[Mapping[str, Callable[[Effort], list[Part]]]] = {
         bodies,
         durability,
         transport,
+        front,
     )
 }
 """What can be measured, by name."""

@@ -31,6 +31,11 @@ class Effort:
     pause_runs: int
     transport_calls: int
     transport_s: float
+    front_rounds: int
+    front_round_s: float
+    front_calls: int
+    front_flood_s: float
+    front_heavy: bool
 
     @property
     def events(self) -> int:
@@ -62,6 +67,11 @@ FULL = Effort(
     pause_runs=3,
     transport_calls=3_000,
     transport_s=6,
+    front_rounds=10,
+    front_round_s=1.2,
+    front_calls=3_000,
+    front_flood_s=8,
+    front_heavy=True,
 )
 
 QUICK = Effort(
@@ -85,6 +95,11 @@ QUICK = Effort(
     pause_runs=1,
     transport_calls=500,
     transport_s=2,
+    front_rounds=3,
+    front_round_s=0.4,
+    front_calls=300,
+    front_flood_s=1.5,
+    front_heavy=False,
 )
 
 TINY = Effort(
@@ -108,5 +123,10 @@ TINY = Effort(
     pause_runs=1,
     transport_calls=20,
     transport_s=0.1,
+    front_rounds=1,
+    front_round_s=0.1,
+    front_calls=10,
+    front_flood_s=0.2,
+    front_heavy=False,
 )
 """Worlds in which nothing is worth measuring, for tests of the benchmarks themselves."""

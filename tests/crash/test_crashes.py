@@ -8,6 +8,7 @@ import pytest
 from snapshots.errors import StorageError
 from tests.crash.damage import Changed, ends_near_a_sector, folder_of_segments, long_folder, small_folder
 from tests.crash.defects import DEFECTS
+from tests.crash.detectors import DetectorMachine
 from tests.crash.history import Lost
 from tests.crash.images import Images
 from tests.crash.interleaving import (
@@ -26,6 +27,11 @@ from tests.crash.storms import Storm
 TestStore = StoreMachine.TestCase
 TestStore.settings = hypothesis.settings(
     max_examples=hypothesis.settings.default.max_examples, stateful_step_count=30, deadline=None
+)
+
+TestDetectors = DetectorMachine.TestCase
+TestDetectors.settings = hypothesis.settings(
+    max_examples=hypothesis.settings.default.max_examples, stateful_step_count=50, deadline=None
 )
 
 

@@ -154,7 +154,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
             hosting = service.actors.hosting(detector.id)
             assert hosting is not None
             hosting.die()
-            await until(lambda: service.fleet.awake == 0)
+            await until(lambda: service.hosting.awake == 0)
             await detector.event(next(numbers))
             ballast.unlink()
         async with local_service(disk / "data") as service:

@@ -6,14 +6,25 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.bench import fresh, growth, indexed, keys, mixtures, restless, stateless, temporal, transport
+from tests.bench import (
+    fresh,
+    front,
+    growth,
+    indexed,
+    keys,
+    mixtures,
+    restless,
+    stateless,
+    temporal,
+    transport,
+)
 from tests.bench.cases import CASES
 from tests.bench.effort import FULL, QUICK, TINY
 from tests.bench.peers import NAMES, NOT_INSTALLED, Contestant, Field, Verdicts, of_three_leaves, version_of
 from tests.bench.race import Condition, Event, World, ours, race
 from tests.bench.rows import Part
 
-NEED_RAY = {transport.CASE}
+NEED_RAY = {transport.CASE, front.CASE}
 """No unit test starts it; what they measure is what the integration tests hold to be right."""
 
 TINY_PARTS = [part for case, parts in CASES.items() if case not in NEED_RAY for part in parts(TINY)]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.runtime.collector import leave_alone, look_at_all, look_seldom
+from engine.runtime.collector import leave_alone, look_at_all, look_seldom, settle
 
 
 class Cycle:
@@ -43,3 +43,19 @@ def test_the_collector_comes_seldom_but_comes():
         threshold > before for threshold, before in zip(gc.get_threshold(), (700, 10, 10), strict=True)
     )
     assert gc.isenabled()
+
+
+def test_a_front_end_hides_what_stays_and_still_collects_what_comes_and_goes():
+    before = Cycle()
+    collected = Cycle().freed
+    settle()
+    assert collected == ["freed"], "what starting left behind is not hidden"
+    assert gc.get_freeze_count() > 0
+    threshold, *older = gc.get_threshold()
+    assert threshold > 700
+    assert older == [10, 10], "what grew old is looked at as ever"
+    hidden, gone = before.freed, Cycle().freed
+    del before
+    gc.collect()
+    assert gone == ["freed"]
+    assert hidden == []

@@ -89,7 +89,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(tmp_path
             nonlocal most
             for step in range(20):
                 await fleet.call(detector_id, event(1000 + step))
-                most = max(most, fleet.awake)
+                most = max(most, fleet.hosting.awake)
 
         await asyncio.gather(*(caller(detector_id) for detector_id in ids for _ in range(2)))
         assert most == 2
@@ -121,8 +121,8 @@ async def test_an_idle_detector_rests_and_its_lane_is_forgotten(tmp_path):
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
         await fired(fleet, detector_id, 1, a=1)
-        await until(lambda: not fleet._lanes)
-        assert fleet.awake == 0
+        await until(lambda: not fleet.hosting._lanes)
+        assert fleet.hosting.awake == 0
         assert await fired(fleet, detector_id, 2) == ["r"]
 
 
@@ -131,7 +131,7 @@ async def test_many_detectors_wake_and_rest_without_leaving_anything(tmp_path):
         fleet = service.fleet
         ids = [await fleet.create_detector("") for _ in range(60)]
         await asyncio.gather(*(fleet.call(detector_id, event(1)) for detector_id in ids for _ in range(3)))
-        await until(lambda: len(fleet._lanes) <= 5)
+        await until(lambda: len(fleet.hosting._lanes) <= 5)
         assert sum(not actor.dead for actor in service.actors.started) <= 7
 
 
@@ -141,17 +141,17 @@ async def test_a_changed_detector_is_saved_after_the_interval_and_not_again_with
         await service.fleet.call(detector_id, event(1))
         actor = service.actors.hosting(detector_id)
         assert actor is not None
-        await until(lambda: service.fleet.counts["snapshots_written"])
+        await until(lambda: service.hosting.counts["snapshots_written"])
         await service.fleet.call(detector_id, ops.rules())
         await asyncio.sleep(0.05)
         assert actor.calls.count(("finish_saving", 0)) == 1
         # What was saved is what a killed actor's successor begins with.
         actor.die()
-        await until(lambda: not service.fleet.awake)
+        await until(lambda: not service.hosting.awake)
         late = await service.fleet.call(detector_id, event(0))
         assert b"2001" in late.messages
-        assert service.fleet.counts["journal_records_read"] == 0
-        assert service.fleet.counts["actors_lost"] == 1
+        assert service.hosting.counts["journal_records_read"] == 0
+        assert service.hosting.counts["actors_lost"] == 1
 
 
 async def test_what_was_answered_survives_the_actor_however_fast_it_came(tmp_path):
@@ -164,9 +164,9 @@ async def test_what_was_answered_survives_the_actor_however_fast_it_came(tmp_pat
         actor = service.actors.hosting(detector_id)
         assert actor is not None
         actor.die()
-        await until(lambda: not fleet.awake)
+        await until(lambda: not fleet.hosting.awake)
         assert len(await fired(fleet, detector_id, 2)) == 10
-        assert fleet.counts["journal_records_read"] == 11
+        assert fleet.hosting.counts["journal_records_read"] == 11
 
 
 async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on_meanwhile(tmp_path):
@@ -188,7 +188,7 @@ async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on
         assert actor.calls.count(("begin_saving", 0)) == 1
         assert ("handle", 1) in actor.calls[actor.calls.index(("finish_saving", 0)) :]
         go_on.set()
-        await until(lambda: fleet.counts["snapshots_written"])
+        await until(lambda: fleet.hosting.counts["snapshots_written"])
 
 
 async def test_what_an_interval_leaves_is_synced_in_time(tmp_path):
@@ -216,7 +216,7 @@ async def test_a_journal_that_fails_is_told_and_the_detector_comes_back(tmp_path
             assert await refused(fleet.call(detector_id, event(1))) == 1502
         else:
             await fleet.call(detector_id, event(1))
-        await until(lambda: fleet.counts["journal_failures"] == 1)
+        await until(lambda: fleet.hosting.counts["journal_failures"] == 1)
         assert await fired(fleet, detector_id, 2, a=1) == ["r"]
         assert await fired(fleet, detector_id, 3) == ["r"]
 
@@ -336,15 +336,16 @@ async def test_tokens_are_not_trusted_when_the_directory_has_been_silent_too_lon
     async with local_service(tmp_path, poll_s=0.005, word_age_max_s=0.3, deadline_s=2) as service:
         fleet = service.fleet
         minted = await fleet.mint_token()
-        assert fleet.readiness().ready
+        assert (await fleet.status()).reasons == []
         service.directories.refuse = True
         service.directories.started[-1].die()
-        await until(lambda: not fleet.readiness().ready)
+        await until(lambda: not fleet.word_is_fresh)
+        assert "no recent word" in (await fleet.status()).reasons[0]
         with pytest.raises(DetectorUnavailable, match="no word") as caught:
             fleet.token_known(digest_of(minted.token))
         assert caught.value.code == 1501
         service.directories.refuse = False
-        await until(lambda: fleet.readiness().ready)
+        await until(lambda: fleet.word_is_fresh)
         assert fleet.token_known(digest_of(minted.token))
 
 
@@ -430,17 +431,17 @@ async def test_damage_is_reported_and_the_detector_goes_on_from_the_snapshot_bef
         detector_id = await fleet.create_detector("one")
         for count, name in enumerate(("first", "second", "third"), start=1):
             await fleet.call(detector_id, ops.add_rule(name, "a == 1"))
-            await until(lambda count=count: fleet.counts["snapshots_written"] == count)
+            await until(lambda count=count: fleet.hosting.counts["snapshots_written"] == count)
     newest = max((tmp_path / "detectors" / detector_id).glob("snapshot-*"))
     newest.write_bytes(newest.read_bytes()[:-1])
     async with local_fleet(tmp_path) as fleet:
         assert await fired(fleet, detector_id, 1, a=1) == ["first", "second", "third"]
-        readiness = fleet.readiness()
-        assert readiness.ready
-        (reason,) = readiness.reasons
+        status = await fleet.status()
+        assert status.reasons == []
+        (reason,) = status.amiss
         assert newest.name in reason
         assert detector_id in reason
-        assert fleet.counts["files_set_aside"] == 1
+        assert fleet.hosting.counts["files_set_aside"] == 1
 
 
 async def test_one_detector_that_cannot_be_woken_keeps_no_other_from_serving(tmp_path):
@@ -454,15 +455,15 @@ async def test_one_detector_that_cannot_be_woken_keeps_no_other_from_serving(tmp
         answers = await asyncio.gather(*(refused(fleet.call(broken, event(1))) for _ in range(20)))
         assert answers == [1501] * 20
         assert await fired(fleet, sound, 1) == []
-        assert any(broken in reason for reason in fleet.readiness().reasons)
-        assert fleet.readiness().ready
+        assert any(broken in reason for reason in (await fleet.status()).amiss)
+        assert (await fleet.status()).reasons == []
         tried = sum(call == "activate" for actor in service.actors.started for call, _ in actor.calls)
         for _ in range(20):
             assert await refused(fleet.call(broken, event(1))) == 1501
         again = sum(call == "activate" for actor in service.actors.started for call, _ in actor.calls)
         assert again - tried <= 2
         await asyncio.sleep(0.06)
-        assert list(fleet._lanes) in ([], [sound])
+        assert list(fleet.hosting._lanes) in ([], [sound])
 
 
 async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_path):
@@ -476,20 +477,20 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         large = event(2, text="x" * 200_000)
         answer = await fleet.call(one, large)
         assert [entry.code for entry in answer.entries] == [1501]
-        assert any("has no room" in reason for reason in fleet.readiness().reasons)
-        assert fleet.counts["batches_without_room"] == 1
+        assert any("has no room" in reason for reason in (await fleet.status()).amiss)
+        assert fleet.hosting.counts["batches_without_room"] == 1
         assert b'"r"' in (await fleet.call(one, ops.rules())).result
         assert await refused(fleet.call(two, event(1))) == 1501
         with pytest.raises(DetectorUnavailable, match=r"has no room|cannot be made") as caught:
             await fleet.create_detector("three")
         assert caught.value.code == 1501
-        await until(lambda: fleet.counts["snapshots_failed"])
+        await until(lambda: fleet.hosting.counts["snapshots_failed"])
         files.fails_at = None
         await fleet.call(one, large)
         assert await fired(fleet, one, 3) == ["r"]
         await asyncio.sleep(0.02)
         assert await fired(fleet, two, 1) == []
-        await until(lambda: not fleet.readiness().reasons)
+        await until(lambda: not fleet.hosting._trouble)
 
 
 async def test_closing_tells_which_detectors_could_not_be_saved(tmp_path):
@@ -541,13 +542,13 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_woken(tmp_path):
             actor.before = wait
         service.actors.before = wait
         under_way = asyncio.create_task(fleet.call(busy, event(1)))
-        await until(lambda: fleet.awake)
+        await until(lambda: fleet.hosting.awake)
         waits = asyncio.create_task(fleet.call(given_up, event(1)))
         await asyncio.sleep(0.01)
         waits.cancel()
         go_on.set()
         await under_way
-        await until(lambda: list(fleet._lanes) in ([busy], []))
+        await until(lambda: list(fleet.hosting._lanes) in ([busy], []))
         calls = [call for actor in service.actors.started for call, _ in actor.calls]
         assert calls.count("activate") == 1
 
@@ -564,7 +565,7 @@ async def test_a_detector_that_has_a_later_owner_is_given_up_and_woken_from_what
         other.activate(detector_id, 2**40)
         assert await refused(fleet.call(detector_id, event(5, a=1))) == 1502
         await until(lambda: fenced.dead)
-        assert fleet.counts["owners_fenced"] == 1
+        assert fleet.hosting.counts["owners_fenced"] == 1
         # The directory's epochs are earlier than that of the other, which nobody has ended.
         assert await refused(fleet.call(detector_id, event(6))) == 1501
         assert not json.loads(other.handle([event(7)]).answers[0].result)["actions"]

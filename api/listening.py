@@ -1,0 +1,47 @@
+"""The sockets that a service listens on, all at one address."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from api.settings import Settings
+
+_BACKLOG: Final = 1024
+
+
+class CannotListen(Exception):
+    """The address cannot be listened on; the message says why."""
+
+
+@contextmanager
+def listening(settings: Settings) -> Iterator[list[socket.socket]]:
+    """Give a listening socket for each front end. Who connects before the service is up waits for it.
+
+    The system spreads connections over several. Raises CannotListen.
+    """
+    with ExitStack() as sockets:
+        try:
+            listeners = [sockets.enter_context(listener) for listener in _listeners(settings)]
+        except OSError as error:
+            reason = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
+            message = f"cannot listen on {settings.host}, port {settings.port}: {reason}"
+            raise CannotListen(message) from None
+        yield listeners
+
+
+def _listeners(settings: Settings) -> Iterator[socket.socket]:
+    found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # `localhost` may stand for two addresses, of which callers try the older one at least.
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    host, port = address[:2]
+    # Alone: a port on which another service listens is refused, also if that one shares it among its own.
+    alone = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    if settings.workers == 1:
+        yield alone
+        return
+    port = alone.getsockname()[1]
+    alone.close()
+    for _ in range(settings.workers):
+        yield socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=True)

@@ -1,0 +1,173 @@
+"""The service over HTTP, started and asked as by those who use it; its journal is synced before each answer.
+
+A single evaluation is measured beside a bare application under the same server, which reads the body and
+answers a constant, and the delay of one caller beside a bare call of Ray, all in turns within one run.
+Batches are measured beside their evaluation in one process, without journal, Ray and HTTP.
+"""
+
+from functools import partial
+
+from tests.bench.effort import Effort
+from tests.bench.fresh import call
+from tests.bench.front_calls import BATCH_EVENTS, CONNECTIONS, FORMS
+from tests.bench.front_fairness import FLOOD_CONNECTIONS, HEAVY_EVENTS, STEADY_PER_S, WAITING_MAX
+from tests.bench.rows import Part, Row, Target, at_least, at_most
+
+CASE = "front"
+BARE_SHARE_MIN = 0.8
+BATCH_EVENTS_PER_S_MIN = 100_000
+KEPT_SHARE_MIN = 0.8
+P99_MS_MAX = 100
+WAITING_MB = 67.108864
+"""What `--max-waiting-bytes` comes to by default."""
+MACHINE_TOLERANCE = 0.5
+"""Of what three processes at once come to on two cores."""
+
+
+def parts(effort: Effort) -> list[Part]:
+    """Give a part for each service that is started; the heavy flood takes more than a quick run has."""
+    flood = partial(measure_fairness, effort)
+    usual = [
+        Part(CASE, partial(measure_single, effort), "single"),
+        Part(CASE, partial(measure_batches, effort), "batches"),
+        Part(CASE, partial(flood, heavy=False), "fairness"),
+    ]
+    return [*usual, Part(CASE, partial(flood, heavy=True), "heavy flood")] if effort.front_heavy else usual
+
+
+def measure_single(effort: Effort) -> list[Row]:
+    """Give the rate of single evaluations, and the delay of one caller."""
+    found = call(
+        "tests.bench.front_calls",
+        "single",
+        rounds=effort.front_rounds,
+        seconds=effort.front_round_s,
+        calls=effort.front_calls,
+    )
+    rates = [
+        Row(
+            case=CASE,
+            name=f"evaluations on {connections} connections",
+            unit="/s",
+            ours=found[f"ours {connections}"],
+            floor=found[f"bare {connections}"],
+            ratio=1 / found[f"share {connections}"],
+            over="a bare application under the same server",
+            target=at_least(
+                BARE_SHARE_MIN,
+                found[f"share {connections}"],
+                f"at least 80 % of it (is {100 * found[f'share {connections}']:.0f} %)",
+            ),
+            tolerance=MACHINE_TOLERANCE,
+            remark=(
+                f"CPU a request: front end {found[f'ours us {connections}']:.0f} µs, "
+                f"actor {found[f'actor us {connections}']:.0f}, bare {found[f'bare us {connections}']:.0f}, "
+                f"caller {found[f'own us {connections}']:.0f}; "
+                f"waited for a processor: front end {100 * found[f'front waited {connections}']:.0f} %, "
+                f"actor {100 * found[f'actor waited {connections}']:.0f} %; "
+                f"{100 * found[f'late {connections}']:.1f} % overtook another"
+            ),
+        )
+        for connections in CONNECTIONS
+    ]
+    ratio = found["ours p50"] / found["ray p50"]
+    delay = Row(
+        case=CASE,
+        name="evaluation by one caller, median",
+        unit="ms",
+        ours=found["ours p50"],
+        floor=found["ray p50"],
+        ratio=ratio,
+        over="a bare call of Ray",
+        target=at_most(1, ratio, "no more than a bare call of Ray"),
+        tolerance=MACHINE_TOLERANCE,
+        remark=(
+            f"p99 {found['ours p99']:.2f}, of the bare call {found['ray p99']:.2f}; "
+            f"bare application {found['bare p50']:.2f}, p99 {found['bare p99']:.2f}"
+        ),
+    )
+    return [*rates, delay]
+
+
+def measure_batches(effort: Effort) -> list[Row]:
+    """Give the rate of events in batches of each form."""
+    found = call(
+        "tests.bench.front_calls",
+        "batches",
+        # To make the batches takes longer than to have them evaluated.
+        rounds=(effort.front_rounds + 1) // 2,
+        seconds=effort.front_round_s,
+    )
+    return [
+        Row(
+            case=CASE,
+            name=f"batches of {BATCH_EVENTS} as {form.name}, {form.sent}",
+            unit="events/s",
+            ours=found[form.name],
+            floor=found[f"{form.name} floor"],
+            ratio=1 / found[f"{form.name} share"],
+            over="in one process, without journal, Ray and HTTP",
+            target=at_least(BATCH_EVENTS_PER_S_MIN, found[form.name], "at least 100000 events/s"),
+            tolerance=MACHINE_TOLERANCE,
+            remark=(
+                f"CPU an event: front end {found[f'{form.name} front us']:.1f} µs, "
+                f"actor {found[f'{form.name} actor us']:.1f}, caller {found[f'{form.name} own us']:.1f}"
+            ),
+        )
+        for form in FORMS
+    ]
+
+
+def measure_fairness(effort: Effort, *, heavy: bool) -> list[Row]:
+    """Give what two detectors at a fixed rate keep of it beside a flood of a third, and what that costs."""
+    found = call("tests.bench.front_fairness", "fairness", seconds=effort.front_flood_s, heavy=heavy)
+    flood = (
+        f"{FLOOD_CONNECTIONS} connections with batches of {HEAVY_EVENTS}"
+        if heavy
+        else f"{FLOOD_CONNECTIONS} connections, at most {WAITING_MAX} wait"
+    )
+    kept = found["beside per s"] / STEADY_PER_S
+    # What is being read of each connection, twice while it is put together, beside all that may wait.
+    bound_mb = WAITING_MB + 2 * FLOOD_CONNECTIONS * found["body MB"]
+    taken_per_s, refused_per_s = found["flood 200/s"], found["flood 1401/s"]
+    # What a heavy flood does to others is told; it is no promise.
+    rate_target = Target(text="keep 80 %; 1401 is seen", met=kept >= KEPT_SHARE_MIN and refused_per_s > 0)
+    delay_target = at_most(P99_MS_MAX, found["beside p99"], f"under {P99_MS_MAX} ms")
+    return [
+        Row(
+            case=CASE,
+            name=f"rate of the slower of two detectors beside a flood of {flood}",
+            unit=f"/s of {STEADY_PER_S}",
+            ours=found["beside per s"],
+            floor=found["alone per s"],
+            ratio=found["alone per s"] / found["beside per s"],
+            over="without the flood",
+            target=None if heavy else rate_target,
+            tolerance=MACHINE_TOLERANCE,
+            remark=f"of the flood {taken_per_s:.0f}/s with 200, {refused_per_s:.0f}/s with 1401",
+        ),
+        Row(
+            case=CASE,
+            name=f"p99 of the two beside a flood of {flood}",
+            unit="ms from when it was due",
+            ours=found["beside p99"],
+            floor=found["alone p99"],
+            ratio=found["beside p99"] / P99_MS_MAX,
+            over=f"{P99_MS_MAX} ms",
+            target=None if heavy else delay_target,
+            tolerance=2.0,
+            remark=f"median {found['beside p50']:.1f}, without the flood {found['alone p50']:.1f}",
+        ),
+        Row(
+            case=CASE,
+            name=f"memory of the front end, grown by a flood of {flood}",
+            unit="MB",
+            ours=found["front grown MB"],
+            floor=bound_mb,
+            ratio=max(found["front grown MB"], 1.0) / bound_mb,
+            over="what may wait, and twice what is being read",
+            target=at_most(bound_mb, found["front grown MB"], f"at most {bound_mb:.0f} MB"),
+            tolerance=2.0,
+            remark=f"peak {found['front peak MB']:.0f}, of an actor {found['actor peak MB']:.0f}",
+        ),
+    ]

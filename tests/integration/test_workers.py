@@ -1,0 +1,293 @@
+"""Several front ends on one address, as their users meet them: revocation, death, replacement, draining."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running import Served, program, served
+
+pytestmark = pytest.mark.ray
+
+WORKERS = 3
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("workers") / "data"
+    with served(folder, "--workers", str(WORKERS)) as running:
+        yield running
+
+
+@dataclass
+class Connection:
+    """A connection that is kept, and the process at its other end."""
+
+    client: http.client.HTTPConnection
+    token: str
+    pid: int = 0
+
+    def request(self, method: str, path: str, document: object = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        body = None if document is None else json.dumps(document)
+        self.client.request(method, path, body, headers)
+        response = self.client.getresponse()
+        return response.status, json.loads(response.read())
+
+
+OPEN: list[http.client.HTTPConnection] = []
+
+
+@pytest.fixture(autouse=True)
+def closed_in_the_end() -> Iterator[None]:
+    yield
+    while OPEN:
+        OPEN.pop().close()
+
+
+def connected(service: Served, token: str = "") -> Connection:
+    host, port = service.url.removeprefix("http://").split(":")
+    client = http.client.HTTPConnection(host, int(port), timeout=30)
+    client.connect()
+    # It would connect anew, perhaps to another front end, once the one that it has is closed.
+    client.auto_open = 0
+    OPEN.append(client)
+    connection = Connection(client, token or service.token)
+    connection.request("GET", "/healthz")
+    connection.pid = peer_of(client.sock)
+    return connection
+
+
+def peer_of(ours: socket.socket) -> int:
+    """Give the process that has the other end of a connection."""
+    local, remote = (f":{address[1]:04X}" for address in (ours.getsockname(), ours.getpeername()))
+    for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(remote) and fields[2].endswith(local):
+            wanted = f"socket:[{fields[9]}]"
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with contextlib.suppress(OSError):
+            if any(str(entry.readlink()) == wanted for entry in folder.iterdir()):
+                return int(folder.parent.name)
+    raise AssertionError("nobody has the other end")
+
+
+def one_to_each(service: Served) -> dict[int, Connection]:
+    """Give a connection to each front end: which one it is to, the system decides."""
+    found: dict[int, Connection] = {}
+    for _ in range(200):
+        connection = connected(service)
+        if connection.pid in found:
+            connection.client.close()
+        found.setdefault(connection.pid, connection)
+        if len(found) == WORKERS:
+            return found
+    raise AssertionError(f"all connections go to {sorted(found)}")
+
+
+def front_ends(service: Served) -> set[int]:
+    """Give the processes that serve."""
+    children = Path(f"/proc/{service.process.pid}/task").glob("*/children")
+    pids = {int(pid) for path in children for pid in path.read_text("ascii").split()}
+    return {pid for pid in pids if b"api.worker" in commandline(pid)}
+
+
+def commandline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def until(condition: Any, within_s: float = 30) -> None:
+    give_up_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < give_up_s, "it did not come to be"
+        time.sleep(0.02)
+
+
+def with_rule(service: Served) -> str:
+    detector: str = service.call("POST", "/api/detectors", {"name": "one"})["id"]
+    rule = {"name": "seen", "condition": "once a == 1"}
+    service.call("POST", f"/api/detectors/{detector}/rules", rule)
+    return detector
+
+
+def event(timestamp_ms: int = 0, **fields: Any) -> Any:
+    return {"event": {"fields": fields, "timestamp_ms": timestamp_ms}}
+
+
+def test_what_is_done_through_one_is_seen_through_every_other(service):
+    connections = one_to_each(service)
+    first, second, third = connections.values()
+    _, made = first.request("POST", "/api/detectors", {"name": "shared"})
+    detector = f"/api/detectors/{made['result']['id']}"
+    for connection in connections.values():
+        status, listed = connection.request("GET", "/api/detectors")
+        assert (status, made["result"]["id"] in str(listed)) == (200, True)
+    assert second.request("POST", detector + "/rules", {"name": "seen", "condition": "once a == 1"})[0] == 200
+    assert third.request("POST", detector + "/evaluate", event(1, a=1))[0] == 200
+    for connection in connections.values():
+        _, evaluated = connection.request("POST", detector + "/evaluate", event(2))
+        assert [action["name"] for action in evaluated["result"]["actions"]] == ["seen"]
+    assert third.request("DELETE", detector)[0] == 200
+    for connection in connections.values():
+        assert connection.request("POST", detector + "/evaluate", event(3))[0] == 404
+        assert connection.request("GET", detector)[0] == 404
+
+
+def test_a_revoked_token_is_refused_by_all_a_second_later(service):
+    connections = one_to_each(service)
+    minted = service.call("POST", "/api/token")
+    for connection in connections.values():
+        connection.token = minted["token"]
+        assert connection.request("GET", "/api/detectors")[0] == 200
+    first, *others = connections.values()
+    assert first.request("DELETE", f"/api/token/{minted['id']}")[0] == 200
+    assert first.request("GET", "/api/detectors")[0] == 401
+    time.sleep(1)
+    assert [other.request("GET", "/api/detectors")[0] for other in others] == [401] * (WORKERS - 1)
+
+
+@dataclass
+class Caller:
+    """Evaluates one event after another on a connection, until told to stop or cut off."""
+
+    connection: Connection
+    detector: str
+    answered: int = 0
+    refused: list[Any] = field(default_factory=list)
+    cut_off: bool = False
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self) -> None:
+        path = f"/api/detectors/{self.detector}/evaluate"
+        while not self.stop.is_set():
+            try:
+                status, reply = self.connection.request("POST", path, event())
+            except (OSError, http.client.HTTPException):
+                self.cut_off = True
+                return
+            if status == 200:
+                self.answered += 1
+            else:
+                self.refused.append((status, reply["errors"]))
+
+    def end(self) -> None:
+        self.stop.set()
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+@contextlib.contextmanager
+def calling(service: Served, detector: str, connections: int) -> Iterator[list[Caller]]:
+    """Give callers at work, each on a connection of its own."""
+    callers = [Caller(connected(service), detector) for _ in range(connections)]
+    for caller in callers:
+        caller.start()
+    try:
+        until(lambda: all(caller.answered for caller in callers))
+        yield callers
+    finally:
+        for caller in callers:
+            caller.end()
+
+
+def test_one_that_is_killed_is_replaced_and_callers_of_the_others_do_not_notice(service):
+    detector = with_rule(service)
+    before = front_ends(service)
+    lost_before = lost(service)
+    with calling(service, detector, 12) as callers:
+        victim = callers[0].connection.pid
+        spared = [caller for caller in callers if caller.connection.pid != victim]
+        os.kill(victim, signal.SIGKILL)
+        # Who connects now finds somebody, though the place may have to be filled first.
+        for _ in range(20):
+            fresh = connected(service)
+            assert fresh.request("POST", f"/api/detectors/{detector}/evaluate", event())[0] == 200
+            assert fresh.pid != victim
+            fresh.client.close()
+        until(lambda: len(front_ends(service)) == WORKERS)
+        done = [caller.answered for caller in spared]
+        until(lambda: all(caller.answered > before for caller, before in zip(spared, done, strict=True)))
+    assert front_ends(service) - before
+    assert victim not in front_ends(service)
+    assert not any(caller.cut_off or caller.refused for caller in spared)
+    assert all(caller.cut_off for caller in callers if caller not in spared)
+    assert lost(service) == lost_before + 1
+
+
+def lost(service: Served) -> float:
+    text = service.request("GET", "/metrics").text
+    found = re.search(r"^rule_detector_front_ends_lost_total (\S+)$", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+def test_one_that_is_told_to_end_answers_what_it_took_and_is_replaced(service):
+    detector = with_rule(service)
+    counted = lost(service)
+    with calling(service, detector, 12) as callers:
+        ending = callers[0].connection.pid
+        os.kill(ending, signal.SIGTERM)
+        until(lambda: ending not in front_ends(service))
+        until(lambda: len(front_ends(service)) == WORKERS)
+    for caller in callers:
+        assert not caller.refused
+        assert caller.cut_off == (caller.connection.pid == ending)
+    assert lost(service) == counted
+
+
+@pytest.mark.parametrize("workers", [1, WORKERS])
+@pytest.mark.parametrize("to_all", [False, True])
+def test_draining_answers_all_that_was_evaluated(tmp_path, workers, to_all):
+    """What was evaluated was answered, and the other way round: nothing that was taken is lost."""
+    data = tmp_path / "data"
+    with served(data, "--workers", str(workers), start_new_session=True) as running:
+        detector = with_rule(running)
+        with calling(running, detector, 24) as callers:
+            if to_all:
+                # As service managers do: to every process of the group.
+                os.killpg(running.process.pid, signal.SIGTERM)
+            else:
+                running.send(signal.SIGTERM)
+            assert running.process.wait(40) == 0
+        assert "Traceback" not in running.said()
+    assert all(caller.cut_off for caller in callers)
+    assert not any(caller.refused for caller in callers)
+    report = program("inspect", str(data), "--json").stdout
+    assert json.loads(report)["detectors"][0]["contents"]["events_seen"] == sum(
+        caller.answered for caller in callers
+    )
+
+
+def test_front_ends_do_not_outlive_a_service_that_is_killed(tmp_path):
+    with served(tmp_path / "data", "--workers", "2") as running:
+        pids = front_ends(running)
+        assert len(pids) == 2
+        running.process.kill()
+        running.process.wait()
+        until(lambda: not any(commandline(pid) for pid in pids))
+
+
+def test_an_address_that_another_service_shares_among_its_front_ends_is_refused(service, tmp_path):
+    port = service.url.rpartition(":")[2]
+    for workers in ("1", "2"):
+        run = program("serve", "--port", port, "--data", str(tmp_path / "data"), "--workers", workers)
+        assert run.returncode == 1
+        assert f"port {port}: address already in use" in run.stderr

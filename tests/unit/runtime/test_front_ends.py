@@ -1,0 +1,243 @@
+"""Front ends apart from whoever hosts the detectors: the same answers, and nothing left behind."""
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from engine.language.diagnostics import Refusal
+from engine.runtime import operations as ops
+from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.messages import Call, Note, encode
+from engine.runtime.operations import Operation
+from engine.runtime.remote_hosting import HostingFailed
+from engine.runtime.tokens import digest_of
+from tests.faults import FrontEnd, LocalService, front_end, local_service, until
+
+
+def event(timestamp_ms: float, **fields: Any) -> Operation:
+    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
+
+
+async def refused(work: Any) -> int:
+    with pytest.raises((Refusal, DetectorUnavailable)) as caught:
+        await work
+    return int(caught.value.code)
+
+
+def held_back(service: LocalService) -> asyncio.Event:
+    """Have every actor wait with its batches for the event."""
+    gate = asyncio.Event()
+
+    async def before(call: str) -> None:
+        if call == "handle":
+            await gate.wait()
+
+    for actor in service.actors.started:
+        actor.before = before
+    return gate
+
+
+def waiting(service: LocalService, detector_id: str) -> tuple[int, int]:
+    queue = service.hosting._lanes[detector_id]._waiting
+    return len(queue), queue.bytes
+
+
+def open_asks(apart: FrontEnd) -> tuple[int, int]:
+    return apart.serves.under_way, len(apart.asks._asked)
+
+
+async def test_two_front_ends_share_the_one_history_of_a_detector(tmp_path):
+    async with local_service(tmp_path) as service, front_end(service) as one, front_end(service) as two:
+        detector_id = await one.fleet.create_detector("shared")
+        assert await two.fleet.detectors() == [(detector_id, "shared")]
+        await two.fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
+        await one.fleet.call(detector_id, event(1, a=1))
+        answer = await two.fleet.call(detector_id, event(2))
+        assert json.loads(answer.result)["actions"][0]["name"] == "seen"
+        assert len(service.hosting._lanes) == 1
+
+
+async def test_what_is_asked_at_once_through_several_goes_on_as_one_batch(tmp_path):
+    async with local_service(tmp_path) as service, front_end(service) as one, front_end(service) as two:
+        detector_id = await one.fleet.create_detector("busy")
+        await one.fleet.call(detector_id, event(1))
+        gate = held_back(service)
+        calls = [asyncio.create_task(each.fleet.call(detector_id, event(2))) for each in (one, two) * 20]
+        await until(lambda: one.serves.under_way == 20 and two.serves.under_way == 20)
+        gate.set()
+        await asyncio.gather(*calls)
+        sizes = [size for actor in service.actors.started for call, size in actor.calls if call == "handle"]
+        assert sum(sizes) == 41
+        assert len(sizes) <= 4
+        assert max(actor.in_flight_most for actor in service.actors.started) == 1
+
+
+async def test_a_refusal_is_the_same_by_either_way(tmp_path):
+    async with local_service(tmp_path, waiting_max=1) as service, front_end(service) as apart:
+        known = await apart.fleet.create_detector("known")
+        for fleet in (service.fleet, apart.fleet):
+            assert await refused(fleet.call("0" * 32, event(1))) == 1200
+            assert await refused(fleet.delete_detector("0" * 32)) == 1200
+            assert await refused(fleet.revoke_token("unknown")) == 1202
+            answer = await fleet.call(known, ops.add_rule("r", "a =="))
+            assert [entry.code for entry in answer.entries] == [1300]
+        gate = held_back(service)
+        calls = []
+        for count in (1, 2):
+            calls.append(asyncio.create_task(apart.fleet.call(known, event(1))))
+            await until(lambda count=count: apart.serves.under_way == count)
+            await until(lambda count=count: waiting(service, known)[0] == count - 1)
+        with pytest.raises(DetectorUnavailable) as caught:
+            await apart.fleet.call(known, event(1))
+        assert (caught.value.code, caught.value.retry_after_s) == (1401, 1.0)
+        gate.set()
+        await asyncio.gather(*calls)
+
+
+async def test_a_caller_who_goes_leaves_no_place_taken(tmp_path):
+    async with local_service(tmp_path) as service, front_end(service) as apart:
+        detector_id = await apart.fleet.create_detector("left")
+        await apart.fleet.call(detector_id, event(1))
+        gate = held_back(service)
+        large = event(2, text="x" * 100)
+        calls = []
+        for count in (1, 50):
+            # The first one is in flight when the others come, which wait for it.
+            calls += [asyncio.create_task(apart.fleet.call(detector_id, large)) for _ in range(count)]
+            await until(lambda count=count: apart.serves.under_way >= count)
+            await until(lambda: service.hosting._lanes[detector_id]._in_flight)
+        assert waiting(service, detector_id)[0] == 50
+        for call in calls:
+            call.cancel()
+        await until(lambda: open_asks(apart) == (0, 0))
+        assert waiting(service, detector_id) == (0, 0)
+        gate.set()
+        assert json.loads((await apart.fleet.call(detector_id, event(3))).result) == {"actions": []}
+
+
+async def test_a_front_end_that_dies_takes_its_places_with_it_and_no_other_notices(tmp_path):
+    async with local_service(tmp_path) as service, front_end(service) as dying, front_end(service) as other:
+        detector_id = await other.fleet.create_detector("left")
+        await dying.fleet.call(detector_id, event(1))
+        gate = held_back(service)
+        lost = [asyncio.create_task(dying.fleet.call(detector_id, event(2))) for _ in range(20)]
+        kept = [asyncio.create_task(other.fleet.call(detector_id, event(3))) for _ in range(20)]
+        await until(lambda: dying.serves.under_way == 20 and other.serves.under_way == 20)
+        dying.asks._link.abort()
+        await until(lambda: set(dying.lost) == {"front end", "server"})
+        assert dying.serves.under_way == 0
+        assert [await refused(call) for call in lost] == [1502] * 20
+        assert waiting(service, detector_id)[0] <= 20
+        gate.set()
+        assert all(json.loads(answer.result) == {"actions": []} for answer in await asyncio.gather(*kept))
+        assert await refused(dying.fleet.call(detector_id, event(4))) == 1501
+
+
+async def test_a_token_revoked_through_one_is_refused_by_another_that_is_told(tmp_path):
+    async with (
+        local_service(tmp_path) as service,
+        front_end(service, poll_s=1000) as one,
+        front_end(service, poll_s=1000) as two,
+    ):
+        digest = digest_of((minted := await one.fleet.mint_token()).token)
+        assert not two.fleet.token_known(digest)
+        assert await two.fleet.token_lookup(digest)
+        await one.fleet.revoke_token(minted.id)
+        assert not one.fleet.token_known(digest)
+        assert one.told == [Note("revoked")]
+        assert two.fleet.token_known(digest), "nobody has told it"
+        two.fleet.look_again()
+        await until(lambda: not two.fleet.token_known(digest))
+
+
+async def test_a_front_end_whose_host_is_silent_trusts_no_token(tmp_path):
+    async with (
+        local_service(tmp_path) as service,
+        front_end(service, word_age_max_s=0.2, poll_s=0.01) as apart,
+    ):
+        digest = digest_of((await apart.fleet.mint_token()).token)
+        await until(lambda: apart.fleet.word_is_fresh)
+        apart.serves.close()
+        await until(lambda: not apart.fleet.word_is_fresh)
+        with pytest.raises(DetectorUnavailable, match="no word"):
+            apart.fleet.token_known(digest)
+        assert await refused(apart.fleet.status()) == 1501
+
+
+async def test_an_error_of_the_host_is_no_answer_and_reaches_the_log(tmp_path, caplog):
+    async with local_service(tmp_path) as service, front_end(service) as apart:
+
+        async def broken() -> None:
+            raise ZeroDivisionError("of its own")
+
+        apart.serves._methods = {**apart.serves._methods, "status": broken}
+        with pytest.raises(HostingFailed, match="ZeroDivisionError"):
+            await apart.fleet.status()
+        assert "of its own" in caplog.text
+        assert open_asks(apart) == (0, 0)
+
+
+async def test_what_front_ends_count_is_added_up(tmp_path):
+    async with local_service(tmp_path) as service, front_end(service) as one, front_end(service) as two:
+        await one.fleet.tally({("requests", "evaluate", "200"): 2, ("seconds", "evaluate"): 0.5})
+        await two.fleet.tally({("requests", "evaluate", "200"): 3})
+        tallies = (await one.fleet.status()).tallies
+        assert tallies == {("requests", "evaluate", "200"): 5, ("seconds", "evaluate"): 0.5}
+
+
+async def test_bodies_of_any_size_arrive_whole(tmp_path):
+    async with local_service(tmp_path) as service, front_end(service) as apart:
+        detector_id = await apart.fleet.create_detector("large")
+        await apart.fleet.call(detector_id, ops.add_rule("long", "text contains 'y'"))
+        sizes = [0, 1, 70_000, 5_000_000, 3, 9_000_000]
+        answers = await asyncio.gather(
+            *(apart.fleet.call(detector_id, event(1, text="x" * size + "y")) for size in sizes)
+        )
+        assert all(len(json.loads(answer.result)["actions"]) == 1 for answer in answers)
+
+
+async def test_one_that_does_not_take_answers_is_not_read_from(tmp_path):
+    async with local_service(tmp_path) as service, front_end(service) as apart:
+        detector_id = await apart.fleet.create_detector("flooded")
+        await apart.fleet.call(detector_id, ops.add_rule("r" * 200, "a == 1"))
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        server = type(apart.serves)(
+            service.hosting, noted=lambda _: None, revoked=lambda: None, lost=lambda: None
+        )
+        await server.start(ours)
+        loop = asyncio.get_running_loop()
+        asked = 0
+
+        async def ask_on() -> None:
+            nonlocal asked
+            while True:
+                payload = encode([Call(asked + number, detector_id, event(1, a=1)) for number in range(500)])
+                frame = len(payload).to_bytes(4, "little") + b"\x05" + payload
+                await asyncio.wait_for(loop.sock_sendall(theirs, frame), timeout=1)
+                asked += 500
+
+        # It asks, and reads nothing: by and by its asks are not read either.
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ask_on(), timeout=20)
+        assert asked < 100_000
+        assert server.under_way + server._link.waiting < 20_000
+        theirs.close()
+        await until(lambda: server.under_way == 0)
+
+
+async def test_garbage_ends_the_connection_and_what_was_asked_through_it(tmp_path):
+    async with local_service(tmp_path) as service, front_end(service) as other:
+        ours, theirs = socket.socketpair()
+        gone: list[str] = []
+        server = type(other.serves)(
+            service.hosting, noted=lambda _: None, revoked=lambda: None, lost=lambda: gone.append("it")
+        )
+        await server.start(ours)
+        theirs.sendall(b"\x02\x00\x00\x00\x05\xc1\xc1")
+        await until(lambda: gone)
+        assert await other.fleet.detectors() == []
+        theirs.close()
