@@ -36,6 +36,8 @@ class Effort:
     front_calls: int
     front_flood_s: float
     front_heavy: bool
+    front_crowd: int
+    front_crowd_rounds: int
 
     @property
     def events(self) -> int:
@@ -72,6 +74,8 @@ FULL = Effort(
     front_calls=3_000,
     front_flood_s=8,
     front_heavy=True,
+    front_crowd=10_000,
+    front_crowd_rounds=3,
 )
 
 QUICK = Effort(
@@ -100,6 +104,8 @@ QUICK = Effort(
     front_calls=300,
     front_flood_s=1.5,
     front_heavy=False,
+    front_crowd=2_000,
+    front_crowd_rounds=2,
 )
 
 TINY = Effort(
@@ -128,5 +134,7 @@ TINY = Effort(
     front_calls=10,
     front_flood_s=0.2,
     front_heavy=False,
+    front_crowd=20,
+    front_crowd_rounds=1,
 )
 """Worlds in which nothing is worth measuring, for tests of the benchmarks themselves."""

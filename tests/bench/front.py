@@ -10,6 +10,7 @@ from functools import partial
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
 from tests.bench.front_calls import BATCH_EVENTS, CONNECTIONS, FORMS
+from tests.bench.front_crowd import ACTIVE
 from tests.bench.front_fairness import FLOOD_CONNECTIONS, HEAVY_EVENTS, STEADY_PER_S, WAITING_MAX
 from tests.bench.rows import Part, Row, Target, at_least, at_most
 
@@ -17,6 +18,7 @@ CASE = "front"
 BARE_SHARE_MIN = 0.8
 BATCH_EVENTS_PER_S_MIN = 100_000
 KEPT_SHARE_MIN = 0.8
+CROWD_SHARE_MIN = 0.9
 P99_MS_MAX = 100
 WAITING_MB = 67.108864
 """What `--max-waiting-bytes` comes to by default."""
@@ -31,6 +33,7 @@ def parts(effort: Effort) -> list[Part]:
         Part(CASE, partial(measure_single, effort), "single"),
         Part(CASE, partial(measure_batches, effort), "batches"),
         Part(CASE, partial(flood, heavy=False), "fairness"),
+        Part(CASE, partial(measure_crowd, effort), "crowd"),
     ]
     return [*usual, Part(CASE, partial(flood, heavy=True), "heavy flood")] if effort.front_heavy else usual
 
@@ -169,5 +172,43 @@ def measure_fairness(effort: Effort, *, heavy: bool) -> list[Row]:
             target=at_most(bound_mb, found["front grown MB"], f"at most {bound_mb:.0f} MB"),
             tolerance=2.0,
             remark=f"peak {found['front peak MB']:.0f}, of an actor {found['actor peak MB']:.0f}",
+        ),
+    ]
+
+
+def measure_crowd(effort: Effort) -> list[Row]:
+    """Give what active callers keep of their rate beside many who connect and say nothing."""
+    crowd = effort.front_crowd
+    found = call("tests.bench.front_crowd", "crowd", connections=crowd, rounds=effort.front_crowd_rounds)
+    kept = found["kept"]
+    return [
+        Row(
+            case=CASE,
+            name=f"evaluations on {ACTIVE} connections beside {crowd} silent ones",
+            unit="/s",
+            ours=found["silent"],
+            floor=found["alone"],
+            ratio=1 / kept,
+            over="without them",
+            target=at_least(CROWD_SHARE_MIN, kept, f"at least 90 % (is {100 * kept:.0f} %)"),
+            remark=(
+                f"from their coming to their end {100 * found['kept of all']:.0f} %, while they come "
+                f"{100 * found['kept coming']:.0f} %; CPU a request: front end {found['us alone']:.0f} µs, "
+                f"beside them {found['us silent']:.0f}, from their coming to their end "
+                f"{found['us of all']:.0f}; {found['bytes each'] / 1024:.1f} KiB each"
+            ),
+        ),
+        Row(
+            case=CASE,
+            name=f"of {crowd} silent connections are cut",
+            unit="connections",
+            ours=found["cut"],
+            floor=crowd,
+            ratio=crowd / found["cut"],
+            over="all",
+            target=Target(
+                text="all, and no descriptor is left", met=found["cut"] == crowd and found["left"] <= 0
+            ),
+            remark=f"{found['held']:.0f} were open at once; {found['left']:.0f} descriptors left",
         ),
     ]

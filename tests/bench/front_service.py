@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.bench.front_load import Place
 from tests.bench.front_world import RULES
-from tests.bench.processes import cpu_s, descendants, peak_bytes, waited_s
+from tests.bench.processes import cpu_s, descendants, descriptors, held_bytes, peak_bytes, waited_s
 from tests.running import Served, served
 
 WITHIN_S: Final = 300.0
@@ -78,6 +78,16 @@ class Service:
     def front_peak_bytes(self) -> int:
         """The most memory that the front end has held."""
         return peak_bytes(self._running.process.pid)
+
+    @property
+    def front_bytes(self) -> int:
+        """The memory that the front end holds now."""
+        return held_bytes(self._running.process.pid)
+
+    @property
+    def descriptors(self) -> int:
+        """How many files and connections the front end has open."""
+        return descriptors(self._running.process.pid)
 
     @property
     def actor_peak_bytes(self) -> int:

@@ -21,8 +21,22 @@ def waited_s(pid: int) -> float:
 
 def peak_bytes(pid: int) -> int:
     """Give the most memory that a process has held so far."""
+    return _status_bytes(pid, "VmHWM:")
+
+
+def held_bytes(pid: int) -> int:
+    """Give the memory that a process holds now."""
+    return _status_bytes(pid, "VmRSS:")
+
+
+def descriptors(pid: int) -> int:
+    """Give how many files and connections a process has open."""
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def _status_bytes(pid: int, name: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024
     raise ProcessLookupError(pid)
 

@@ -1,0 +1,70 @@
+"""The service as a process whose descriptors run short: a crowd of silent callers keeps nobody out."""
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import running
+from tests.running import Served, served
+
+pytestmark = pytest.mark.ray
+
+LIMIT = 512
+CROWD = 600
+"""More than there is room for, and less than this process may have itself."""
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """A service that may have few files open, and cannot change that."""
+    limited = tmp_path / "limited"
+    limited.write_text(f'#!/bin/sh\nulimit -n {LIMIT} && exec "{running.PROGRAM}" "$@"\n', "utf-8")
+    limited.chmod(0o755)
+    monkeypatch.setattr(running, "PROGRAM", str(limited))
+    with served(tmp_path / "data") as made:
+        yield made
+
+
+def descriptors(service: Served) -> int:
+    return sum(1 for _ in Path(f"/proc/{service.process.pid}/fd").iterdir())
+
+
+def evaluate(service: Served, detector: str, timestamp_ms: int) -> None:
+    body = {"event": {"fields": {}, "timestamp_ms": timestamp_ms}}
+    assert service.call("POST", f"/api/detectors/{detector}/evaluate", body) == {"actions": []}
+
+
+def test_a_crowd_for_which_there_are_no_descriptors_keeps_nobody_out(service: Served) -> None:
+    assert f"may have {LIMIT} files open" in service.said()
+    detector = service.call("POST", "/api/detectors", {"name": "d"})["id"]
+    evaluate(service, detector, 0)
+    before = descriptors(service)
+    host, _, port = service.url.removeprefix("http://").rpartition(":")
+    crowd = []
+    most = 0
+    for number in range(CROWD):
+        crowd.append(socket.create_connection((host, int(port)), timeout=10))
+        if number % 20 == 0:
+            evaluate(service, detector, number)
+            most = max(most, descriptors(service))
+    # Who comes anew is served, and detectors are woken, for which the service needs descriptors of its own.
+    for _ in range(3):
+        another = service.call("POST", "/api/detectors", {"name": "another"})["id"]
+        evaluate(service, another, 0)
+    assert before + 200 < most < LIMIT
+    # The first to come were the first to go; all of them go in the end.
+    assert crowd[0].recv(1) == b""
+    give_up_s = time.monotonic() + 60
+    while descriptors(service) > before + 20 and time.monotonic() < give_up_s:
+        evaluate(service, detector, CROWD)
+        time.sleep(0.2)
+    assert descriptors(service) <= before + 20
+    for each in crowd:
+        assert each.recv(1) == b""
+        each.close()
+    assert "Too many open files" not in service.said()
+    assert "others are closed for more" in service.said()
+    assert service.end() == 0
