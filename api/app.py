@@ -53,24 +53,12 @@ class Application(Dispatcher):
         self._drains = Drains(settings.max_drain_bytes)
         self._streams = Streams(settings, fleet, self._drains, settings.deadline_s + dispatch.BACKSTOP_S)
         super().__init__(
-            settings,
-            gate,
-            hot,
-            self._streams,
-            self._meter,
-            drains=self._drains,
-            quart=self.quart,
-            paths=paths,
+            settings, gate, hot, self._streams, self._drains, meter=self._meter, quart=self.quart, paths=paths
         )
 
     def announce_shutdown(self) -> None:
         """From now on /readyz says that the service is going away; requests are still served."""
         self._routes.announce_shutdown()
-
-    def end_streams(self) -> None:
-        """Let all end that would go on for as long as a caller likes: streams, and the draining of bodies."""
-        self._streams.end()
-        self._drains.end()
 
     async def tally(self) -> None:
         """Have what was counted here join what other front ends count. Raises DetectorUnavailable."""
@@ -79,6 +67,11 @@ class Application(Dispatcher):
     async def _metrics(self) -> Response:
         await self.tally()
         return _response(Reply(200, metrics_text(await self._fleet.status()), content_type=CONTENT_TYPE))
+
+    def end_streams(self) -> None:
+        """Let all end that would go on for as long as a caller likes: streams, and the draining of bodies."""
+        self._streams.end()
+        self._drains.end()
 
     async def _end(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -2,22 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any, Final
 
-import h11
 from hypercorn.asyncio.task_group import TaskGroup
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Request
-from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
-from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
 from api.crowd import STATE, Crowd, Place, Ways
+from api.plain_http import REPLY, PlainHttp
 
 _log = logging.getLogger(__name__)
 
@@ -29,13 +26,12 @@ LET_GO_S = 60.0
 
 _TAKEN_BYTES_MIN: Final = 16 * 1024
 """What must be taken between two looks, where so much is left."""
-_READ_BYTES: Final = 64 * 1024
-_UNSENT_BYTES: Final = 64 * 1024
-"""So much is left to the transport before a sender waits for it. Its own bound."""
 _HEAD: Final = b"HTTP/1.1 "
 _JOINED_BYTES_MAX: Final = 64 * 1024
 """Up to here it costs less to copy a body behind its head than to send the two one by one."""
-_VERSION_NOT_SUPPORTED: Final = 505
+_READ_BYTES: Final = 64 * 1024
+_UNSENT_BYTES: Final = 64 * 1024
+"""So much is left to the transport before a sender waits for it. Its own bound."""
 
 
 class _StallWatch:
@@ -58,62 +54,15 @@ class _StallWatch:
         self._timer.cancel()
 
 
-class PlainHttp(H11Protocol):
-    """HTTP/1.1 and nothing else on a connection.
-
-    Over HTTP/2 without TLS, and over a WebSocket, Hypercorn 0.17 and 0.18 wait without end for callers who
-    are silent after the first bytes, or who take no replies. Nobody who calls this service needs either: an
-    offer to upgrade is passed over, and who begins with HTTP/2 is refused.
-    """
-
-    is_over: Callable[[], bool]
-    """Tells whether nothing can be sent any more."""
-
-    async def _check_protocol(self, event: h11.Request) -> None:
-        """Stay with this protocol."""
-
-    async def _create_stream(self, request: h11.Request) -> None:
-        if self.is_over():
-            # What was sent ahead by a caller who has gone since is nobody's any more.
-            await self.send(Closed())
-            return
-        if request.http_version > b"1.1":
-            await self._send_error_response(_VERSION_NOT_SUPPORTED)
-            await self.send(Closed())
-            return
-        self.stream = HTTPStream(
-            self.app,
-            self.config,
-            self.context,
-            self.task_group,
-            self.ssl,
-            self.client,
-            self.server,
-            self.stream_send,
-            STREAM_ID,
-        )
-        await self.stream.handle(
-            Request(
-                stream_id=STREAM_ID,
-                headers=list(request.headers),
-                http_version=request.http_version.decode(),
-                method=request.method.decode("ascii").upper(),
-                raw_path=request.target,
-                state=self.connection_state,
-            )
-        )
-        self.keep_alive_requests += 1
-
-
 class PromptServer:
     """One connection, with a place in the crowd, let go of as soon as its caller has closed it.
 
     It stands in for Hypercorn's own class. That of 0.17 and 0.18 keeps a connection that was closed, with its
     socket and tasks, until it has been idle for the whole of `keep_alive_timeout`: a caller who opens one for
     each request then uses up the descriptors. Nor does it ever let go of one whose caller takes no replies.
-    It begins with three tasks, where most of what a silent connection costs can wait for the first byte. And
-    it writes the head of a reply and its body one after the other, each in a call to the system that wakes
-    the caller, and then the end, which is empty.
+    And it begins with three tasks, where most of what a silent connection costs can wait for the first byte;
+    and it writes the head of a reply and its body one after the other, each in a call to the system that
+    wakes the caller.
     """
 
     def __init__(  # noqa: PLR0917 -- as Hypercorn passes them
@@ -138,7 +87,7 @@ class PromptServer:
         self._protocol: PlainHttp
         self._place: Place
         self._head = b""
-        """Of a reply, held back for its body to come with it in the same round of the loop."""
+        """The head of a reply, held back for its body to come with it in the same round of the loop."""
         self._flushing: asyncio.Handle | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._end_watch: _StallWatch | None = None
@@ -171,17 +120,19 @@ class PromptServer:
         client = parse_socket_addr(socket.family, socket.getpeername())
         server = parse_socket_addr(socket.family, socket.getsockname())
         async with TaskGroup(self._loop) as task_group:
+            state = ConnectionState({**self._state, STATE: self._place})
             self._protocol = PlainHttp(
                 self._app,
                 self._config,
                 self._context,
                 task_group,
-                ConnectionState({**self._state, STATE: self._place}),
+                state,
                 ssl=False,
                 client=client,
                 server=server,
                 send=self._send,
             )
+            state[REPLY] = self._protocol.reply
             self._protocol.is_over = self._writer.transport.is_closing
             with suppress(OSError):
                 while data:
@@ -210,15 +161,18 @@ class PromptServer:
 
     async def _send_bytes(self, data: bytes) -> None:
         """Send, or do nothing where nobody is there any more: that is for the reader to tell, in its turn."""
+        transport = self._writer.transport
+        if transport.is_closing():
+            return
         if data.startswith(_HEAD) and not self._head:
             self._head = data
             self._flushing = self._loop.call_soon(self._flush)
             return
         if len(data) > _JOINED_BYTES_MAX:
             self._flush()
-        data = self._taken() + data
-        transport = self._writer.transport
-        if not data or transport.is_closing():
+        data = self._held_back() + data
+        if not data:
+            # The end of a reply whose length was said.
             return
         with suppress(OSError, RuntimeError):
             self._writer.write(data)
@@ -229,7 +183,7 @@ class PromptServer:
                 finally:
                     watch.end()
 
-    def _taken(self) -> bytes:
+    def _held_back(self) -> bytes:
         """Give the head that is held back, for whoever sends it."""
         head, self._head = self._head, b""
         if self._flushing is not None:
@@ -239,7 +193,7 @@ class PromptServer:
 
     def _flush(self) -> None:
         """Send the head without its body, which has not come, or is too large to be copied behind it."""
-        head = self._taken()
+        head = self._held_back()
         if head and not self._writer.transport.is_closing():
             with suppress(OSError, RuntimeError):
                 self._writer.write(head)

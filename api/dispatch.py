@@ -14,6 +14,7 @@ from api.envelope import NDJSON, Headers, Reply, RequestRefusal, reply_to
 from api.hot import HotPath
 from api.meter import Meter
 from api.operations import OPERATIONS, Operation
+from api.plain_http import REPLY
 from api.requests import (
     Head,
     authorization,
@@ -61,9 +62,9 @@ class Dispatcher:
         gate: Gate,
         hot: HotPath,
         streams: Streams,
-        meter: Meter,
-        *,
         drains: Drains,
+        *,
+        meter: Meter,
         quart: App,
         paths: MapAdapter,
     ) -> None:
@@ -104,12 +105,14 @@ class Dispatcher:
             return
         self._count(watch, outcome.status)
         if watch.body_is_read:
-            await send_reply(outcome, send)
+            at_once = scope.get("state", {}).get(REPLY)
+            if at_once is None or not await at_once(outcome.status, outcome.own_headers(), outcome.body):
+                await send_reply(outcome, send)
         else:
             await self._drains.refuse(outcome, receive, send, watch.left_s)
 
     def _count(self, watch: Watch, status: int) -> None:
-        self._meter.count(watch.operation, status, watch.elapsed_s())
+        self._meter.count(watch.operation, status, watch.elapsed_s)
 
     async def _by_quart(self, handover: Handover, send: Send) -> int:
         """Have Quart answer, and give the status."""

@@ -86,11 +86,11 @@ class Reply(NamedTuple):
 
     def all_headers(self) -> list[tuple[bytes, bytes]]:
         """Every header, names in lower case."""
-        return [
-            (b"content-type", self.content_type),
-            (b"content-length", b"%d" % len(self.body)),
-            *self.headers,
-        ]
+        return [*self.own_headers(), (b"content-length", b"%d" % len(self.body))]
+
+    def own_headers(self) -> Headers:
+        """Every header but the length of the body."""
+        return ((b"content-type", self.content_type), *self.headers)
 
     def closing(self) -> "Reply":
         """The same reply, after which the connection ends."""

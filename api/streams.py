@@ -71,8 +71,8 @@ def _shutting_down() -> DetectorUnavailable:
 class Stream:
     """One stream. The lines that have come by the time that those before them are answered are one operation.
 
-    Of its lines two batches are held at most, one that is evaluated and one that is read: a caller who does
-    not take replies is not read from.
+    Of its lines three batches are held at most: one whose results are sent, one that is evaluated, and one
+    that is read. A caller who does not take replies is not read from.
     """
 
     def __init__(self, streams: Streams, detector_id: str) -> None:
@@ -96,7 +96,7 @@ class Stream:
             async with asyncio.TaskGroup() as tasks:
                 reading = tasks.create_task(lines.read())
                 await send(_START)
-                await self._answer(lines, send)
+                await self._answer(lines, send, tasks)
                 reading.cancel()
         except* CallerGone:
             gone = True
@@ -109,15 +109,22 @@ class Stream:
         else:
             await self._streams.drains.finish(receive, send, lines.patience_left_s)
 
-    async def _answer(self, lines: Lines, send: Send) -> None:
+    async def _answer(self, lines: Lines, send: Send, tasks: asyncio.TaskGroup) -> None:
         done = 0
         closing = b""
+        sending: asyncio.Task[None] | None = None
         try:
             while batch := await lines.take():
-                await self._pass_on(await self._evaluated(batch), lines, send)
+                results = await self._evaluated(batch)
                 done += len(batch)
+                if sending is not None:
+                    await sending
+                # The next batch is evaluated meanwhile: the actor need not wait for the caller.
+                sending = tasks.create_task(self._pass_on(results, lines, send))
         except Exception as error:  # noqa: BLE001 -- the stream has begun, and this is the way to say it
             closing = b',"errors":' + encode_entries(tuple(entries_of(error)))
+        if sending is not None:
+            await sending
         await self._pass_on(b'{"done":%d' % done + closing + b"}", lines, send)
 
     async def _evaluated(self, batch: list[bytes | None]) -> bytes:

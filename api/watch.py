@@ -95,7 +95,12 @@ class Watch:
     @property
     def left_s(self) -> float:
         """How much time is left for the request; none where it is negative."""
-        return self._watches.deadline_s - self.elapsed_s()
+        return self._watches.deadline_s - self.elapsed_s
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long ago the request began."""
+        return time.monotonic() - self._since_s
 
     def let_pass(self) -> None:
         """Say that the caller has shown a token that is known: the connection is kept for the request."""
@@ -121,10 +126,6 @@ class Watch:
             others = self._task.uncancel()
             if kind is asyncio.CancelledError and not others:
                 raise self._reason from None
-
-    def elapsed_s(self) -> float:
-        """Give how long ago the request began."""
-        return time.monotonic() - self._since_s
 
     def begin(self) -> None:
         """Begin to watch in earnest."""

@@ -267,7 +267,7 @@ class Lane:
         finally:
             self._in_flight = []
             for request in batch:
-                if not request.waits:
+                if not request.waits and not request.answer.done():
                     _fail(request, _outcome_unknown(unknown))
 
     def _refuse_batch(self, batch: list[Request], message: str) -> None:

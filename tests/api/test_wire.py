@@ -1,12 +1,14 @@
 """What only shows on real sockets: bodies refused early, framing, disconnects."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 
-from api import dispatch
+from api import dispatch, server
 from api.app import create_app
+from api.plain_http import PlainHttp
 from api.settings import Settings
 from engine.evaluation.events import Answer, Done
 from engine.runtime.operations import Operation
@@ -363,6 +365,56 @@ async def test_a_long_body_is_not_copied_behind_its_head(
     _, head, body = written
     assert head.endswith(b"\r\n\r\n")
     assert body == reply.body
+
+
+BY_EITHER_WAY = {
+    "an evaluation": request("POST", EVALUATE, EVENT, token=TOKEN),
+    "an evaluation, the last one": request(
+        "POST", EVALUATE, EVENT, token=TOKEN, headers=("Connection: close",)
+    ),
+    "over HTTP/1.0": request("POST", EVALUATE, EVENT, token=TOKEN).replace(b"HTTP/1.1", b"HTTP/1.0"),
+    "a refusal": request("POST", f"/api/detectors/{'b' * 32}/evaluate", EVENT, token=TOKEN),
+    "the head of a refusal": request("HEAD", EVALUATE, token=TOKEN),
+    "what comes in chunks": request("POST", EVALUATE, token=TOKEN, headers=("Transfer-Encoding: chunked",))
+    + chunked(EVENT),
+}
+
+
+@pytest.mark.parametrize("asked", BY_EITHER_WAY.values(), ids=BY_EITHER_WAY)
+async def test_a_whole_reply_is_the_same_as_one_by_the_usual_way(
+    wire: Wire, asked: bytes, written: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = PlainHttp.reply
+    outcomes = []
+
+    async def by_the_usual_way(*_: object) -> bool:
+        return False
+
+    for way in (at_once, by_the_usual_way):
+        monkeypatch.setattr(PlainHttp, "reply", way)
+        connection = await wire.connect()
+        written.clear()
+        await connection.send(asked)
+        reply = await connection.receive(asked.split()[0].decode())
+        goes_on = b"connection: close" not in b"".join(written[1:]).lower() and await good(connection)
+        said = re.sub(rb"date: [^\r]+", b"date: now", b"".join(written[1:2]))
+        head, _, body = said.partition(b"\r\n\r\n")
+        outcomes.append((sorted(head.split(b"\r\n")), body, reply.status, goes_on))
+    assert outcomes[0] == outcomes[1]
+    assert b"date: now" in outcomes[0][0]
+
+
+async def test_a_connection_that_had_as_many_requests_as_it_may_is_ended(
+    scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_KEEP_ALIVE_REQUESTS_MAX", 3)
+    settings = Settings()
+    async with served(create_app(settings, scripted), settings) as wire:
+        connection = await wire.connect()
+        asked = request("POST", EVALUATE, EVENT, token=TOKEN)
+        for _ in range(3):
+            assert (await (await connection.send(asked)).receive()).status == 200
+        assert await connection.at_end()
 
 
 async def test_a_head_without_a_body_behind_it_goes_out_alone(wire: Wire, written: list[bytes]) -> None:

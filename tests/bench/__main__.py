@@ -1,7 +1,7 @@
-"""Measures the engine in process, beside its peers and beside what one would write by hand.
+"""Measures the engine beside its peers and what one would write by hand, and the service over HTTP.
 
-    python -m tests.bench                     every case, within ten minutes
-    python -m tests.bench stateless --quick   one case, in smaller worlds; all of them take a minute
+    python -m tests.bench                     every case, in some twelve minutes
+    python -m tests.bench stateless --quick   one case, in smaller worlds; all of them take three minutes
     python -m tests.bench --record            and keep the ratios in recorded.json, measured up to three times
     python -m tests.bench --check             and exit 1 where a ratio is worse than recorded
 
