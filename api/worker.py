@@ -82,12 +82,11 @@ class Worker:
 
     async def _until_stopped(self, app: Application) -> None:
         await self._stopping.wait()
-        if self._lost:
-            return
-        app.announce_shutdown()
-        self._hosting.note(LEAVING)
-        # As the one process does that serves alone: load balancers are given time to notice.
-        await asyncio.sleep(self._settings.shutdown_wait_s)
+        if not self._lost:
+            app.announce_shutdown()
+            self._hosting.note(LEAVING)
+            # As the one process does that serves alone: load balancers are given time to notice.
+            await asyncio.sleep(self._settings.shutdown_wait_s)
         app.end_streams()
 
     def _noted(self, note: Note) -> None:

@@ -205,3 +205,29 @@ def test_whoever_takes_no_replies_is_cut(
 
     run(loop, work())
     assert caplog.records == [], "nobody can fill the log"
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_what_runs_on_after_the_end_of_its_connection_is_cancelled_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, loop: str
+) -> None:
+    async def work() -> None:
+        async with hasty(tmp_path, monkeypatch, "idle") as given:
+            monkeypatch.setattr(connection, "LET_GO_S", 0.1)
+            before = await given.at_rest()
+
+            async def hangs(*_: object) -> None:
+                await asyncio.sleep(FOR_EVER_S)
+
+            monkeypatch.setattr(given.app._hot, "answer", hangs)
+            monkeypatch.setattr("api.watch.Watch.begin", lambda _: None)
+            caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
+            await caller.send(request("GET", "/healthz"))
+            await asyncio.sleep(0.05)
+            await caller.close()
+            await given.comes_back_to(before)
+
+    run(loop, work())
+    assert [record.getMessage() for record in caplog.records] == [
+        "cancelled: what ran on for 0.1 s after the end of its connection"
+    ]
