@@ -190,7 +190,7 @@ async def test_callers_that_all_go_away_in_flight_stall_nobody(scene):
         await asyncio.sleep(0)
         s.gate.open()
         assert await outcomes(after) == ["done"]
-        lane = s.hosting._lanes[s.detector_id]
+        lane = s.fleet.hosting._lanes[s.detector_id]
         assert (len(lane._waiting), lane._waiting.bytes, lane._in_flight) == (0, 0, [])
 
 
@@ -379,10 +379,10 @@ async def test_death_while_a_snapshot_is_written_loses_nothing_that_was_answered
         assert await outcomes(s.asks(2)) == ["done"], "others are answered meanwhile"
         s.gate.held.clear()
         s.actor.die()
-        await until(lambda: not s.hosting.awake)
+        await until(lambda: not s.fleet.hosting.awake)
         assert await outcomes([s.ask(ops.rules())]) == ["done"]
         assert await clock_of(s) == 2
-        assert s.hosting.counts["snapshots_written"] == 0
+        assert s.fleet.hosting.counts["snapshots_written"] == 0
 
 
 async def test_an_operation_that_breaks_the_engine_is_1500_and_the_others_of_its_batch_are_answered(
@@ -455,7 +455,7 @@ async def test_deletion_while_the_detector_wakes_answers_1200_at_once(scene):
         await s.fleet.delete_detector(s.detector_id)
         assert await outcomes(tasks) == [1200, 1200]
         s.gate.open()
-        assert s.hosting.awake == 0
+        assert s.fleet.hosting.awake == 0
 
 
 async def test_deletion_leaves_nothing_behind_that_is_saved_later(scene, tmp_path):
@@ -571,7 +571,7 @@ async def test_an_actor_that_dies_right_after_its_answer_is_not_asked_again(scen
         actor.handle = last_words
         assert await outcomes(s.asks(2)) == ["done"]
         assert await outcomes(s.asks(3)) == ["done"]
-        assert s.hosting.counts["actors_lost"] == 1
+        assert s.fleet.hosting.counts["actors_lost"] == 1
 
 
 async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(scene):
@@ -582,7 +582,7 @@ async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(
         assert await outcomes(s.asks(1)) == ["done"]
         calls = s.actor.calls
         s.gate.open()
-        await until(lambda: s.hosting.counts["snapshots_written"])
+        await until(lambda: s.fleet.hosting.counts["snapshots_written"])
         assert await outcomes(s.asks(1)) == ["done"]
         await asyncio.sleep(0.05)
         assert [call for call, _ in calls].count("begin_saving") == 1
