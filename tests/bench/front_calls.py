@@ -4,6 +4,7 @@ Every function is for a process of its own, which makes the load; the service an
 are processes of their own, too.
 """
 
+import asyncio
 import gc
 import itertools
 import time
@@ -17,7 +18,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.events import Done, evaluate_batch_body, evaluate_body
 from engine.evaluation.lines import evaluate_lines
 from tests.bench import front_world
-from tests.bench.front_load import ClosedLoop, Place, Stream, Tally, Unexpected, callers, succeeded
+from tests.bench.front_load import ClosedLoop, Place, Stream, Tally, Unexpected, callers, succeeded, together
 from tests.bench.front_peers import Peer, peer
 from tests.bench.front_service import Service, names_of, run, service
 from tests.bench.front_wire import Response
@@ -25,6 +26,8 @@ from tests.bench.processes import cpu_s
 
 CONNECTIONS = (64, 256)
 FRONT_ENDS = 2
+LINES: Final = "application/x-ndjson"
+ONE_STREAM: Final = "NDJSON on one stream"
 BATCH_EVENTS = 1_000
 IN_FLIGHT = 4
 """Batches under way at a time: on as many connections, or on the one of a stream."""
@@ -221,18 +224,17 @@ def _batch(form: Any) -> Callable[[Detector, bytes], bytes]:
     return evaluated
 
 
+def _lines(detector: Detector, body: bytes) -> bytes:
+    return evaluate_lines(detector, body)[0].result
+
+
 _ON_CONNECTIONS: Final = f"{IN_FLIGHT} connections"
 
 FORMS = (
     Form("JSON", _ON_CONNECTIONS, "application/json", front_world.json_batch, _batch("json")),
     Form("msgpack", _ON_CONNECTIONS, "application/msgpack", front_world.msgpack_batch, _batch("msgpack")),
-    Form(
-        "NDJSON",
-        f"one stream, {IN_FLIGHT} times {BATCH_EVENTS} lines under way",
-        "application/x-ndjson",
-        front_world.lines,
-        lambda detector, body: evaluate_lines(detector, body)[0].result,
-    ),
+    Form("NDJSON", f"{IN_FLIGHT} streams", LINES, front_world.lines, _lines),
+    Form(ONE_STREAM, f"{IN_FLIGHT} times {BATCH_EVENTS} lines under way", LINES, front_world.lines, _lines),
 )
 
 
@@ -299,9 +301,12 @@ async def _sent(ours: Service, path: str, form: Form, bodies: list[bytes], secon
     """Send batches for so long; answers are counted in events, those that were late as `late`."""
     to = f"{path}/evaluate/batch"
     late = Counter[str]()
-    if form.name == "NDJSON":
+    if form.content_type == LINES:
         head = front_world.head(to, ours.token, form.content_type, None)
-        return await Stream(head, iter(bodies), BATCH_EVENTS, IN_FLIGHT).run(ours.place, seconds)
+        under_way = [IN_FLIGHT] if form.name == ONE_STREAM else [1] * IN_FLIGHT
+        pieces = iter(bodies)
+        streams = [Stream(head, pieces, BATCH_EVENTS, count) for count in under_way]
+        return together(await asyncio.gather(*(stream.run(ours.place, seconds) for stream in streams)))
 
     def judge(response: Response) -> str:
         kind = succeeded(response)

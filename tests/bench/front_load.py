@@ -8,7 +8,7 @@ import asyncio
 import itertools
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import perf_counter_ns
@@ -51,6 +51,16 @@ class Tally:
     def per_s(self) -> float:
         """The rate of all answers."""
         return self.in_time / self.seconds
+
+
+def together(tallies: Sequence[Tally]) -> Tally:
+    """Give what loads that ran at the same time come to, which is over when the first of them is."""
+    whole = Tally(seconds=min(each.seconds for each in tallies))
+    for each in tallies:
+        whole.kinds += each.kinds
+        whole.took_ns += each.took_ns
+        whole.in_time += round(each.per_s * whole.seconds)
+    return whole
 
 
 class Caller(asyncio.Protocol):
