@@ -42,7 +42,8 @@ class Settings:
         None, "A fixed first token, never stored and not revocable over the API.", secret=True
     )
     access_log: bool = _setting(
-        False, "Write a line for each request; costs about a third of the throughput."
+        False,
+        "Write a line for each request, at the cost of much of the throughput; /metrics counts them anyway.",
     )
 
     max_resident: int = _setting(50, "Detectors awake at once.", least=1)
