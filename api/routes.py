@@ -78,7 +78,7 @@ class Routes:
         """Evaluate the event of a body, which is read where its detector is."""
         if not self._fleet.exists(detectorId):
             decode_evaluate(body, self._limits)
-            await self._fleet.detector(_detector(detectorId))
+            await self._fleet.confirm(_detector(detectorId))
         return await self._call(detectorId, operations.evaluate(body, key))
 
     async def evaluate_batch(
@@ -92,7 +92,7 @@ class Routes:
         form = BATCH_FORMS[media_type]
         if not self._fleet.exists(detectorId):
             decode_batch(body, self._limits, form)
-            await self._fleet.detector(_detector(detectorId))
+            await self._fleet.confirm(_detector(detectorId))
         return await self._call(detectorId, operations.evaluate_batch(body, key, form))
 
     # Rules.

@@ -42,7 +42,7 @@ class Streams:
             raise no_such_detector(detector_id)
         if self._ending:
             raise _shutting_down()
-        await self.fleet.detector(detector_id)
+        await self.fleet.confirm(detector_id)
         return Stream(self, detector_id)
 
     def end(self) -> None:

@@ -13,14 +13,12 @@ from functools import partial
 import uvloop
 
 from api.app import create_app
-from api.crowd import Crowd
-from api.descriptors import connections_max, raise_limit
+from api.descriptors import raise_limit
+from api.front_end import serve_on
 from api.listening import CannotListen, listening
-from api.server import serve, server_config
 from api.settings import Settings
 from api.workers import FrontEndFailed, Workers
 from engine.runtime import cluster
-from engine.runtime.collector import settle
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.fleet import Fleet
 from engine.runtime.local_hosting import LocalHosting
@@ -89,43 +87,16 @@ async def _serve(
             raise StartError(error.message) from None
         until_stopped = partial(_until_stopped, work, running, stopping)
         if settings.workers == 1:
-            wait_s = partial(_wait_s, settings, ray_lost)
-            await _serve_here(settings, listeners[0], fleet, until_stopped, wait_s)
+            app = create_app(settings, fleet)
+
+            def wait_s() -> float:
+                return 0.0 if ray_lost.is_set() else settings.shutdown_wait_s
+
+            await serve_on(listeners[0], app, settings, until=until_stopped, wait_s=wait_s)
         else:
             await _serve_by_workers(settings, listeners, fleet, until_stopped)
         if ray_lost.is_set():
             raise RayLostError("ray's own process ended; what was evaluated after the last snapshots is lost")
-
-
-async def _serve_here(
-    settings: Settings,
-    listener: socket.socket,
-    fleet: Fleet,
-    until_stopped: Callable[[], Awaitable[None]],
-    wait_s: Callable[[], float],
-) -> None:
-    """Be the front end, too."""
-    app = create_app(settings, fleet)
-    config = server_config(settings)
-    # Its own handler would say everything twice.
-    config.errorlog = logging.getLogger("hypercorn.error")
-    # The server takes the descriptor over, and closes it.
-    config.bind = [f"fd://{listener.detach()}"]
-
-    async def until() -> None:
-        await until_stopped()
-        # Load balancers are given time to notice, while requests are still served. Then the server takes no
-        # more, and lets those under way finish.
-        app.announce_shutdown()
-        await asyncio.sleep(wait_s())
-        app.end_streams()
-
-    settle()
-    await serve(app, config, until, Crowd(connections_max(settings)))
-
-
-def _wait_s(settings: Settings, ray_lost: asyncio.Event) -> float:
-    return 0.0 if ray_lost.is_set() else settings.shutdown_wait_s
 
 
 async def _serve_by_workers(

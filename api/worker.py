@@ -14,11 +14,8 @@ import msgspec
 import uvloop
 
 from api.app import Application, create_app
-from api.crowd import Crowd
-from api.descriptors import connections_max
-from api.server import serve, server_config
+from api.front_end import serve_on
 from api.settings import Settings
-from engine.runtime.collector import settle
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.fleet import Fleet
 from engine.runtime.messages import Note
@@ -66,28 +63,21 @@ class Worker:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stopping.set)
         await self._fleet.start()
         app = create_app(self._settings, self._fleet)
-        config = server_config(self._settings)
-        config.errorlog = logging.getLogger("hypercorn.error")
-        # The server takes the descriptor over, and closes it.
-        config.bind = [f"fd://{self._listener.detach()}"]
         tallying = asyncio.create_task(_tally_on(app))
-        settle()
         self._hosting.note(READY)
-        crowd = Crowd(connections_max(self._settings))
-        await serve(app, config, lambda: self._until_stopped(app), crowd)
+        await serve_on(self._listener, app, self._settings, until=self._until_stopped, wait_s=self._wait_s)
         tallying.cancel()
         with suppress(DetectorUnavailable):
             await app.tally()
         await self._fleet.close()
 
-    async def _until_stopped(self, app: Application) -> None:
+    async def _until_stopped(self) -> None:
         await self._stopping.wait()
         if not self._lost:
-            app.announce_shutdown()
             self._hosting.note(LEAVING)
-            # As the one process does that serves alone: load balancers are given time to notice.
-            await asyncio.sleep(self._settings.shutdown_wait_s)
-        app.end_streams()
+
+    def _wait_s(self) -> float:
+        return 0.0 if self._lost else self._settings.shutdown_wait_s
 
     def _noted(self, note: Note) -> None:
         if note.name == STOP:
@@ -116,10 +106,11 @@ def main() -> None:
     settings = decode_settings(sys.stdin.buffer.read())
     link, listener = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_work(settings, link, listener))
+        runner.run(_run(settings, link, listener))
 
 
-async def _work(settings: Settings, link: socket.socket, listener: socket.socket) -> None:
+async def _run(settings: Settings, link: socket.socket, listener: socket.socket) -> None:
+    # Within the loop, for it is made of parts that belong to one.
     await Worker(settings, link, listener).run()
 
 

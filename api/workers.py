@@ -121,11 +121,6 @@ class Workers:
         self._keepers: set[asyncio.Task[None]] = set()
         self._stopping = False
 
-    @property
-    def processes(self) -> list[int]:
-        """The ids of all front ends that have not ended."""
-        return [front_end.process.pid for front_end in self._all]
-
     async def start(self) -> None:
         """Come back when all serve. Raises FrontEndFailed."""
         try:

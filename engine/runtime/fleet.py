@@ -103,7 +103,7 @@ class Fleet:
     async def detector(self, detector_id: str) -> DetectorEntry:
         """Give one detector. Raises Refusal 1200."""
         await self._catch_up()
-        await self._confirm(detector_id)
+        await self.confirm(detector_id)
         entry = self._view.detector(detector_id)
         assert entry is not None, "it was confirmed"
         return entry
@@ -129,7 +129,7 @@ class Fleet:
         if self._shared:
             await self._view.ask()
 
-    async def _confirm(self, detector_id: str) -> None:
+    async def confirm(self, detector_id: str) -> None:
         """Raise Refusal 1200 unless the detector exists; the directory is asked before that is said."""
         if not self._view.has_detector(detector_id):
             await self._view.ask()
@@ -145,7 +145,7 @@ class Fleet:
         answer, and so is 1500.
         """
         if not self._view.has_detector(detector_id):
-            await self._confirm(detector_id)
+            await self.confirm(detector_id)
         if self._closing:
             raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
         return await self.hosting.call(detector_id, operation)

@@ -51,6 +51,9 @@ class ScriptedFleet:
             raise Refusal(Entry(1200, "there is no such detector"))
         return SimpleNamespace(id=detector_id, name="scripted")
 
+    async def confirm(self, detector_id: str) -> None:
+        await self.detector(detector_id)
+
     async def detectors(self) -> list[SimpleNamespace]:
         return [await self.detector(DETECTOR)]
 

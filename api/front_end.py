@@ -1,0 +1,41 @@
+"""A front end: the application, served on a listening socket until it is to end, and then drained."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+
+from api.app import Application
+from api.crowd import Crowd
+from api.descriptors import connections_max
+from api.server import serve, server_config
+from api.settings import Settings
+from engine.runtime.collector import settle
+
+
+async def serve_on(
+    listener: socket.socket,
+    app: Application,
+    settings: Settings,
+    *,
+    until: Callable[[], Awaitable[None]],
+    wait_s: Callable[[], float],
+) -> None:
+    """Serve until `until` returns, and for `wait_s()` seconds more, in which /readyz says so.
+
+    That is for load balancers to notice. Then no more is taken, and what is under way may finish.
+    """
+    config = server_config(settings)
+    # Its own handler would say everything twice.
+    config.errorlog = logging.getLogger("hypercorn.error")
+    # The server takes the descriptor over, and closes it.
+    config.bind = [f"fd://{listener.detach()}"]
+
+    async def until_ended() -> None:
+        await until()
+        app.announce_shutdown()
+        await asyncio.sleep(wait_s())
+        app.end_streams()
+
+    settle()
+    await serve(app, config, until_ended, Crowd(connections_max(settings)))
