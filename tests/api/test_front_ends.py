@@ -1,0 +1,81 @@
+"""Front ends as processes, over detectors in this one: those that hang, and those that never serve."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from api import worker, workers
+from api.listening import CannotListen, listening
+from api.settings import Settings
+from api.workers import FrontEndFailed, Workers
+from engine.runtime.counted import FRONT_ENDS_LOST
+from tests.faults import local_service, until
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(port=0, workers=2, data=tmp_path, shutdown_wait_s=0, shutdown_grace_s=1)
+
+
+def pids(started: Workers) -> set[int]:
+    return {front_end.process.pid for front_end in started._all}
+
+
+async def test_one_that_hangs_is_ended_and_replaced(settings, monkeypatch, caplog):
+    monkeypatch.setattr(workers, "_LOOK_S", 0.25)
+    async with local_service(settings.data) as service:
+        with listening(settings) as listeners:
+            started = Workers(settings, service.hosting, listeners)
+            await started.start()
+            try:
+                before = pids(started)
+                hanging = min(before)
+                os.kill(hanging, signal.SIGSTOP)
+                await until(lambda: hanging not in pids(started) and len(pids(started)) == 2)
+                assert len(pids(started) & before) == 1
+                tallies = (await service.hosting.status()).tallies
+                assert tallies[FRONT_ENDS_LOST,] == 1
+                assert f"{hanging} does not answer any more" in caplog.text
+            finally:
+                await started.stop()
+            assert not pids(started)
+
+
+async def test_one_that_does_not_come_to_serve_says_how_it_ended_and_leaves_no_other(settings, monkeypatch):
+    monkeypatch.setattr(worker, "encode_settings", lambda _: b"no settings")
+    async with local_service(settings.data) as service:
+        with listening(settings) as listeners:
+            started = Workers(settings, service.hosting, listeners)
+            with pytest.raises(FrontEndFailed, match="it ended with status 1"):
+                await started.start()
+            assert not pids(started)
+
+
+async def test_one_that_cannot_be_replaced_is_tried_again_until_it_can(settings, monkeypatch, caplog):
+    monkeypatch.setattr(workers, "_AGAIN_S", 0.01)
+    async with local_service(settings.data) as service:
+        with listening(settings) as listeners:
+            started = Workers(settings, service.hosting, listeners)
+            await started.start()
+            try:
+                encode = worker.encode_settings
+                monkeypatch.setattr(worker, "encode_settings", lambda _: b"no settings")
+                os.kill(min(pids(started)), signal.SIGKILL)
+                await until(lambda: "did not start: it ended with status 1" in caplog.text)
+                monkeypatch.setattr(worker, "encode_settings", encode)
+                await until(lambda: sum(one.serves.is_set() for one in started._all) == 2)
+            finally:
+                await started.stop()
+
+
+def test_a_port_that_others_share_is_not_shared_with_them(settings):
+    with listening(settings) as listeners:
+        port = listeners[0].getsockname()[1]
+        assert {listener.getsockname()[1] for listener in listeners} == {port}
+        with (
+            pytest.raises(CannotListen, match="address already in use"),
+            listening(Settings(port=port, workers=3)),
+        ):
+            pass
