@@ -14,7 +14,7 @@ from hypercorn.typing import AppWrapper, ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr
 
 from api.crowd import STATE, Crowd, Place, Ways
-from api.plain_http import REPLY, PlainHttp
+from api.plain_http import JOINED_BYTES_MAX, REPLY, PlainHttp
 
 _log = logging.getLogger(__name__)
 
@@ -27,8 +27,6 @@ LET_GO_S = 60.0
 _TAKEN_BYTES_MIN: Final = 16 * 1024
 """What must be taken between two looks, where so much is left."""
 _HEAD: Final = b"HTTP/1.1 "
-_JOINED_BYTES_MAX: Final = 64 * 1024
-"""Up to here it costs less to copy a body behind its head than to send the two one by one."""
 _READ_BYTES: Final = 64 * 1024
 _UNSENT_BYTES: Final = 64 * 1024
 """So much is left to the transport before a sender waits for it. Its own bound."""
@@ -134,9 +132,13 @@ class PromptServer:
             )
             state[REPLY] = self._protocol.reply
             self._protocol.is_over = self._writer.transport.is_closing
+            self._protocol.send_at_once = self._write
             with suppress(OSError):
                 while data:
                     await self._protocol.handle(RawData(data))
+                    if self._writer.transport.is_closing():
+                        # What has come since is nobody's, and nobody would ever give leave to read it.
+                        break
                     data = await self._reader.read(_READ_BYTES)
             self._stop_waiting()
             task = asyncio.current_task()
@@ -160,19 +162,20 @@ class PromptServer:
                 self._stop_waiting()
 
     async def _send_bytes(self, data: bytes) -> None:
-        """Send, or do nothing where nobody is there any more: that is for the reader to tell, in its turn."""
-        transport = self._writer.transport
-        if transport.is_closing():
-            return
         if data.startswith(_HEAD) and not self._head:
             self._head = data
             self._flushing = self._loop.call_soon(self._flush)
             return
-        if len(data) > _JOINED_BYTES_MAX:
+        if len(data) > JOINED_BYTES_MAX:
             self._flush()
+        await self._write(data)
+
+    async def _write(self, data: bytes) -> None:
+        """Send, or do nothing where nobody is there any more: that is for the reader to tell, in its turn."""
+        transport = self._writer.transport
         data = self._held_back() + data
-        if not data:
-            # The end of a reply whose length was said.
+        if not data or transport.is_closing():
+            # Of a reply whose length was said, the end is nothing.
             return
         with suppress(OSError, RuntimeError):
             self._writer.write(data)

@@ -1,47 +1,38 @@
-"""HTTP/1.1 on one connection, with h11 for all that is said, and a short way for whole replies."""
+"""HTTP/1.1 on one connection, with h11 for all that is said, and a short way for plain evaluations."""
 
-import time
-from collections.abc import Callable
-from email.utils import formatdate
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 import h11
-from hypercorn.events import Closed, RawData
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.events import Request
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 
 from api.envelope import Headers
+from api.plain_requests import PlainHead, read_plain
+from api.reply_heads import HEADS
 
 REPLY: Final = "reply"
 """Under this name a request's ASGI state holds a way to send a whole reply at once."""
 
+JOINED_BYTES_MAX: Final = 64 * 1024
+"""Up to here it costs less to copy a body behind its head than to send the two one by one."""
+
 _VERSION_NOT_SUPPORTED: Final = 505
+_CONNECTION: Final = b"connection"
+_SHOWN_BYTES: Final = 64 * 1024
 
 
-class _Heads:
-    """The heads of replies, as they were made for others within the same second."""
+@dataclass(slots=True)
+class _Unseen:
+    """A request: its head, and how much of its body has come and has yet to come."""
 
-    def __init__(self) -> None:
-        self._second = 0
-        self._made: dict[tuple[int, Headers, int], h11.Response] = {}
-
-    def head(self, status: int, headers: Headers, body_bytes: int) -> h11.Response:
-        """Give the head of a reply: these headers, its length and the date."""
-        now_s = int(time.time())
-        if now_s != self._second:
-            self._second = now_s
-            self._made.clear()
-        which = status, headers, body_bytes
-        head = self._made.get(which)
-        if head is None:
-            date = formatdate(now_s, usegmt=True).encode()
-            said = [*headers, (b"content-length", b"%d" % body_bytes), (b"date", date)]
-            head = self._made[which] = h11.Response(status_code=status, headers=said)
-        return head
-
-
-_HEADS: Final = _Heads()
+    head: bytes
+    body_came: int
+    body_left: int
 
 
 class PlainHttp(H11Protocol):
@@ -50,16 +41,39 @@ class PlainHttp(H11Protocol):
     Over HTTP/2 without TLS, and over a WebSocket, Hypercorn 0.17 and 0.18 wait without end for callers who
     are silent after the first bytes, or who take no replies. Nobody who calls this service needs either: an
     offer to upgrade is passed over, and who begins with HTTP/2 is refused.
+
+    A plain request that comes while nothing else is under way is not shown to h11, which takes longer to read
+    and to answer it than all else that the front end does. As soon as anything happens that h11 should see,
+    bytes past the body, or a reply that comes in parts or ahead of the body's end, it is shown the request
+    after all, and goes on from there.
     """
 
     is_over: Callable[[], bool]
     """Tells whether nothing can be sent any more."""
 
+    send_at_once: Callable[[bytes], Awaitable[None]]
+    """Sends bytes, with what was held back for others to come with it."""
+
+    _unseen: _Unseen | None = None
+    """The request under way, while h11 has not seen it."""
+    _answered: bool = False
+    """Whether it was answered, and h11 has nothing to see any more."""
+
+    async def handle(self, event: Event) -> None:
+        """Take what has come."""
+        if isinstance(event, RawData):
+            data = await self._take_plain(event.data)
+            if data:
+                await super().handle(RawData(data))
+        else:
+            await super().handle(event)
+
     async def reply(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Send a whole reply to the request under way, or do nothing, where the usual way has more to do.
+        """Send a whole reply to the request under way, which was read to its end.
+
+        False, with nothing sent, where the usual way has more to do.
 
         The usual way goes through five layers three times, for the head, the body and the end of each reply.
-        What this one says to h11, which keeps the state of the connection, is the same.
         """
         stream = self.stream
         if (
@@ -70,32 +84,137 @@ class PlainHttp(H11Protocol):
             or self.config.accesslog is not None
         ):
             return False
-        try:
-            head = self.connection.send(_HEADS.head(status, headers, len(body)))
-            self.connection.send(h11.Data(data=body))
-            self.connection.send(h11.EndOfMessage())
-        except h11.LocalProtocolError:
-            # What they sent last was no HTTP. The usual way knows what to do.
-            return False
+        unseen = self._unseen
+        assert unseen is None or not unseen.body_left, "who replies in one go has read all"
+        if unseen is not None and any(name == _CONNECTION for name, _ in headers):
+            self._show()
+        if self._unseen is not None:
+            head = HEADS.bytes_of(status, headers, len(body))
+            self._unseen = None
+            self._answered = True
+        else:
+            try:
+                # h11 keeps the state of the connection.
+                head = self.connection.send(HEADS.of(status, headers, len(body))) or b""
+                self.connection.send(h11.Data(data=body))
+                self.connection.send(h11.EndOfMessage())
+            except h11.LocalProtocolError:
+                # What they sent last was no HTTP. The usual way knows what to do.
+                return False
         stream.state = ASGIHTTPState.CLOSED
         # With its length said, a body travels as it is, and nothing follows it.
-        await self.send(RawData(head))
-        await self.send(RawData(body))
+        for piece in (head + body,) if len(body) <= JOINED_BYTES_MAX else (head, body):
+            await self.send_at_once(piece)
         # The connection is ready for the next request once the application has come back.
         return True
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        """Do what the application asks for, in parts."""
+        if self._unseen is not None:
+            self._show()
+        await super().stream_send(event)
+
+    # -- plain requests --------------------------------------------------------------------------------------
+
+    async def _take_plain(self, data: bytes) -> bytes:
+        """Take plain requests of what has come, and give what is left for h11."""
+        while data:
+            if self._answered:
+                # The application has yet to come back from the request before.
+                await self.can_read.clear()
+                await self.can_read.wait()
+            unseen = self._unseen
+            if unseen is None:
+                plain = self._plain(data)
+                if plain is None:
+                    break
+                if await self._is_ended():
+                    return b""
+                data = data[len(plain.as_it_came) :]
+                await self._begin_plain(plain)
+            elif unseen.body_left:
+                body, data = data[: unseen.body_left], data[unseen.body_left :]
+                await self._take_body(unseen, body)
+            else:
+                self._show()
+                break
+        return data
+
+    def _plain(self, data: bytes) -> PlainHead | None:
+        """Give the head that has come, where it is plain and h11 need not see it; else None."""
+        connection = self.connection
+        # What h11 has not read to its end goes on with these bytes, whatever they look like.
+        amid = connection.their_state is not h11.IDLE or connection.trailing_data[0]
+        return None if amid else read_plain(data)
+
+    async def _begin_plain(self, plain: PlainHead) -> None:
+        unseen = self._unseen = _Unseen(plain.as_it_came, 0, plain.body_bytes)
+        await self.send(Updated(idle=False))
+        await self._open_stream(b"POST", plain.target, plain.headers)
+        if not plain.body_bytes:
+            await self._take_body(unseen, b"")
+
+    async def _take_body(self, unseen: _Unseen, body: bytes) -> None:
+        unseen.body_came += len(body)
+        unseen.body_left -= len(body)
+        assert isinstance(self.stream, HTTPStream), "it goes on as long as its request is under way"
+        more = unseen.body_left > 0
+        await self.stream.app_put({"type": "http.request", "body": body, "more_body": more})
+
+    def _show(self) -> None:
+        """Have h11 see as much of the request under way as the application has."""
+        assert self._unseen is not None, "there is one that it has not seen"
+        unseen, self._unseen = self._unseen, None
+        self.connection.receive_data(unseen.head)
+        self.connection.next_event()
+        # What the body says is nothing to h11, and was not kept.
+        while unseen.body_came:
+            piece = bytes(min(unseen.body_came, _SHOWN_BYTES))
+            unseen.body_came -= len(piece)
+            self.connection.receive_data(piece)
+            self.connection.next_event()
+        if not unseen.body_left:
+            self.connection.next_event()
+
+    async def _maybe_recycle(self) -> None:
+        if not self._answered:
+            if self.context.terminated.is_set():
+                # What was sent ahead is read no more. Hypercorn would wait without end for leave to read it.
+                self.connection = h11.Connection(h11.SERVER)
+            await super()._maybe_recycle()
+            return
+        await self._close_stream()
+        self._answered = False
+        await self.can_read.set()
+        await self.send(Updated(idle=True))
+
+    async def _is_ended(self) -> bool:
+        """Tell, and see to the end of the connection, where what was sent ahead is nobody's any more."""
+        if self.is_over():
+            await self.send(Closed())
+            return True
+        return False
+
+    # -- all others ------------------------------------------------------------------------------------------
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """Stay with this protocol."""
 
     async def _create_stream(self, request: h11.Request) -> None:
-        if self.is_over():
-            # What was sent ahead by a caller who has gone since is nobody's any more.
-            await self.send(Closed())
+        if await self._is_ended():
             return
         if request.http_version > b"1.1":
             await self._send_error_response(_VERSION_NOT_SUPPORTED)
             await self.send(Closed())
             return
+        await self._open_stream(
+            request.method.upper(), request.target, list(request.headers), request.http_version
+        )
+
+    async def _open_stream(
+        self, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]], version: bytes = b"1.1"
+    ) -> None:
+        """Hand a request to the application."""
         self.stream = HTTPStream(
             self.app,
             self.config,
@@ -110,10 +229,10 @@ class PlainHttp(H11Protocol):
         await self.stream.handle(
             Request(
                 stream_id=STREAM_ID,
-                headers=list(request.headers),
-                http_version=request.http_version.decode(),
-                method=request.method.decode("ascii").upper(),
-                raw_path=request.target,
+                headers=headers,
+                http_version=version.decode(),
+                method=method.decode("ascii"),
+                raw_path=target,
                 state=self.connection_state,
             )
         )
