@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snapshots.damage import Damage
 from snapshots.errors import Fenced, NewerFormat, NothingUsable, StorageError
-from snapshots.files import Files
+from snapshots.files import Files, OpenFile
 from snapshots.names import CLAIM_NUMBER, Listing, aside_names, listing, segment_name
 from snapshots.records import HEADER_BYTES, epoch_of
 from snapshots.saving import set_aside
@@ -23,6 +23,8 @@ class Claimed:
     """A folder that is ours, and what was found in it."""
 
     epoch: int
+    claim: OpenFile
+    """What says so, for `check_unread`; for whoever claimed to close."""
     found: Survey
     damage: tuple[Damage, ...]
 
@@ -38,47 +40,63 @@ def claim_folder(folder: Path, epoch: int | None, files: Files, *, missing_is_em
         raise _fenced(folder, names, epoch)
     if missing_is_empty:
         files.make_folder(folder)
-    _make_claim(folder, epoch, files)
-    _clear_away(folder, epoch, names, files)
-    found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
-    if found.snapshot is not None and found.snapshot.epoch > epoch:
-        raise Fenced(f"{folder} has a snapshot by epoch {found.snapshot.epoch}, later than {epoch}")
-    if isinstance(found.refusal, NewerFormat):
-        raise found.refusal
-    damage = tuple(_set_aside(finding, epoch, files) for finding in found.findings)
-    if damage:
-        files.sync_folder(folder)
-    if found.refusal is not None:
-        raise found.refusal
-    if found.unsynced is not None:
-        # The owner before this one may have died before its sync, or of it; what it wrote counts from now
-        # on, so it must be on the disk before anything comes after it.
-        begin, end = found.unsynced.begin, found.unsynced.end
-        files.write_again(found.unsynced.path, begin, files.read(found.unsynced.path)[begin:end])
-    return Claimed(epoch, found, damage)
+    with contextlib.ExitStack() as unless_claimed:
+        claim = _make_claim(folder, epoch, files, unless_claimed)
+        _clear_away(folder, epoch, names, files)
+        found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+        if found.snapshot is not None and found.snapshot.epoch > epoch:
+            raise Fenced(f"{folder} has a snapshot by epoch {found.snapshot.epoch}, later than {epoch}")
+        if isinstance(found.refusal, NewerFormat):
+            raise found.refusal
+        damage = tuple(_set_aside(finding, epoch, files) for finding in found.findings)
+        if damage:
+            files.sync_folder(folder)
+        if found.refusal is not None:
+            raise found.refusal
+        if found.unsynced is not None:
+            # The owner before this one may have died before its sync, or of it; what it wrote counts from now
+            # on, so it must be on the disk before anything comes after it.
+            begin, end = found.unsynced.begin, found.unsynced.end
+            files.write_again(found.unsynced.path, begin, files.read(found.unsynced.path)[begin:end])
+        unless_claimed.pop_all()
+        return Claimed(epoch, claim, found, damage)
 
 
-def check_owner(folder: Path, epoch: int, files: Files) -> None:
+def check_unread(claim: OpenFile, folder: Path, epoch: int, files: Files) -> None:
+    """Raise Fenced where a later owner may have begun to read the folder that this claim is for.
+
+    Whoever has claimed it since removes the claim before it reads; until then it will find all that was
+    written before. It is the file that counts, for its name may have been taken again. Raises OSError.
+    """
+    if not claim.is_there():
+        check_latest(folder, epoch, files)
+        raise _removed(folder, epoch)
+
+
+def check_latest(folder: Path, epoch: int, files: Files) -> None:
     """Raise Fenced where a later owner has claimed a folder, or where it was removed. Raises OSError."""
     names = listing(files.names(folder))
     if names.epoch > epoch:
         raise Fenced(f"{folder} is owned by epoch {names.epoch}, later than {epoch}")
     if epoch not in names.claims:
-        raise Fenced(f"{folder / segment_name(epoch, CLAIM_NUMBER)}, which owns the folder, was removed")
+        raise _removed(folder, epoch)
 
 
-def _make_claim(folder: Path, epoch: int, files: Files) -> None:
+def _make_claim(folder: Path, epoch: int, files: Files, unless_claimed: contextlib.ExitStack) -> OpenFile:
     try:
-        files.create(folder / segment_name(epoch, CLAIM_NUMBER)).close()
+        claim = files.create(folder / segment_name(epoch, CLAIM_NUMBER))
     except FileExistsError:
         raise Fenced(f"{folder} is owned by epoch {epoch} already") from None
-    # From here on no earlier owner answers: each looks for this name before it does.
+    unless_claimed.callback(claim.close)
+    # From here on no earlier owner begins to give a snapshot its name: each looks for this one before.
     files.sync_folder(folder)
+    return claim
 
 
 def _clear_away(folder: Path, epoch: int, before: Listing, files: Files) -> None:
-    """Remove what earlier owners are still writing, so that they cannot give it its name; and their claims.
+    """Remove what earlier owners are still writing, and their claims.
 
+    So they can give nothing its name, and answer no more, for each looks for its claim before it does.
     Nothing else is ever removed before there is a new snapshot: a file that has nothing in it now may have
     something by then, which a still later owner has read.
     """
@@ -125,6 +143,10 @@ def _listed(folder: Path, epoch: int, files: Files) -> Listing:
 def _latest_epoch(folder: Path, names: Listing, files: Files) -> int:
     told = (epoch_of(files.read_start(folder / name, HEADER_BYTES)) for name in names.snapshots.values())
     return max([names.epoch, *(epoch for epoch in told if epoch is not None)])
+
+
+def _removed(folder: Path, epoch: int) -> StorageError:
+    return Fenced(f"{folder / segment_name(epoch, CLAIM_NUMBER)}, which owns the folder, was removed")
 
 
 def _fenced(folder: Path, names: Listing, epoch: int) -> StorageError:

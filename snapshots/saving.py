@@ -18,12 +18,12 @@ def save_snapshot(
     sequence: int,
     version: int,
     files: Files,
-    check_owner: Callable[[], None],
+    check_latest: Callable[[], None],
 ) -> int:
     """Make the snapshot of a record, durably, and give its size in bytes.
 
-    `check_owner` is called when all is written and before the file gets its name. Raises OSError, and what
-    `check_owner` raises; what was there before is then as usable as it was.
+    `check_latest` is called when all is written and before the file gets its name. Raises OSError, and what
+    `check_latest` raises; what was there before is then as usable as it was.
     """
     path = folder / snapshot_name(sequence)
     unfinished = path.with_name(unfinished_name(path.name, epoch))
@@ -34,12 +34,12 @@ def save_snapshot(
             file.sync()
         finally:
             file.close()
-        check_owner()
+        check_latest()
         try:
             files.rename(unfinished, path)
         except FileNotFoundError:
             # Only a later owner takes it away.
-            check_owner()
+            check_latest()
             raise
     except BaseException:
         with contextlib.suppress(OSError):

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from snapshots.claim import check_owner, claim_folder
+from snapshots.claim import check_latest, check_unread, claim_folder
 from snapshots.errors import Fenced, NoRoom, NothingUsable, StorageError, SyncFailed, WriteFailed
-from snapshots.files import Files, RealFiles
+from snapshots.files import Files, OpenFile, RealFiles
 from snapshots.journal import NO_ROOM, Journal
 from snapshots.names import listing, snapshot_name
 from snapshots.recovered import Records, Recovered
@@ -50,6 +50,8 @@ class Store:
         self._segment_bytes_max = segment_bytes_max
         self._files = files or RealFiles()
         self._journal: Journal | None = None
+        self._claim: OpenFile | None = None
+        """What says that the folder is ours, from `recover` to `close`."""
         self._lock = threading.Lock()
         """Guards what follows, which `save` shares with the others."""
         self._segments: list[Segment] = []
@@ -78,7 +80,7 @@ class Store:
                     sequence=0,
                     version=version,
                     files=self._files,
-                    check_owner=lambda: None,
+                    check_latest=lambda: None,
                 )
             # Whoever began this before may have died before its syncs.
             self._files.sync_folder(self.folder)
@@ -104,6 +106,7 @@ class Store:
             claimed = claim_folder(self.folder, self.epoch, self._files, missing_is_empty=missing_is_empty)
         found = claimed.found
         self.epoch = claimed.epoch
+        self._claim = claimed.claim
         journal = Journal(
             self.folder,
             claimed.epoch,
@@ -173,12 +176,13 @@ class Store:
             journal.sync()
 
     def check_owner(self) -> None:
-        """Raise Fenced if a later owner has claimed the folder. An answer that was synced may be given else.
+        """Raise Fenced if a later owner may have read the folder; else what was synced may be answered.
 
         Raises StorageError where that cannot be known.
         """
         self._usable()
-        self._check_owner()
+        with self._checking() as epoch:
+            check_unread(self._held_claim(), self.folder, epoch, self._files)
 
     def reserve(self, bytes_: int) -> None:
         """See to it that a record with a payload of so many bytes finds room.
@@ -221,7 +225,7 @@ class Store:
                 sequence=sequence,
                 version=version,
                 files=self._files,
-                check_owner=self._check_owner,
+                check_latest=self._check_latest,
             )
         with self._lock:
             self._snapshot_sequence = max(self._snapshot_sequence, sequence)
@@ -239,6 +243,10 @@ class Store:
         """Give the descriptors back. Nothing is synced."""
         if self._journal is not None:
             self._journal.close()
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            with contextlib.suppress(OSError):
+                claim.close()
 
     def destroy(self) -> None:
         """Remove the folder and all that is in it. May be repeated where it failed half-way.
@@ -258,16 +266,25 @@ class Store:
         assert self._journal is not None, "a store recovers before anything else"
         return self._journal
 
+    def _held_claim(self) -> OpenFile:
+        assert self._claim is not None, "a store recovers before anything else"
+        return self._claim
+
     def _usable(self) -> Journal:
         if self.broken is not None:
             raise type(self.broken)(f"{self.folder} takes nothing more: {self.broken}")
         return self._recovered()
 
-    def _check_owner(self) -> None:
+    def _check_latest(self) -> None:
+        with self._checking() as epoch:
+            check_latest(self.folder, epoch, self._files)
+
+    @contextmanager
+    def _checking(self) -> Iterator[int]:
         assert self.epoch is not None
         try:
             with self._told("read"):
-                check_owner(self.folder, self.epoch, self._files)
+                yield self.epoch
         except Fenced as error:
             self.broken = error
             raise

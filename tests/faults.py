@@ -432,6 +432,10 @@ class _FaultyFile:
         self._files._may_fail("sync_data", getattr(self._file, "forget", lambda: None))
         self._file.sync_data()
 
+    def is_there(self) -> bool:
+        self._files._may_fail("is_there")
+        return self._file.is_there()
+
     def close(self) -> None:
         # The descriptor is gone either way, as with the real call.
         self._files._may_fail("close", self._file.close)

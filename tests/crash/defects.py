@@ -154,16 +154,31 @@ DEFECTS: dict[str, Defect] = {
     "a claim is made after the folder was read": Defect(
         store,
         "claim_folder",
-        """    _make_claim(folder, epoch, files)
-    _clear_away(folder, epoch, names, files)
-    found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+        """        claim = _make_claim(folder, epoch, files, unless_claimed)
+        _clear_away(folder, epoch, names, files)
+        found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
 """,
-        """    found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
-    _make_claim(folder, epoch, files)
-    _clear_away(folder, epoch, names, files)
+        """        found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+        claim = _make_claim(folder, epoch, files, unless_claimed)
+        _clear_away(folder, epoch, names, files)
 """,
         two_owners,
         claim.claim_folder,
+    ),
+    "a claim is removed after the folder was read": Defect(
+        store,
+        "claim_folder",
+        """        _clear_away(folder, epoch, names, files)
+        found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+""",
+        """        found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+        _clear_away(folder, epoch, names, files)
+""",
+        two_owners,
+        claim.claim_folder,
+    ),
+    "earlier owners keep their claims": Defect(
+        claim, "_clear_away", "if claimed < epoch", "if False", two_owners
     ),
     "what fenced owners write counts": Defect(
         survey._Surveyor, "_choose_line", "line = {epoch}", "line = {epoch, *after}", three_owners

@@ -238,6 +238,10 @@ class MemoryFile:
     def forget(self) -> None:
         self._inode.forget()
 
+    def is_there(self) -> bool:
+        self._disk.call("is_there")
+        return any(inode is self._inode for inode in self._disk.live.values())
+
     def close(self) -> None:
         self._disk.call("close")
 

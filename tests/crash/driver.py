@@ -171,6 +171,9 @@ class _HaltingFile:
     def sync_data(self) -> None:
         self._files.around(f"sync_data {self._kind}", self._file.sync_data)
 
+    def is_there(self) -> bool:
+        return bool(self._files.around(f"is_there {self._kind}", self._file.is_there))
+
     def close(self) -> None:
         self._file.close()
 

@@ -62,9 +62,12 @@ class StoreMachine(RuleBasedStateMachine):
     def late(self, chance: random.Random, *, snapshot: bool) -> None:
         """An earlier owner goes on, and is told."""
         owner = chance.choice(self.stale)
-        if listing(self.disk.image()).epoch == owner.store.epoch:
+        names = listing(self.disk.image())
+        if names.epoch == owner.store.epoch:
             # The one after it failed before it could claim anything.
             return
+        # The one after it failed before it could read anything: what is answered now, others will find.
+        unread = owner.store.epoch in names.claims
         try:
             if snapshot:
                 owner.append(20).snapshot()
@@ -72,7 +75,8 @@ class StoreMachine(RuleBasedStateMachine):
                 owner.batch(30)
         except Fenced:
             return
-        raise AssertionError("an owner that was fenced off could answer")
+        assert unread, "an owner that was fenced off could answer"
+        assert not snapshot, "an owner made a snapshot after a later claim"
 
     @precondition(lambda self: self.owner)
     @rule()

@@ -21,7 +21,7 @@ from tests.crash.storm import Counts, Fight
 from tests.crash.victims import Failed, Gone, Nursery, Victim, nursery
 
 CALLS = ("fdatasync", "fsync", "write", "rename", "openat")
-MORE_CALLS = ("pwrite64", "unlink", "fallocate", "ftruncate", "getdents64", "read")
+MORE_CALLS = ("pwrite64", "unlink", "fallocate", "ftruncate", "getdents64", "newfstatat", "read")
 ERRORS = ("error=EIO", "error=ENOSPC")
 KILL = "signal=SIGKILL"
 KINDS = (*ERRORS, KILL)

@@ -4,6 +4,7 @@ import errno
 import os
 import queue
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from snapshots.errors import (
     SyncFailed,
     WriteFailed,
 )
+from snapshots.files import OpenFile, RealFiles
 from snapshots.names import CLAIM_NUMBER, segment_name, snapshot_name
 from snapshots.records import Snapshot, encode
 from snapshots.recovered import Recovered
@@ -285,6 +287,62 @@ def test_the_owner_of_a_folder_that_was_removed_is_fenced_off(folder):
         store.check_owner()
     Store(folder).destroy()
     assert not folder.exists()
+
+
+def test_the_owner_of_a_folder_that_was_made_anew_is_fenced_off(folder):
+    store = opened(folder, 1)
+    Store(folder).destroy()
+    Store(folder).create(b"born again", version=7)
+    write(opened(folder, 1), b"one")
+    with pytest.raises(Fenced, match="was removed"):
+        store.check_owner()
+
+
+class Meanwhile(RealFiles):
+    """Real files; something happens before the first one is made."""
+
+    def __init__(self, what: Callable[[], object]) -> None:
+        self._what: Callable[[], object] | None = what
+
+    def create(self, path: Path) -> OpenFile:
+        what, self._what = self._what, None
+        if what is not None:
+            what()
+        return super().create(path)
+
+
+def test_a_claim_whose_name_somebody_takes_again_is_still_gone(folder):
+    first, second = Store(folder), Store(folder)
+
+    def meanwhile() -> None:
+        first.recover()
+        write(first, b"one")
+        second.recover()
+
+    # It looks for the next epoch before anybody else has that, and claims it when nobody has it any more.
+    with pytest.raises(Fenced):
+        Store(folder, files=Meanwhile(meanwhile)).recover()
+    assert segment_name(first.epoch or 0, CLAIM_NUMBER) in names(folder)
+    first.append(b"never answered", version=3)
+    first.sync()
+    with pytest.raises(Fenced):
+        first.check_owner()
+    write(second, b"two")
+    assert recovered(folder) == (b"born", [b"one", b"two"])
+
+
+def test_no_descriptor_is_left_of_claims(folder):
+    descriptors = Path("/proc/self/fd")
+    before = len(list(descriptors.iterdir()))
+    for epoch in range(1, 4):
+        store = opened(folder, epoch)
+        with pytest.raises(Fenced):
+            Store(folder, epoch=epoch).recover()
+        write(store, b"one").close()
+    (folder / segment_name(1, 1)).unlink()
+    with pytest.raises(Hole):
+        Store(folder).recover()
+    assert len(list(descriptors.iterdir())) == before
 
 
 def test_a_torn_tail_is_kept_aside_once_and_reported_until_it_is_superseded(folder):
