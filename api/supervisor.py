@@ -62,7 +62,7 @@ def run(settings: Settings, work: Work) -> None:
     UnsavedError, RayLostError.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    _interrupt_on_sigterm()
+    _interrupt_on_signals()
     raise_limit()
     with suppress(KeyboardInterrupt), _listening(settings) as listeners:
         _refuse_folder_in_use(settings)
@@ -224,16 +224,20 @@ def _ray(address: str) -> Iterator[cluster.Cluster]:
         # What Ray, while it starts, makes of SIGTERM.
         raise KeyboardInterrupt from None
     try:
-        _interrupt_on_sigterm()
+        _interrupt_on_signals()
         yield started
     finally:
         cluster.stop(started)
 
 
-def _interrupt_on_sigterm() -> None:
-    """Have SIGTERM end what happens before and after serving just as Ctrl-C does."""
+def _interrupt_on_signals() -> None:
+    """Have SIGTERM end what happens before and after serving just as Ctrl-C does.
+
+    SIGINT is set too, as it is while serving: who is started in the background of a script has it ignored.
+    """
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, interrupt)

@@ -96,17 +96,34 @@ def test_a_signal_to_the_whole_group_of_processes_still_lets_everything_be_saved
         assert evaluate(second, detector, 2_000, user="u", ok=False) == ["the rule"]
 
 
-@pytest.mark.parametrize(
-    ("number", "after_s"),
-    [(signal.SIGTERM, 0), (signal.SIGTERM, 1), (signal.SIGTERM, 2), (signal.SIGINT, 1.5)],
-)
-def test_a_signal_during_start_up_ends_it_without_a_fuss(
-    tmp_path: Path, number: signal.Signals, after_s: float
-) -> None:
+@contextlib.contextmanager
+def sigint(handler: Any) -> Iterator[None]:
+    """Have processes that are started here inherit what becomes of SIGINT."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN])
+def test_sigint_during_start_up_ends_it_also_in_the_background(tmp_path: Path, inherited: Any) -> None:
+    with contextlib.ExitStack() as until_its_end:
+        with sigint(inherited):
+            service = started(tmp_path / "log", "serve", "--port", "0", "--data", str(tmp_path / "data"))
+            running = until_its_end.enter_context(service)
+        wait_until_listening(running.process.pid)
+        time.sleep(1.5)
+        assert running.end(signal.SIGINT) == 0
+        assert "Traceback" not in running.said()
+
+
+@pytest.mark.parametrize("after_s", [0, 1, 2])
+def test_a_signal_during_start_up_ends_it_without_a_fuss(tmp_path: Path, after_s: float) -> None:
     with started(tmp_path / "log", "serve", "--port", "0", "--data", str(tmp_path / "data")) as running:
         wait_until_listening(running.process.pid)
         time.sleep(after_s)
-        assert running.end(number) == 0
+        assert running.end(signal.SIGTERM) == 0
         assert "Traceback" not in running.said()
         assert "SIGTERM received" not in running.said()
 
