@@ -44,10 +44,11 @@ def single(rounds: int, seconds: float, calls: int) -> dict[str, float]:
     """Give what single evaluations come to, beside a bare application and bare calls of Ray."""
 
     async def work() -> dict[str, float]:
-        with service() as ours, peer("bare") as bare:
-            place = Place.of(bare.heard())
-            found = await _rates(ours, bare, place, rounds, seconds)
-            return found | await _delays(ours, place, rounds, calls)
+        with service() as ours, peer("bare") as bare, peer("short") as short:
+            places = {"bare": Place.of(bare.heard()), "short": Place.of(short.heard())}
+            peers = {"bare": bare, "short": short}
+            found = await _rates(ours, peers, places, rounds, seconds)
+            return found | await _delays(ours, places["bare"], rounds, calls)
 
     return run(work)
 
@@ -79,14 +80,16 @@ def several(rounds: int, seconds: float) -> dict[str, float]:
 
 
 class _Side(NamedTuple):
-    """One of two servers that take turns."""
+    """One of some servers that take turns."""
 
     place: Place
     requests: Iterator[bytes]
     cpu_s: Callable[[], float]
 
 
-async def _rates(ours: Service, bare: Peer, place: Place, rounds: int, seconds: float) -> dict[str, float]:
+async def _rates(
+    ours: Service, peers: dict[str, Peer], places: dict[str, Place], rounds: int, seconds: float
+) -> dict[str, float]:
     path = ours.detector("single")
     sides = {
         "ours": _Side(
@@ -94,12 +97,10 @@ async def _rates(ours: Service, bare: Peer, place: Place, rounds: int, seconds: 
             front_world.single_requests(evaluate_path(path), ours.token),
             lambda: ours.front_cpu_s,
         ),
-        "bare": _Side(
-            place,
-            front_world.single_requests(evaluate_path(BARE_PATH), ours.token),
-            partial(cpu_s, bare.pid),
-        ),
     }
+    for name, peer_ in peers.items():
+        requests = front_world.single_requests(evaluate_path(BARE_PATH), ours.token)
+        sides[name] = _Side(places[name], requests, partial(cpu_s, peer_.pid))
     late = Counter[str]()
     found: dict[str, float] = {}
     gc.collect()
@@ -135,10 +136,11 @@ async def _rates(ours: Service, bare: Peer, place: Place, rounds: int, seconds: 
                         waited_s.update({n: s - waited_before_s[n] for n, s in ours.waited_s().items()})
         answers["own"], answers["actor"] = answers.total(), answers["ours"]
         found |= {f"{name} {connections}": median(each) for name, each in rates.items()}
-        found[f"share {connections}"] = median(
-            ours_per_s / bare_per_s
-            for ours_per_s, bare_per_s in zip(rates["ours"], rates["bare"], strict=True)
-        )
+        for name in peers:
+            pairs = zip(rates["ours"], rates[name], strict=True)
+            found[f"share {name} {connections}"] = median(
+                ours_per_s / its_per_s for ours_per_s, its_per_s in pairs
+            )
         found |= {f"{name} us {connections}": cost_s[name] / answers[name] * 1e6 for name in cost_s}
         found |= {f"{name} waited {connections}": waited_s[name] / rounds / seconds for name in waited_s}
         found[f"late {connections}"] = late["late"] / late["all"]

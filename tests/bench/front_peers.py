@@ -1,10 +1,12 @@
 """What the front end is measured beside, each in a process of its own that ends with its standard input.
 
     python -m tests.bench.front_peers bare
+    python -m tests.bench.front_peers short
     python -m tests.bench.front_peers ray
 
-The one is a bare ASGI application under the service's server, which prints where it listens; the other is an
-actor of Ray: for each line with a number it prints what so many calls took.
+The first two are a bare ASGI application under the service's server, which prints where it listens: read and
+answered as by any Hypercorn, or in the short way of evaluations. The last is an actor of Ray: for each line
+with a number it prints what so many calls took.
 """
 
 import asyncio
@@ -16,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tests.bench.fresh import ROOT
@@ -70,15 +73,17 @@ def peer(kind: str) -> Iterator[Peer]:
             process.wait()
 
 
-def _bare_app() -> Any:
+def _bare_app(*, short: bool) -> Any:
     """Give an application that reads the body, and answers what an evaluation without actions is answered."""
     from api.envelope import success  # noqa: PLC0415
+    from api.plain_http import REPLY  # noqa: PLC0415
 
     constant = success(b'{"actions":[]}')
     start = {"type": "http.response.start", "status": 200, "headers": constant.all_headers()}
     body = {"type": "http.response.body", "body": constant.body}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
+        at_once = scope.get("state", {}).get(REPLY)
         if scope["type"] == "lifespan":
             while (message := await receive())["type"] != "lifespan.shutdown":
                 await send({"type": f"{message['type']}.complete"})
@@ -87,20 +92,27 @@ def _bare_app() -> Any:
         more = True
         while more:
             more = (await receive()).get("more_body", False)
-        await send(start)
-        await send(body)
+        if not (short and await at_once(constant.status, constant.own_headers(), constant.body)):
+            await send(start)
+            await send(body)
 
     return app
 
 
-def serve_bare() -> None:
-    """Serve the bare application as the service is served: the same server, configuration and loop."""
+def serve_bare(*, short: bool) -> None:
+    """Serve the bare application as the service is served: the same server, configuration and loop.
+
+    The short way is the service's own: without it, requests are read and answered as by any Hypercorn.
+    """
     import uvloop  # noqa: PLC0415
 
+    from api import plain_http  # noqa: PLC0415
     from api.server import serve, server_config  # noqa: PLC0415
     from api.settings import Settings  # noqa: PLC0415
     from engine.runtime.collector import settle  # noqa: PLC0415
 
+    if not short:
+        plain_http.read_plain = lambda _: None
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
 
@@ -115,7 +127,7 @@ def serve_bare() -> None:
         config.graceful_timeout = 0.5
         config.errorlog = None
         settle()
-        await serve(_bare_app(), config, until_the_end)
+        await serve(_bare_app(short=short), config, until_the_end)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(served())
@@ -151,4 +163,9 @@ def call_ray() -> None:
 
 
 if __name__ == "__main__":
-    {"bare": serve_bare, "ray": call_ray}[sys.argv[1]]()
+    kinds = {
+        "bare": partial(serve_bare, short=False),
+        "short": partial(serve_bare, short=True),
+        "ray": call_ray,
+    }
+    kinds[sys.argv[1]]()
