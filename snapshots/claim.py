@@ -18,13 +18,54 @@ from snapshots.survey import Finding, Survey, survey
 _ATTEMPTS = 5
 
 
+class Claim:
+    """What says that a folder is an epoch's: a file of its own that is kept open. For its owner to close."""
+
+    def __init__(self, folder: Path, epoch: int, file: OpenFile, files: Files) -> None:
+        self._folder = folder
+        self._epoch = epoch
+        self._path = folder / segment_name(epoch, CLAIM_NUMBER)
+        self._file = file
+        self._files = files
+        self._links: tuple[int, int] | None = None
+        """What was told when the file was last seen to have its name. It has it while the same is told."""
+
+    def check_unread(self) -> None:
+        """Raise Fenced where a later owner may have begun to read the folder.
+
+        Whoever has claimed it since removes this claim before it reads; until then it will find all that was
+        written before. It is the file that counts, for its name may have been taken again; and not the number
+        of its names alone, for somebody may have given it another one (`cp -al`). Raises OSError.
+        """
+        links = self._file.links()
+        if links == self._links:
+            # Each answer comes by here, and looking for the name takes several times as long.
+            return
+        if not self._file.is_named(self._path):
+            self.check_latest()
+            raise Fenced(f"{self._path}, which owns the folder, was removed")
+        self._links = links
+
+    def check_latest(self) -> None:
+        """Raise Fenced where a later owner has claimed the folder, or it was removed. Raises OSError."""
+        names = listing(self._files.names(self._folder))
+        if names.epoch > self._epoch:
+            raise Fenced(f"{self._folder} is owned by epoch {names.epoch}, later than {self._epoch}")
+        if self._epoch not in names.claims:
+            raise Fenced(f"{self._path}, which owns the folder, was removed")
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """A folder that is ours, and what was found in it."""
 
     epoch: int
-    claim: OpenFile
-    """What says so, for `check_unread`; for whoever claimed to close."""
+    claim: Claim
     found: Survey
     damage: tuple[Damage, ...]
 
@@ -62,31 +103,12 @@ def claim_folder(folder: Path, epoch: int | None, files: Files, *, missing_is_em
         return Claimed(epoch, claim, found, damage)
 
 
-def check_unread(claim: OpenFile, folder: Path, epoch: int, files: Files) -> None:
-    """Raise Fenced where a later owner may have begun to read the folder that this claim is for.
-
-    Whoever has claimed it since removes the claim before it reads; until then it will find all that was
-    written before. It is the file that counts, for its name may have been taken again. Raises OSError.
-    """
-    if not claim.is_there():
-        check_latest(folder, epoch, files)
-        raise _removed(folder, epoch)
-
-
-def check_latest(folder: Path, epoch: int, files: Files) -> None:
-    """Raise Fenced where a later owner has claimed a folder, or where it was removed. Raises OSError."""
-    names = listing(files.names(folder))
-    if names.epoch > epoch:
-        raise Fenced(f"{folder} is owned by epoch {names.epoch}, later than {epoch}")
-    if epoch not in names.claims:
-        raise _removed(folder, epoch)
-
-
-def _make_claim(folder: Path, epoch: int, files: Files, unless_claimed: contextlib.ExitStack) -> OpenFile:
+def _make_claim(folder: Path, epoch: int, files: Files, unless_claimed: contextlib.ExitStack) -> Claim:
     try:
-        claim = files.create(folder / segment_name(epoch, CLAIM_NUMBER))
+        file = files.create(folder / segment_name(epoch, CLAIM_NUMBER))
     except FileExistsError:
         raise Fenced(f"{folder} is owned by epoch {epoch} already") from None
+    claim = Claim(folder, epoch, file, files)
     unless_claimed.callback(claim.close)
     # From here on no earlier owner begins to give a snapshot its name: each looks for this one before.
     files.sync_folder(folder)
@@ -143,10 +165,6 @@ def _listed(folder: Path, epoch: int, files: Files) -> Listing:
 def _latest_epoch(folder: Path, names: Listing, files: Files) -> int:
     told = (epoch_of(files.read_start(folder / name, HEADER_BYTES)) for name in names.snapshots.values())
     return max([names.epoch, *(epoch for epoch in told if epoch is not None)])
-
-
-def _removed(folder: Path, epoch: int) -> StorageError:
-    return Fenced(f"{folder / segment_name(epoch, CLAIM_NUMBER)}, which owns the folder, was removed")
 
 
 def _fenced(folder: Path, names: Listing, epoch: int) -> StorageError:

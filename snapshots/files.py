@@ -52,8 +52,11 @@ class OpenFile(Protocol):
     def sync_data(self) -> None:
         """Come back only when everything written can be read from the disk; its times may not be there."""
 
-    def is_there(self) -> bool:
-        """Whether it has not been removed."""
+    def links(self) -> tuple[int, int]:
+        """How many names it has, and a time that is another one whenever it has got or lost a name."""
+
+    def is_named(self, path: Path) -> bool:
+        """Whether this is the file of that name."""
 
     def close(self) -> None:
         """Give the descriptor back. Says nothing about the disk."""
@@ -120,8 +123,15 @@ class _RealFile:
     def sync_data(self) -> None:
         _sync_data(self._descriptor)
 
-    def is_there(self) -> bool:
-        return os.fstat(self._descriptor).st_nlink > 0
+    def links(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return status.st_nlink, status.st_ctime_ns
+
+    def is_named(self, path: Path) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), path.stat())
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         os.close(self._descriptor)

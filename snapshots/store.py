@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from snapshots.claim import check_latest, check_unread, claim_folder
+from snapshots.claim import Claim, claim_folder
 from snapshots.errors import Fenced, NoRoom, NothingUsable, StorageError, SyncFailed, WriteFailed
-from snapshots.files import Files, OpenFile, RealFiles
+from snapshots.files import Files, RealFiles
 from snapshots.journal import NO_ROOM, Journal
 from snapshots.names import listing, snapshot_name
 from snapshots.recovered import Records, Recovered
@@ -50,7 +50,7 @@ class Store:
         self._segment_bytes_max = segment_bytes_max
         self._files = files or RealFiles()
         self._journal: Journal | None = None
-        self._claim: OpenFile | None = None
+        self._claim: Claim | None = None
         """What says that the folder is ours, from `recover` to `close`."""
         self._lock = threading.Lock()
         """Guards what follows, which `save` shares with the others."""
@@ -181,8 +181,8 @@ class Store:
         Raises StorageError where that cannot be known.
         """
         self._usable()
-        with self._checking() as epoch:
-            check_unread(self._held_claim(), self.folder, epoch, self._files)
+        with self._checking() as claim:
+            claim.check_unread()
 
     def reserve(self, bytes_: int) -> None:
         """See to it that a record with a payload of so many bytes finds room.
@@ -245,8 +245,7 @@ class Store:
             self._journal.close()
         claim, self._claim = self._claim, None
         if claim is not None:
-            with contextlib.suppress(OSError):
-                claim.close()
+            claim.close()
 
     def destroy(self) -> None:
         """Remove the folder and all that is in it. May be repeated where it failed half-way.
@@ -266,25 +265,21 @@ class Store:
         assert self._journal is not None, "a store recovers before anything else"
         return self._journal
 
-    def _held_claim(self) -> OpenFile:
-        assert self._claim is not None, "a store recovers before anything else"
-        return self._claim
-
     def _usable(self) -> Journal:
         if self.broken is not None:
             raise type(self.broken)(f"{self.folder} takes nothing more: {self.broken}")
         return self._recovered()
 
     def _check_latest(self) -> None:
-        with self._checking() as epoch:
-            check_latest(self.folder, epoch, self._files)
+        with self._checking() as claim:
+            claim.check_latest()
 
     @contextmanager
-    def _checking(self) -> Iterator[int]:
-        assert self.epoch is not None
+    def _checking(self) -> Iterator[Claim]:
+        assert self._claim is not None, "a store recovers before anything else"
         try:
             with self._told("read"):
-                yield self.epoch
+                yield self._claim
         except Fenced as error:
             self.broken = error
             raise

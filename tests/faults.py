@@ -432,9 +432,13 @@ class _FaultyFile:
         self._files._may_fail("sync_data", getattr(self._file, "forget", lambda: None))
         self._file.sync_data()
 
-    def is_there(self) -> bool:
-        self._files._may_fail("is_there")
-        return self._file.is_there()
+    def links(self) -> tuple[int, int]:
+        self._files._may_fail("links")
+        return self._file.links()
+
+    def is_named(self, path: Path) -> bool:
+        self._files._may_fail("is_named")
+        return self._file.is_named(path)
 
     def close(self) -> None:
         # The descriptor is gone either way, as with the real call.

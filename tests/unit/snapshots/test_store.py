@@ -4,6 +4,7 @@ import errno
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -329,6 +330,39 @@ def test_a_claim_whose_name_somebody_takes_again_is_still_gone(folder):
         first.check_owner()
     write(second, b"two")
     assert recovered(folder) == (b"born", [b"one", b"two"])
+
+
+@pytest.mark.parametrize("answered_since", [False, True])
+def test_a_claim_that_has_a_second_name_elsewhere_still_gives_way(folder, tmp_path, answered_since):
+    first = write(opened(folder, 1), b"one")
+    # The times of files go by ticks of some milliseconds.
+    time.sleep(0.05)
+    # A backup of names alone, which takes no room.
+    (tmp_path / "backup").hardlink_to(folder / segment_name(1, CLAIM_NUMBER))
+    if answered_since:
+        write(first, b"two")
+        first.check_owner()
+    opened(folder, 2)
+    first.append(b"never answered", version=3)
+    first.sync()
+    with pytest.raises(Fenced, match="later than 1"):
+        first.check_owner()
+
+
+def test_only_a_claim_whose_names_have_changed_is_looked_for_by_its_name(folder, tmp_path):
+    files = FaultyFiles()
+    store = write(opened(folder, 1, files=files), b"one")
+
+    def looks() -> int:
+        before = files.calls.count("is_named")
+        store.check_owner()
+        return files.calls.count("is_named") - before
+
+    assert looks() == 0
+    (tmp_path / "backup").hardlink_to(folder / segment_name(1, CLAIM_NUMBER))
+    assert [looks(), looks()] == [1, 0]
+    (tmp_path / "backup").unlink()
+    assert [looks(), looks()] == [1, 0]
 
 
 def test_no_descriptor_is_left_of_claims(folder):
