@@ -133,6 +133,7 @@ class PromptServer:
             state[REPLY] = self._protocol.reply
             self._protocol.is_over = self._writer.transport.is_closing
             self._protocol.send_at_once = self._write
+            await self._protocol.initiate()
             with suppress(OSError):
                 while data:
                     await self._protocol.handle(RawData(data))

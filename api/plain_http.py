@@ -35,6 +35,25 @@ class _Unseen:
     body_left: int
 
 
+class LenientConnection(h11.Connection):
+    """h11's, which lets what follows a last request be.
+
+    A caller who said `Connection: close`, or speaks HTTP/1.0, may still send a line end too many, or another
+    request; h11 would refuse it, and with it the reply to the one before (RFC 9112, 9.6: that is sent).
+    """
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what has come."""
+        if not (data and self.their_state is h11.MUST_CLOSE):
+            super().receive_data(data)
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Give what was said next."""
+        if self.their_state is h11.MUST_CLOSE and self.trailing_data[0]:
+            return h11.NEED_DATA
+        return super().next_event()
+
+
 class PlainHttp(H11Protocol):
     """HTTP/1.1 and nothing else on a connection.
 
@@ -54,10 +73,18 @@ class PlainHttp(H11Protocol):
     send_at_once: Callable[[bytes], Awaitable[None]]
     """Sends bytes, with what was held back for others to come with it."""
 
+    connection: h11.Connection
+
     _unseen: _Unseen | None = None
     """The request under way, while h11 has not seen it."""
     _answered: bool = False
     """Whether it was answered, and h11 has nothing to see any more."""
+
+    async def initiate(self) -> None:
+        """Begin, before anything is handled."""
+        self.connection = LenientConnection(
+            h11.SERVER, max_incomplete_event_size=self.config.h11_max_incomplete_size
+        )
 
     async def handle(self, event: Event) -> None:
         """Take what has come."""

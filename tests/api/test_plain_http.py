@@ -388,3 +388,16 @@ def test_heads_are_as_h11_sends_them(status: int, headers: Headers) -> None:
         pass
     sent = connection.send(heads.of(status, headers, 3))
     assert sent == heads.bytes_of(status, headers, 3)
+
+
+def test_nothing_is_kept_of_what_comes_behind_the_last_request() -> None:
+    connection = plain_http.LenientConnection(h11.SERVER)
+    connection.receive_data(request("POST", EVALUATE, EVENT, token=TOKEN, headers=("Connection: close",)))
+    while connection.their_state is not h11.MUST_CLOSE:
+        connection.next_event()
+    for _ in range(100):
+        connection.receive_data(b"x" * 65_536)
+        assert connection.next_event() is h11.NEED_DATA
+    assert connection.trailing_data == (b"", False)
+    connection.receive_data(b"")
+    assert isinstance(connection.next_event(), h11.ConnectionClosed)

@@ -425,3 +425,44 @@ async def test_a_head_without_a_body_behind_it_goes_out_alone(wire: Wire, writte
         head = await connection.reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 ")
     assert written[1:] == [head]
+
+
+BEHIND_THE_LAST = {
+    "a line end": b"\r\n",
+    "another request": request("POST", EVALUATE, EVENT, token=TOKEN),
+    "no HTTP": b"\0" * 100,
+    "more than is read in one go": b"x" * 300_000,
+}
+
+
+@pytest.mark.parametrize("sent_late", [False, True], ids=["in one piece", "while it is answered"])
+@pytest.mark.parametrize("behind", BEHIND_THE_LAST.values(), ids=BEHIND_THE_LAST)
+@pytest.mark.parametrize("version", [b"HTTP/1.0", b"HTTP/1.1"])
+async def test_whatever_comes_behind_the_last_request_is_not_read(
+    wire: Wire, scripted: ScriptedFleet, version: bytes, behind: bytes, sent_late: bool
+) -> None:
+    go, asked = asyncio.Event(), asyncio.Event()
+
+    async def in_its_time(_: str, operation: Operation) -> Answer:
+        asked.set()
+        await go.wait()
+        return Done(b'{"actions":[]}')
+
+    scripted.answers = in_its_time
+    last = request("POST", EVALUATE, EVENT, token=TOKEN, headers=("Connection: close",))
+    last = last.replace(b"HTTP/1.1", version)
+    connection = await wire.connect()
+    if sent_late:
+        await connection.send(last)
+        await asked.wait()
+        await connection.send(behind)
+    else:
+        await connection.send(last + behind)
+    async with asyncio.timeout(5):
+        await asked.wait()
+    await asyncio.sleep(0.02)
+    go.set()
+    assert (await connection.receive()).envelope["result"] == {"actions": []}
+    assert await connection.at_end()
+    assert len(scripted.operations) == 1
+    assert await wire.comes_to_rest()
