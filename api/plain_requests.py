@@ -27,8 +27,8 @@ class PlainHead(NamedTuple):
 def read_plain(data: bytes) -> PlainHead | None:
     """Give the head with which these bytes begin, as h11 would read it; the body comes behind it.
 
-    None where they may be anything else: h11 knows what to make of that. There is nothing that it would
-    refuse, or take for another request, of what is read here (RFC 9112).
+    None where they may be anything else: h11 knows what to make of that. Of what is read here there is
+    nothing that h11 would refuse, or take for another request.
     """
     head = _HEAD.match(data)
     if head is None:

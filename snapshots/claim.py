@@ -27,24 +27,18 @@ class Claim:
         self._path = folder / segment_name(epoch, CLAIM_NUMBER)
         self._file = file
         self._files = files
-        self._links: tuple[int, int] | None = None
-        """What was told when the file was last seen to have its name. It has it while the same is told."""
 
     def check_unread(self) -> None:
         """Raise Fenced where a later owner may have begun to read the folder.
 
         Whoever has claimed it since removes this claim before it reads; until then it will find all that was
-        written before. It is the file that counts, for its name may have been taken again; and not the number
-        of its names alone, for somebody may have given it another one (`cp -al`). Raises OSError.
+        written before. It is this very file that is looked for, because its name may have been taken again,
+        and under its name, because it may have got another one elsewhere (`cp -al`). Raises OSError.
         """
-        links = self._file.links()
-        if links == self._links:
-            # Each answer comes by here, and looking for the name takes several times as long.
-            return
         if not self._file.is_named(self._path):
+            # This knows more of who has come.
             self.check_latest()
             raise Fenced(f"{self._path}, which owns the folder, was removed")
-        self._links = links
 
     def check_latest(self) -> None:
         """Raise Fenced where a later owner has claimed the folder, or it was removed. Raises OSError."""

@@ -52,9 +52,6 @@ class OpenFile(Protocol):
     def sync_data(self) -> None:
         """Come back only when everything written can be read from the disk; its times may not be there."""
 
-    def links(self) -> tuple[int, int]:
-        """How many names it has, and a time that is another one whenever it has got or lost a name."""
-
     def is_named(self, path: Path) -> bool:
         """Whether this is the file of that name."""
 
@@ -99,6 +96,9 @@ class Files(Protocol):
 class _RealFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        status = os.fstat(descriptor)
+        # No other file has these while this one is open, whether it still has a name or not.
+        self._identity = status.st_ino, status.st_dev
 
     def write(self, data: bytes) -> int:
         return os.write(self._descriptor, data)
@@ -123,15 +123,12 @@ class _RealFile:
     def sync_data(self) -> None:
         _sync_data(self._descriptor)
 
-    def links(self) -> tuple[int, int]:
-        status = os.fstat(self._descriptor)
-        return status.st_nlink, status.st_ctime_ns
-
     def is_named(self, path: Path) -> bool:
         try:
-            return os.path.samestat(os.fstat(self._descriptor), path.stat())
+            status = os.stat(path)  # noqa: PTH116 -- each answer waits for it, and Path.stat takes longer
         except FileNotFoundError:
             return False
+        return (status.st_ino, status.st_dev) == self._identity
 
     def close(self) -> None:
         os.close(self._descriptor)

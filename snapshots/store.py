@@ -117,10 +117,11 @@ class Store:
         )
         self._segments = found.segments
         self._litter = frozenset(found.litter)
+        # From here on `close` has its descriptor to give back, too.
+        self._journal = journal
         if found.pieces:
             # Whoever sees what these records made of the state must be right for good.
             self._settle(journal)
-        self._journal = journal
         self._closed.append((found.sequence, found.journal_bytes))
         self._snapshot_sequence = found.snapshot.sequence if found.snapshot else 0
         return Recovered(found.snapshot, Records(found, self._files), claimed.damage)
@@ -240,7 +241,8 @@ class Store:
         return file_bytes
 
     def close(self) -> None:
-        """Give the descriptors back. Nothing is synced."""
+        """Give the descriptors back. Nothing is synced, and the store takes nothing more."""
+        self.broken = self.broken or StorageError("it was closed")
         if self._journal is not None:
             self._journal.close()
         claim, self._claim = self._claim, None
@@ -276,10 +278,13 @@ class Store:
 
     @contextmanager
     def _checking(self) -> Iterator[Claim]:
-        assert self._claim is not None, "a store recovers before anything else"
+        claim = self._claim
+        if claim is None:
+            # It is closed while another thread saves.
+            raise StorageError(f"{self.folder} takes nothing more: {self.broken}")
         try:
             with self._told("read"):
-                yield self._claim
+                yield claim
         except Fenced as error:
             self.broken = error
             raise

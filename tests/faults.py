@@ -432,10 +432,6 @@ class _FaultyFile:
         self._files._may_fail("sync_data", getattr(self._file, "forget", lambda: None))
         self._file.sync_data()
 
-    def links(self) -> tuple[int, int]:
-        self._files._may_fail("links")
-        return self._file.links()
-
     def is_named(self, path: Path) -> bool:
         self._files._may_fail("is_named")
         return self._file.is_named(path)

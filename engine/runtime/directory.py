@@ -101,11 +101,10 @@ class Directory:
         self._acquire()
         try:
             return self._open()
-        except OSError as error:
-            self._lock.release()
-            raise StorageError(f"{self._folder.parent} cannot be read: {error}") from error
-        except BaseException:
-            self._lock.release()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise StorageError(f"{self._folder.parent} cannot be read: {error}") from error
             raise
 
     def _open(self) -> Opened:

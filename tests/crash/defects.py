@@ -180,7 +180,7 @@ DEFECTS: dict[str, Defect] = {
     "earlier owners keep their claims": Defect(
         claim, "_clear_away", "if claimed < epoch", "if False", two_owners
     ),
-    "a claim that was removed is taken for one whose links have changed": Defect(
+    "nobody looks for the claim": Defect(
         claim.Claim, "check_unread", "if not self._file.is_named(self._path):", "if False:", two_owners
     ),
     "what fenced owners write counts": Defect(

@@ -238,11 +238,6 @@ class MemoryFile:
     def forget(self) -> None:
         self._inode.forget()
 
-    def links(self) -> tuple[int, int]:
-        self._disk.call("links")
-        # No file has two names here, and none gets a second one.
-        return sum(inode is self._inode for inode in self._disk.live.values()), 0
-
     def is_named(self, path: Path) -> bool:
         self._disk.call("is_named")
         return self._disk.live.get(path.name) is self._inode

@@ -171,9 +171,6 @@ class _HaltingFile:
     def sync_data(self) -> None:
         self._files.around(f"sync_data {self._kind}", self._file.sync_data)
 
-    def links(self) -> tuple[int, int]:
-        return self._files.around(f"links {self._kind}", self._file.links)
-
     def is_named(self, path: Path) -> bool:
         return bool(self._files.around(f"is_named {self._kind}", lambda: self._file.is_named(path)))
 

@@ -176,7 +176,7 @@ def test_a_batch_is_one_record_and_one_sync(actor, files):
     calls = files.calls[before:]
     assert calls.count("write") == 1
     assert [call for call in calls if call.startswith("sync")] == ["sync_data"]
-    assert calls.index("write") < calls.index("sync_data") < calls.index("links"), "the owner comes last"
+    assert calls.index("write") < calls.index("sync_data") < calls.index("is_named"), "the owner comes last"
 
 
 def test_what_changes_nothing_is_not_written(actor, files):
