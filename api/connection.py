@@ -24,6 +24,11 @@ STALLED_S = 15.0
 LET_GO_S = 60.0
 """From the end of a connection until what still runs for it is cancelled; nothing should by then."""
 
+LINGER_S = 1.0
+"""From when the last reply is with the system until the connection is closed where the caller does not."""
+
+_PAST_BYTES_MAX: Final = 1024 * 1024
+"""What is read in that time, to be dropped."""
 _TAKEN_BYTES_MIN: Final = 16 * 1024
 """What must be taken between two looks, where so much is left."""
 _HEAD: Final = b"HTTP/1.1 "
@@ -90,6 +95,10 @@ class PromptServer:
         self._idle: asyncio.TimerHandle | None = None
         self._end_watch: _StallWatch | None = None
         self._end_timer: asyncio.TimerHandle | None = None
+        self._end_linger: asyncio.TimerHandle | None = None
+        self._replied = False
+        self._ended = False
+        """Whether the last reply was sent, and nothing that comes is read any more but to be dropped."""
         self._abandoned = False
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -131,16 +140,15 @@ class PromptServer:
                 send=self._send,
             )
             state[REPLY] = self._protocol.reply
-            self._protocol.is_over = self._writer.transport.is_closing
+            self._protocol.is_over = self._is_over
             self._protocol.send_at_once = self._write
             await self._protocol.initiate()
             with suppress(OSError):
-                while data:
+                # What comes once it is over is nobody's, and nobody would ever give leave to read it.
+                while data and not self._is_over():
                     await self._protocol.handle(RawData(data))
-                    if self._writer.transport.is_closing():
-                        # What has come since is nobody's, and nobody would ever give leave to read it.
-                        break
                     data = await self._reader.read(_READ_BYTES)
+                await self._read_past(len(data))
             self._stop_waiting()
             task = asyncio.current_task()
             assert task is not None, "it has the task of its connection"
@@ -155,7 +163,7 @@ class PromptServer:
         self._flush()
         match event:
             case Closed():
-                await self._close()
+                self._end()
             case Updated(idle=True):
                 self._place.rest()
                 self._wait()
@@ -175,9 +183,10 @@ class PromptServer:
         """Send, or do nothing where nobody is there any more: that is for the reader to tell, in its turn."""
         transport = self._writer.transport
         data = self._held_back() + data
-        if not data or transport.is_closing():
+        if not data or self._is_over():
             # Of a reply whose length was said, the end is nothing.
             return
+        self._replied = True
         with suppress(OSError, RuntimeError):
             self._writer.write(data)
             if transport.get_write_buffer_size() > _UNSENT_BYTES:
@@ -216,15 +225,51 @@ class PromptServer:
     def _end_if_idle(self) -> None:
         if self._idle is not None:
             self._stop_waiting()
-            self._begin_close()
+            if self._replied:
+                self._end()
+            else:
+                self._begin_close()
 
-    def _begin_close(self) -> None:
-        """Close once everything is sent. The end of it is what the reader hears."""
+    def _is_over(self) -> bool:
+        return self._ended or self._writer.transport.is_closing()
+
+    def _send_end(self) -> None:
+        """Say that nothing comes after what was sent."""
+        self._ended = True
         self._flush()
         if self._end_watch is None:
             self._end_watch = _StallWatch(self._loop, self._writer.transport)
         with suppress(OSError, RuntimeError):
             self._writer.write_eof()
+
+    def _end(self) -> None:
+        """Say so, and close when the caller has, or a little later.
+
+        To close where something is unread, or still comes, has the system drop what the caller has yet to
+        take of the last reply (RFC 9112, 9.6).
+        """
+        if not self._is_over():
+            self._place.rest()
+            self._send_end()
+            self._linger()
+
+    def _linger(self) -> None:
+        self._end_linger = self._loop.call_later(LINGER_S, self._close_if_sent)
+
+    def _close_if_sent(self) -> None:
+        if self._writer.transport.get_write_buffer_size():
+            self._linger()
+        else:
+            self._begin_close()
+
+    async def _read_past(self, bytes_: int) -> None:
+        """Drop what comes behind the last reply, until the caller closes; after so many bytes already."""
+        while bytes_ <= _PAST_BYTES_MAX and (data := await self._reader.read(_READ_BYTES)):
+            bytes_ += len(data)
+
+    def _begin_close(self) -> None:
+        """Close once everything is sent. The end of it is what the reader hears."""
+        self._send_end()
         with suppress(OSError, RuntimeError):
             self._writer.close()
 
@@ -239,6 +284,8 @@ class PromptServer:
 
     async def _let_go(self) -> None:
         self._stop_waiting()
+        if self._end_linger is not None:
+            self._end_linger.cancel()
         try:
             with suppress(asyncio.CancelledError):
                 await self._close()

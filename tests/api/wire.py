@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -75,6 +75,8 @@ class Wire:
     def __init__(self, port: int) -> None:
         self.port = port
         self.tasks_at_rest = 0
+        self.stop: Callable[[], None]
+        """Has the server end."""
         self._opened: list[Connection] = []
 
     async def connect(self) -> Connection:
@@ -101,15 +103,18 @@ class Wire:
 
 
 @asynccontextmanager
-async def served(app: Any, settings: Settings, crowd: Crowd | None = None) -> AsyncIterator[Wire]:
+async def served(
+    app: Any, settings: Settings, crowd: Crowd | None = None, *, grace_s: float = 0.2
+) -> AsyncIterator[Wire]:
     """Serve an application on a free port. At the end it lets streams end, and gives them a moment."""
     listener = socket.create_server(("127.0.0.1", 0))
     config = server_config(settings)
     config.errorlog = None
-    config.graceful_timeout = 0.2
+    config.graceful_timeout = grace_s
     wire = Wire(listener.getsockname()[1])
     config.bind = [f"fd://{listener.detach()}"]
     stop = asyncio.Event()
+    wire.stop = stop.set
 
     async def until_stopped() -> None:
         await stop.wait()
