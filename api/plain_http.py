@@ -64,7 +64,13 @@ class PlainHttp(H11Protocol):
     A plain request that comes while nothing else is under way is not shown to h11, which takes longer to read
     and to answer it than all else that the front end does. As soon as anything happens that h11 should see,
     bytes past the body, or a reply that comes in parts or ahead of the body's end, it is shown the request
-    after all, and goes on from there.
+    after all, and goes on from there. So whatever is under way is in one of three states:
+
+    =============  ===================================================================
+    `_unseen`      a plain request comes, or has come whole, and is not answered
+    `_answered`    it was answered in one go; the application has yet to come back
+    neither        there is nothing, or h11 has it
+    =============  ===================================================================
     """
 
     is_over: Callable[[], bool]
@@ -98,7 +104,7 @@ class PlainHttp(H11Protocol):
     async def reply(self, status: int, headers: Headers, body: bytes) -> bool:
         """Send a whole reply to the request under way, which was read to its end.
 
-        False, with nothing sent, where the usual way has more to do.
+        False, with nothing sent to the caller, where the usual way has more to do.
 
         The usual way goes through five layers three times, for the head, the body and the end of each reply.
         """
@@ -204,16 +210,16 @@ class PlainHttp(H11Protocol):
             self.connection.next_event()
 
     async def _maybe_recycle(self) -> None:
-        if not self._answered:
-            if self.context.terminated.is_set():
-                # What was sent ahead is read no more. Hypercorn would wait without end for leave to read it.
-                self.connection = h11.Connection(h11.SERVER)
-            await super()._maybe_recycle()
+        answered, self._answered = self._answered, False
+        if self.context.terminated.is_set():
+            # What was sent ahead is read no more. Hypercorn would wait without end for leave to read it.
+            await self.initiate()
+        elif answered:
+            await self._close_stream()
+            await self.can_read.set()
+            await self.send(Updated(idle=True))
             return
-        await self._close_stream()
-        self._answered = False
-        await self.can_read.set()
-        await self.send(Updated(idle=True))
+        await super()._maybe_recycle()
 
     async def _is_ended(self) -> bool:
         """Tell, and see to the end of the connection, where what was sent ahead is nobody's any more."""

@@ -120,6 +120,33 @@ def test_replies_come_whole_though_the_server_ends_amid_one_and_the_next_request
 
 
 @pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("asked", [AGAIN, CHUNKED], ids=["plain", "in chunks"])
+def test_who_always_asks_ahead_does_not_keep_the_server_from_ending(loop: str, asked: bytes) -> None:
+    def call(wire: Wire, stop: Callable[[], object]) -> bytes:
+        with plug(wire) as caller:
+            caller.sendall(asked * 3)
+            heard = b""
+            for count in range(5_000):
+                came = caller.recv(65_536)
+                if not came:
+                    return heard
+                heard += came
+                if count == 3:
+                    stop()
+                with suppress(OSError):
+                    caller.sendall(asked)
+            raise AssertionError("it went on and on")
+
+    async def work() -> None:
+        later = asyncio.get_running_loop().call_soon_threadsafe
+        async with answering(100) as wire:
+            heard = await asyncio.to_thread(call, wire, lambda: later(wire.stop))
+            assert bodies_bytes(heard)
+
+    run(loop, work())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
 def test_who_does_not_close_is_closed_a_little_later(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LINGER_S", 0.2)
 
