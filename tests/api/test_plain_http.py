@@ -300,6 +300,9 @@ class Bare:
         self.sent: list[Event] = []
         self.asked = 0
         self.go = asyncio.Event()
+        self.back = asyncio.Event()
+        """Lets the application come back once it has answered."""
+        self.back.set()
         self.context = WorkerContext(None)
         self.state = ConnectionState({})
         config = server.server_config(Settings())
@@ -321,6 +324,7 @@ class Bare:
         while (await receive()).get("more_body"):
             pass
         assert await self.http.reply(200, (), b"done")
+        await self.back.wait()
 
 
 @pytest.mark.parametrize("read", [read_plain, lambda _: None], ids=["plain", "by h11"])
@@ -352,6 +356,28 @@ async def test_what_was_sent_ahead_does_not_hold_up_the_end(
         bare.go.set()
         await ahead
     assert (bare.sent[-1], bare.asked) == (Closed(), 1)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_what_comes_between_an_answer_and_its_end_is_taken_unless_the_service_ends(
+    *, ends: bool
+) -> None:
+    async with asyncio.timeout(5), TaskGroup(asyncio.get_running_loop()) as tasks:
+        bare = Bare(tasks)
+        bare.go.set()
+        bare.back.clear()
+        await bare.http.handle(RawData(PLAIN))
+        while not any(isinstance(event, RawData) for event in bare.sent):
+            await asyncio.sleep(0)
+        ahead = asyncio.ensure_future(bare.http.handle(RawData(PLAIN)))
+        await asyncio.sleep(0.01)
+        assert not ahead.done()
+        if ends:
+            await bare.context.terminated.set()
+        bare.back.set()
+        await ahead
+    assert bare.asked == (1 if ends else 2)
+    assert (Closed() in bare.sent) == ends
 
 
 @pytest.mark.parametrize("ends_it", ["the caller", "the service"])
