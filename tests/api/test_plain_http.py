@@ -367,7 +367,7 @@ async def test_what_comes_between_an_answer_and_its_end_is_taken_unless_the_serv
         bare.go.set()
         bare.back.clear()
         await bare.http.handle(RawData(PLAIN))
-        while not any(isinstance(event, RawData) for event in bare.sent):
+        while not any(isinstance(event, RawData) for event in bare.sent):  # noqa: ASYNC110 -- no event for it
             await asyncio.sleep(0)
         ahead = asyncio.ensure_future(bare.http.handle(RawData(PLAIN)))
         await asyncio.sleep(0.01)
