@@ -26,15 +26,19 @@ def as_before() -> Iterator[None]:
 
 
 def test_what_is_hidden_is_not_collected_until_all_is_looked_at():
+    gc.collect()
+    # Python 3.12 hides what is immortal by itself.
+    hidden = gc.get_freeze_count()
     cycle = Cycle()
     freed = cycle.freed
     leave_alone()
+    assert gc.get_freeze_count() > hidden
     del cycle
     gc.collect()
     assert freed == []
     look_at_all()
     assert freed == ["freed"]
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() == hidden
 
 
 def test_the_collector_comes_seldom_but_comes():
