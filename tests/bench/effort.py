@@ -35,7 +35,7 @@ class Effort:
     front_round_s: float
     front_calls: int
     front_flood_s: float
-    front_heavy: bool
+    front_long: bool
     front_crowd: int
     front_crowd_rounds: int
 
@@ -73,7 +73,7 @@ FULL = Effort(
     front_round_s=1.2,
     front_calls=3_000,
     front_flood_s=8,
-    front_heavy=True,
+    front_long=True,
     front_crowd=10_000,
     front_crowd_rounds=3,
 )
@@ -103,7 +103,7 @@ QUICK = Effort(
     front_round_s=0.4,
     front_calls=300,
     front_flood_s=1.5,
-    front_heavy=False,
+    front_long=False,
     front_crowd=2_000,
     front_crowd_rounds=2,
 )
@@ -133,7 +133,7 @@ TINY = Effort(
     front_round_s=0.1,
     front_calls=10,
     front_flood_s=0.2,
-    front_heavy=False,
+    front_long=False,
     front_crowd=20,
     front_crowd_rounds=1,
 )

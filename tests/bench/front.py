@@ -13,6 +13,7 @@ from tests.bench.fresh import call
 from tests.bench.front_calls import BATCH_EVENTS, CONNECTIONS, FORMS, FRONT_ENDS, ONE_STREAM
 from tests.bench.front_crowd import ACTIVE
 from tests.bench.front_fairness import FLOOD_CONNECTIONS, HEAVY_EVENTS, STEADY_PER_S, WAITING_MAX
+from tests.bench.front_rude import EACH_PER_S, TRICKLES
 from tests.bench.rows import Part, Row, Target, at_least, at_most
 
 CASE = "front"
@@ -28,7 +29,7 @@ MACHINE_TOLERANCE = 0.5
 
 
 def parts(effort: Effort) -> list[Part]:
-    """Give a part for each service that is started; the heavy flood takes more than a quick run has."""
+    """Give a part for each service that is started; a quick run has no time for the last two."""
     flood = partial(measure_fairness, effort)
     usual = [
         Part(CASE, partial(measure_single, effort), "single"),
@@ -37,7 +38,8 @@ def parts(effort: Effort) -> list[Part]:
         Part(CASE, partial(flood, heavy=False), "fairness"),
         Part(CASE, partial(measure_crowd, effort), "crowd"),
     ]
-    return [*usual, Part(CASE, partial(flood, heavy=True), "heavy flood")] if effort.front_heavy else usual
+    long = [Part(CASE, measure_rude, "rude"), Part(CASE, partial(flood, heavy=True), "heavy flood")]
+    return [*usual, *long] if effort.front_long else usual
 
 
 def measure_single(effort: Effort) -> list[Row]:
@@ -239,4 +241,33 @@ def measure_crowd(effort: Effort) -> list[Row]:
             ),
             remark=f"{found['held']:.0f} were open at once; {found['left']:.0f} descriptors left",
         ),
+    ]
+
+
+def measure_rude(trickles: int = TRICKLES) -> list[Row]:
+    """Give what active callers keep of their rate beside those who trickle, vanish, or are refused."""
+    found = call("tests.bench.front_rude", "rude", trickles=trickles)
+    kept = found["beside"] / found["alone"]
+    return [
+        Row(
+            case=CASE,
+            name=(
+                f"evaluations on {ACTIVE} connections beside {trickles} bodies that trickle, "
+                f"{EACH_PER_S} callers a second who vanish amid a body, and {EACH_PER_S} refused amid chunks"
+            ),
+            unit="/s",
+            ours=found["beside"],
+            floor=found["alone"],
+            ratio=1 / kept,
+            over="without them",
+            target=Target(
+                text=f"at least 90 % (is {100 * kept:.0f} %); all who trickle are cut, no descriptor is left",
+                met=kept >= CROWD_SHARE_MIN and found["cut"] == trickles and found["left"] <= 0,
+            ),
+            remark=(
+                f"CPU a request: front end {found['us alone']:.0f} µs, beside them {found['us beside']:.0f}; "
+                f"{found['cut']:.0f} cut, {found['vanished']:.0f} vanished, {found['refused']:.0f} refused, "
+                f"{found['left']:.0f} descriptors left"
+            ),
+        )
     ]

@@ -49,7 +49,7 @@ def crowd(connections: int, rounds: int) -> dict[str, float]:
     return run(work)
 
 
-class _Slices:
+class Slices:
     """Short stretches of a load, by what else happens meanwhile."""
 
     def __init__(self, ours: Service, made: list[Caller]) -> None:
@@ -89,7 +89,7 @@ async def _crowd(ours: Service, connections: int, rounds: int) -> dict[str, floa
     gc.collect()
     gc.freeze()
     async with callers(ours.place, ACTIVE) as made:
-        slices = _Slices(ours, made)
+        slices = Slices(ours, made)
         rates = slices.rates
         await slices.one("warm", WARM_S)
         await slices.some(ALONE)
@@ -132,7 +132,8 @@ async def _crowd(ours: Service, connections: int, rounds: int) -> dict[str, floa
     }
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Give what a process needs to find this package."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return {**os.environ, "PYTHONPATH": path}
 
@@ -152,7 +153,7 @@ class _Crowd:
         """Give a crowd that begins to come. Its processes end by themselves, or at the end."""
         command = (sys.executable, "-m", __name__, place.host, str(place.port), str(connections // PARTS))
         parts = [
-            await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=_environment(), stdout=PIPE)
+            await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment(), stdout=PIPE)
             for _ in range(PARTS)
         ]
         made = cls(parts)
