@@ -36,9 +36,9 @@ class Claim:
         and under its name, because it may have got another one elsewhere (`cp -al`). Raises OSError.
         """
         if not self._file.is_named(self._path):
-            # This knows more of who has come.
+            # This tells more, where a later owner has come.
             self.check_latest()
-            raise Fenced(f"{self._path}, which owns the folder, was removed")
+            raise self._removed()
 
     def check_latest(self) -> None:
         """Raise Fenced where a later owner has claimed the folder, or it was removed. Raises OSError."""
@@ -46,7 +46,10 @@ class Claim:
         if names.epoch > self._epoch:
             raise Fenced(f"{self._folder} is owned by epoch {names.epoch}, later than {self._epoch}")
         if self._epoch not in names.claims:
-            raise Fenced(f"{self._path}, which owns the folder, was removed")
+            raise self._removed()
+
+    def _removed(self) -> StorageError:
+        return Fenced(f"{self._path}, which owns the folder, was removed")
 
     def close(self) -> None:
         """Give the descriptor back."""
