@@ -69,7 +69,7 @@ def _written(condition: Condition) -> tuple[int, str]:
         case InRelation(relation, args):
             return _PREFIX, f"{relation_text(relation)}({', '.join(map(_argument, args))})"
         case All(members):
-            comparison = _comparison(members)
+            comparison = comparison_text(members)
             return (_PREFIX, comparison) if comparison else _group("all", " and ", members, _AND)
         case Any(members):
             return _group("any", " or ", members, _OR)
@@ -115,7 +115,7 @@ def _leaf(leaf: Leaf) -> str:
             return f"{fact} {_OPERATORS[op]} {_literal(value)}"
 
 
-def _comparison(members: tuple[Condition, ...]) -> str | None:
+def comparison_text(members: tuple[Condition, ...]) -> str | None:
     """Give `x > n` or `x < n` where that is what the members of an `all` say."""
     match members:
         case (Leaf(fact, "between", (low, high)), Leaf(same_fact, "neq", other)) if same_fact == fact:

@@ -1,0 +1,237 @@
+"""Warnings about conditions: what is valid in them, but hardly meant."""
+
+from typing import Any
+
+import pytest
+
+from engine.evaluation.facts import split_name, value_of
+from engine.language.parser import parse
+from engine.language.samples import Sample
+from engine.language.warnings import ConditionWarning, condition_warnings
+
+EVENT: dict[str, Any] = {
+    "user": 1234,
+    "ip": "10.0.0.1",
+    "ok": True,
+    "tags": ["a", "b"],
+    "geo": {"city": "Ulm", "at": {"lat": 48.4}},
+    "note": None,
+    "empty": [],
+}
+VARS = {"blocklist": [1, 2], "limit": 5, "owns": [["ann", 1]]}
+
+
+def warned(text: str, *events: dict[str, Any], sent: dict[str, Any] | None = None) -> list[tuple[str, str]]:
+    sample = Sample()
+    for event in events or (EVENT,):
+        sample.add(event, sent)
+    return [tuple(warning) for warning in condition_warnings(parse(text), sample)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "user == 1234 and user in [1, 2] and user between 1 and 5 and user > 3",
+        'ip == "a" and ip matches "x" and ip contains "x" and ip between "a" and "b"',
+        'tags contains "a" and tags == ["a"] and empty contains 5',
+        'geo.city == "Ulm" and geo.at.lat > 5',
+        "per user (once ok == true)",
+        "user in []",
+        "owns(ip, user)",
+        "$limit == 5",
+        "ip == geo.city",
+        "ip in tags",
+    ],
+)
+def test_what_can_be_true_is_not_warned_about(text: str) -> None:
+    assert warned(text) == []
+
+
+def test_a_fact_that_no_event_has_is_told_once_with_the_nearest_name() -> None:
+    assert warned("usr == 1 or once usr == 2") == [
+        ("any[0].leaf.fact", "no event has `usr`; did you mean `user`?")
+    ]
+    assert warned("per USER (once ok == true)") == [
+        ("keyed.key", "no event has `USER`; did you mean `user`?")
+    ]
+    assert warned("once within 5m lat > 1") == [
+        ("once_within.inner.all[0].leaf.fact", "no event has `lat`; did you mean `geo.at.lat`?")
+    ]
+    assert warned("something == else_") == [
+        ("ref.fact", "no event has `something`"),
+        ("ref.reference", "no event has `else_`"),
+    ]
+
+
+def test_a_fact_that_is_always_null_is_told() -> None:
+    assert warned("not note == 1") == [
+        ("not.leaf.fact", "`note` is null in every event that has it, as if it were missing")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "sentence"),
+    [
+        (
+            'user == "1234"',
+            "leaf.value",
+            '`user == "1234"` is always false: `user` is a number in every event that has it, never a string',
+        ),
+        (
+            'user != "1234"',
+            "leaf.value",
+            (
+                '`user != "1234"` is true wherever `user` is there: `user` is a number in every '
+                "event that has it, "
+                "never a string"
+            ),
+        ),
+        (
+            'user not in ["1"]',
+            "leaf.value",
+            (
+                '`user not in ["1"]` is true wherever `user` is there: `user` is a number in '
+                "every event that has it, "
+                "never a string"
+            ),
+        ),
+        (
+            "ip > 5",
+            "all[0].leaf.value",
+            "`ip > 5` is always false: `ip` is a string in every event that has it, never a number",
+        ),
+        (
+            "user matches '1.*'",
+            "leaf.value",
+            (
+                '`user matches "1.*"` is always false: `user` is a number in every event that '
+                "has it, never a string"
+            ),
+        ),
+        (
+            'user contains "1"',
+            "leaf.value",
+            (
+                '`user contains "1"` is always false: `user` is a number in every event that has it, '
+                "never a string or an array"
+            ),
+        ),
+        (
+            "tags contains 1",
+            "leaf.value",
+            "`tags contains 1` is always false: the arrays in `tags` hold a string",
+        ),
+        (
+            "ip == ok",
+            "ref.reference",
+            "`ip == ok` is always false: `ip` is a string in every event that has it, never a boolean",
+        ),
+        (
+            "user not in ip",
+            "ref.reference",
+            "`user not in ip` is always false: `ip` is a string in every event that has it, never an array",
+        ),
+        (
+            "user in tags",
+            "ref.reference",
+            "`user in tags` is always false: `user` is a number in every event that has it, never a string",
+        ),
+        (
+            "owns(tags)",
+            "in_relation.args[0].fact",
+            (
+                "`tags` is an array in every event that has it: relations hold strings, numbers "
+                "and booleans; "
+                "`owns(tags)` is always false"
+            ),
+        ),
+        (
+            "per geo (once ok == true)",
+            "keyed.key",
+            (
+                "`geo` is an object in every event that has it: only strings, numbers and booleans are keys, "
+                "so that this `per` is always false"
+            ),
+        ),
+    ],
+)
+def test_types_that_never_meet_are_told(text: str, place: str, sentence: str) -> None:
+    assert warned(text) == [(place, sentence)]
+
+
+def test_types_that_meet_in_one_event_are_not_told() -> None:
+    assert warned('user == "1234"', {"user": 1}, {"user": "1234"}) == []
+    assert warned("user == true", {"user": 1}, {"user": "1234"}) == [
+        (
+            "leaf.value",
+            (
+                "`user == true` is always false: `user` is a number or a string in every event "
+                "that has it, never a boolean"
+            ),
+        )
+    ]
+
+
+def test_names_in_vars_are_told_only_where_events_came_with_vars() -> None:
+    assert warned("$limmit > 1 and $blocklist contains 3", sent=VARS) == [
+        ("all[0].all[0].leaf.fact", "no event has `$limmit`; did you mean `$limit`?")
+    ]
+    assert warned("ip in $blocklist", sent=VARS) == [
+        (
+            "ref.reference",
+            "`ip in $blocklist` is always false: `ip` is a string in every event that has it, never a number",
+        )
+    ]
+    assert warned("$limmit > 1 and limit > 3") == [("all[1].all[0].leaf.fact", "no event has `limit`")]
+
+
+def test_a_relation_that_is_not_known_is_told_once() -> None:
+    condition = parse("count(ip) and (once count(user)) and owns(ip) and listd(ip)")
+    sample = Sample()
+    sample.add(EVENT, VARS)
+    assert condition_warnings(condition, sample, ["listed"]) == [
+        ConditionWarning(
+            "all[0].in_relation.relation",
+            (
+                "`count(ip)` looks in the relation `count`, which is not known: unless it is stored with the "
+                "detector or sent in `context.vars`, that is always false"
+            ),
+        ),
+        ConditionWarning(
+            "all[3].in_relation.relation",
+            (
+                "`listd(ip)` looks in the relation `listd`, which is not known: unless it is stored with the "
+                "detector or sent in `context.vars`, that is always false; did you mean `listed`?"
+            ),
+        ),
+    ]
+    assert [place for place, _ in condition_warnings(condition, relations=())] == [
+        "all[0].in_relation.relation",
+        "all[2].in_relation.relation",
+        "all[3].in_relation.relation",
+    ]
+
+
+def test_without_a_sample_and_without_relations_nothing_is_said() -> None:
+    assert condition_warnings(parse('usr == "1" and count(usr)')) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"a": {"b": {"c": 1}}, "a.b": {"c": "x"}},
+        {"a.b.c": None, "a": {"b": {"c": 1}}},
+        {"a": {"b.c": 1, "b": 2}, "x.y": {"z": 1}},
+        {"": {"a": 1}, "a": {"": True}},
+        {"a": [{"b": 1}], "b": [[1], {}]},
+    ],
+)
+def test_a_sample_has_exactly_the_names_that_look_up_finds(fields: dict[str, Any]) -> None:
+    sample = Sample()
+    sample.add(fields)
+    words = ["", "a", "b", "c", "x", "y", "z"]
+    names = {*words, *fields, *(f"{p}.{q}" for p in words for q in words)}
+    names |= {f"{name}.{word}" for name in names for word in words}
+    for name in names:
+        found = value_of(split_name(name), fields, {})
+        assert bool(sample.kinds(name)) == (found is not None), name
