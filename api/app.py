@@ -25,6 +25,8 @@ from engine.runtime.fleet import Fleet
 
 _PARSERS: Final = 2
 """Threads that parse conditions; a long text keeps one busy for up to a second."""
+_DECODERS: Final = 2
+"""Threads that decode bodies; a parse must not keep a rule from being created."""
 
 
 class PlainRule(QuartRule):
@@ -40,8 +42,9 @@ class Application(Dispatcher):
     """The ASGI application. It neither starts nor closes the fleet that it serves."""
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
-        self._executor = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
-        self._routes = Routes(settings, fleet, self._executor)
+        self._parsers = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
+        self._decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="decode")
+        self._routes = Routes(settings, fleet, parsers=self._parsers, decoders=self._decoders)
         self.quart = _quart(settings, self._routes)
         self._fleet = fleet
         self._meter = Meter()
@@ -53,7 +56,15 @@ class Application(Dispatcher):
         self._drains = Drains(settings.max_drain_bytes)
         self._streams = Streams(settings, fleet, self._drains, settings.deadline_s + dispatch.BACKSTOP_S)
         super().__init__(
-            settings, gate, hot, self._streams, self._drains, meter=self._meter, quart=self.quart, paths=paths
+            settings,
+            gate,
+            hot,
+            self._streams,
+            self._drains,
+            fleet=fleet,
+            meter=self._meter,
+            quart=self.quart,
+            paths=paths,
         )
 
     def announce_shutdown(self) -> None:
@@ -74,7 +85,8 @@ class Application(Dispatcher):
         self._drains.end()
 
     async def _end(self) -> None:
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._parsers, self._decoders):
+            executor.shutdown(wait=False, cancel_futures=True)
 
 
 def create_app(settings: Settings, fleet: Fleet) -> Application:
@@ -109,7 +121,7 @@ def _view(
     async def view(**ids: str) -> Response:
         arguments: dict[str, Any] = {**ids}
         if operation.body is not None:
-            arguments["body"] = await request.get_data()
+            arguments["body"] = request.scope[dispatch.BODY]  # type: ignore[typeddict-item]  # put there by the dispatcher
         if len(operation.media_types) > 1:
             arguments["media_type"] = request.headers["content-type"].encode()
         if operation.takes_key:

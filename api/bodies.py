@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from api.envelope import Reply, RequestRefusal
+from api.envelope import Reply
+from api.requests import too_large
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -14,14 +15,12 @@ class CallerGone(Exception):
     """The caller closed the connection; nobody waits for a reply."""
 
 
-async def read_body(receive: Receive, bytes_max: int, declared: int | None) -> bytes:
+async def read_body(receive: Receive, bytes_max: int) -> bytes:
     """Give the whole body, of at most `bytes_max` bytes.
 
-    Raises RequestRefusal 1003 as soon as it is known to be larger, whether by the `declared` length or by
-    what has come; what is left of it is for `Drains`. Raises CallerGone where it never ends.
+    Raises RequestRefusal 1003 as soon as more has come; what is left of it is for `Drains`. Raises
+    CallerGone where it never ends.
     """
-    if declared is not None and declared > bytes_max:
-        raise _too_large(bytes_max)
     chunks: list[bytes] = []
     size = 0
     more = True
@@ -32,7 +31,7 @@ async def read_body(receive: Receive, bytes_max: int, declared: int | None) -> b
         if chunk := message.get("body"):
             size += len(chunk)
             if size > bytes_max:
-                raise _too_large(bytes_max)
+                raise too_large(bytes_max)
             chunks.append(chunk)
         more = message.get("more_body", False)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -48,12 +47,8 @@ async def skip_body(receive: Receive, bytes_max: int) -> None:
             raise CallerGone
         size += len(message.get("body", b""))
         if size > bytes_max:
-            raise _too_large(bytes_max)
+            raise too_large(bytes_max)
         more = message.get("more_body", False)
-
-
-def _too_large(bytes_max: int) -> RequestRefusal:
-    return RequestRefusal(1003, f"the body is larger than {bytes_max} bytes")
 
 
 async def send_reply(reply: Reply, send: Send) -> None:

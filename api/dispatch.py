@@ -1,5 +1,6 @@
 """What every request meets first: it is judged in order, and an evaluation is answered ahead of Quart."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,7 @@ from api.requests import (
     authorization,
     canonical_path,
     check_headers,
-    content_length,
+    check_length,
     idempotency_key,
     is_ambiguous,
     read_head,
@@ -28,6 +29,8 @@ from api.requests import (
 from api.settings import Settings
 from api.streams import Stream, Streams
 from api.watch import OTHER, Watch, Watches
+from engine.runtime.errors import no_such_detector
+from engine.runtime.fleet import Fleet
 
 Scope = Mapping[str, Any]
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -38,6 +41,10 @@ BACKSTOP_S: Final = 2.0
 STREAM: Final = "evaluate_stream"
 """The batch that is a stream: what it takes is not to be mixed with what others take."""
 
+BODY: Final = "rule_detector.body"
+"""Under this name the scope that Quart is given holds the body of the request."""
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
 _BY_NAME: Final = {operation.name: operation for operation in OPERATIONS}
 
 
@@ -51,9 +58,9 @@ class Handover(NamedTuple):
 class Dispatcher:
     """The ASGI application in front of Quart.
 
-    It has plain evaluations answered on the hot path. Of all else it judges token, path, method, headers and
-    size in this order, reads the body, and leaves the rest to Quart, whose map of routes it asks. Streams of
-    lines, which have no size and no one deadline, are served as they come.
+    It has plain evaluations answered on the hot path. Of all else it judges token, path, method, headers,
+    announced size and detector in this order, reads the body, and leaves the rest to Quart, whose map of
+    routes it asks. Streams of lines, which have no size and no one deadline, are served as they come.
     """
 
     def __init__(
@@ -64,6 +71,7 @@ class Dispatcher:
         streams: Streams,
         drains: Drains,
         *,
+        fleet: Fleet,
         meter: Meter,
         quart: App,
         paths: MapAdapter,
@@ -73,6 +81,7 @@ class Dispatcher:
         self._hot = hot
         self._streams = streams
         self._drains = drains
+        self._fleet = fleet
         self._meter = meter
         self._quart = quart
         self._paths = paths
@@ -133,10 +142,17 @@ class Dispatcher:
         operation, ids = await self._judge(head, path, scope["method"], watch)
         watch.operation = operation.name if operation is not None else OTHER
         media_type = self._judge_headers(head, operation)
-        if media_type == NDJSON:
-            watch.operation = STREAM
-            return await self._streams.open(ids["detectorId"])
-        body = await self._read(head, receive, operation)
+        is_stream = media_type == NDJSON
+        bytes_max = self._bytes_max(operation)
+        if not is_stream:
+            check_length(head, bytes_max)
+        if (detector_id := ids.get("detectorId")) is not None:
+            # Before the body is read: nothing is parsed for a detector that does not exist.
+            await self._confirm(detector_id)
+            if is_stream:
+                watch.operation = STREAM
+                return self._streams.open(detector_id)
+        body = await self._read(receive, bytes_max, operation)
         watch.body_read()
         key = idempotency_key(head) if operation is not None and operation.takes_key else ""
         return _handover(scope, path, body, _passed_on(media_type, key), receive)
@@ -167,7 +183,9 @@ class Dispatcher:
                 headers=((b"allow", allowed.encode()),),
             ) from None
         operation = _BY_NAME.get(endpoint)
-        assert is_api or operation is None or operation.is_open, "no operation without its token"
+        if not is_api and operation is not None and not operation.is_open:
+            # The map of routes found an operation under a path for which no token was asked.
+            raise _no_such_path(path)
         return operation, ids
 
     def _judge_headers(self, head: Head, operation: Operation | None) -> bytes:
@@ -183,14 +201,25 @@ class Dispatcher:
             raise RequestRefusal(1006, "Idempotency-Key: a stream of lines is no one request; it takes none")
         return media_type
 
-    async def _read(self, head: Head, receive: Receive, operation: Operation | None) -> bytes:
-        """Judge the size, and give the body; one that is not wanted is read past."""
+    def _bytes_max(self, operation: Operation | None) -> int:
+        """Give the size that a body may have."""
         settings = self._settings
         if operation is None or operation.body is None:
-            await skip_body(receive, settings.max_drain_bytes)
+            return settings.max_drain_bytes
+        return settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
+
+    async def _confirm(self, detector_id: str) -> None:
+        """Raise Refusal 1200 unless there is such a detector. An id of the wrong form is an unknown one."""
+        if not _ID.fullmatch(detector_id):
+            raise no_such_detector(detector_id)
+        await self._fleet.confirm(detector_id)
+
+    async def _read(self, receive: Receive, bytes_max: int, operation: Operation | None) -> bytes:
+        """Give the body; one that the operation does not take is read and dropped."""
+        if operation is None or operation.body is None:
+            await skip_body(receive, bytes_max)
             return b""
-        bytes_max = settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
-        return await read_body(receive, bytes_max, content_length(head))
+        return await read_body(receive, bytes_max)
 
 
 def _no_such_path(path: str) -> RequestRefusal:
@@ -204,8 +233,11 @@ def _passed_on(media_type: bytes, key: str) -> Headers:
 
 
 def _handover(scope: Scope, path: str, body: bytes, headers: Headers, receive: Receive) -> Handover:
-    """Give Quart the request without query and with few headers: it has no use for them and could stumble."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    """Give Quart the request without query and with few headers: it has no use for them and could stumble.
+
+    The body travels beside it: Quart would copy it several times.
+    """
+    messages: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def receive_read() -> Message:
         return messages.pop() if messages else await receive()
@@ -215,10 +247,7 @@ def _handover(scope: Scope, path: str, body: bytes, headers: Headers, receive: R
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [
-            (b"host", b"localhost"),
-            (b"content-length", str(len(body)).encode()),
-            *headers,
-        ],
+        "headers": [(b"host", b"localhost"), *headers],
+        BODY: body,
     }
     return Handover(plain, receive_read)

@@ -57,10 +57,16 @@ def authorization(head: Head) -> bytes | None:
     return b"" if b"authorization" in head.repeated else value
 
 
-def content_length(head: Head) -> int | None:
-    """Give the length that was declared, None where none was. For headers that have been checked."""
-    value = head.found.get(b"content-length")
-    return None if value is None else int(value)
+def check_length(head: Head, bytes_max: int) -> None:
+    """Raise RequestRefusal 1003 where the announced length of the body is more than it may have."""
+    value = head.found.get(b"content-length", b"")
+    if value.isdigit() and (len(value) > _LENGTH_DIGITS_MAX or int(value) > bytes_max):
+        raise too_large(bytes_max)
+
+
+def too_large(bytes_max: int) -> RequestRefusal:
+    """Give the refusal of a body of more than so many bytes."""
+    return RequestRefusal(1003, f"the body is larger than {bytes_max} bytes")
 
 
 def idempotency_key(head: Head) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -12,24 +13,30 @@ from api.conditions import parse_condition
 from api.envelope import BATCH_FORMS, Reply, answered, failure, refused, success
 from api.settings import Settings
 from engine.evaluation.bodies import decode
-from engine.evaluation.events import decode_batch, decode_evaluate
 from engine.language.diagnostics import Entry
 from engine.runtime import operations
-from engine.runtime.errors import no_such_detector, no_such_token
+from engine.runtime.errors import no_such_token
 from engine.runtime.fleet import Fleet
 
 T = TypeVar("T")
+
+DECODED_AT_ONCE_BYTES_MAX: Final = 4 * 1024
+"""Larger bodies are decoded in a thread: the event loop belongs to all callers."""
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Routes:
-    """The handlers, each named as its operation. They take the ids of the path, and body and key if any."""
+    """The handlers, each named as its operation. They take the ids of the path, and body and key if any.
 
-    def __init__(self, settings: Settings, fleet: Fleet, executor: Executor) -> None:
+    A detector that the path names exists: the dispatcher has made sure of that.
+    """
+
+    def __init__(self, settings: Settings, fleet: Fleet, *, parsers: Executor, decoders: Executor) -> None:
         self._fleet = fleet
         self._limits = settings.limits()
-        self._executor = executor
+        self._parsers = parsers
+        self._decoders = decoders
         self._closing = False
 
     def announce_shutdown(self) -> None:
@@ -59,26 +66,23 @@ class Routes:
 
     async def create_detector(self, body: bytes) -> Reply:
         """Create a detector."""
-        wanted = self._decode(body, messages.NewDetector)
+        wanted = await self._decode(body, messages.NewDetector)
         return _success(messages.Identified(await self._fleet.create_detector(wanted.name)))
 
     async def get_detector(self, detectorId: str) -> Reply:  # noqa: N803 -- named as in the path
         """Give one detector."""
-        entry = await self._fleet.detector(_detector(detectorId))
+        entry = await self._fleet.detector(detectorId)
         return _success(messages.Detector(entry.id, entry.name))
 
     async def delete_detector(self, detectorId: str) -> Reply:  # noqa: N803
         """Delete a detector with all that is its."""
-        await self._fleet.delete_detector(_detector(detectorId))
+        await self._fleet.delete_detector(detectorId)
         return _success(messages.Identified(detectorId))
 
     # Evaluation.
 
     async def evaluate(self, detectorId: str, body: bytes, key: str) -> Reply:  # noqa: N803
         """Evaluate the event of a body, which is read where its detector is."""
-        if not self._fleet.exists(detectorId):
-            decode_evaluate(body, self._limits)
-            await self._fleet.confirm(_detector(detectorId))
         return await self._call(detectorId, operations.evaluate(body, key))
 
     async def evaluate_batch(
@@ -89,31 +93,27 @@ class Routes:
         key: str,
     ) -> Reply:
         """Evaluate the events of a body, which is read where its detector is."""
-        form = BATCH_FORMS[media_type]
-        if not self._fleet.exists(detectorId):
-            decode_batch(body, self._limits, form)
-            await self._fleet.confirm(_detector(detectorId))
-        return await self._call(detectorId, operations.evaluate_batch(body, key, form))
+        return await self._call(detectorId, operations.evaluate_batch(body, key, BATCH_FORMS[media_type]))
 
     # Rules.
 
     async def list_rules(self, detectorId: str) -> Reply:  # noqa: N803
         """Give the rules of a detector by priority."""
-        return await self._call(_detector(detectorId), operations.rules())
+        return await self._call(detectorId, operations.rules())
 
     async def create_rule(self, detectorId: str, body: bytes) -> Reply:  # noqa: N803
         """Create a rule; its condition is read where its detector is."""
-        wanted = self._decode(body, messages.NewRule)
+        wanted = await self._decode(body, messages.NewRule)
         operation = operations.add_rule(wanted.name, wanted.condition, notify=wanted.notify)
-        return await self._call(_detector(detectorId), operation)
+        return await self._call(detectorId, operation)
 
     async def get_rule(self, detectorId: str, id: str) -> Reply:  # noqa: A002, N803
         """Give one rule."""
-        return await self._call(_detector(detectorId), operations.rule(id))
+        return await self._call(detectorId, operations.rule(id))
 
     async def change_rule(self, detectorId: str, id: str, body: bytes) -> Reply:  # noqa: A002, N803
         """Change what the body names and give the rule."""
-        wanted = self._decode(body, messages.RuleChange)
+        wanted = await self._decode(body, messages.RuleChange)
         operation = operations.change_rule(
             id,
             name=_given(wanted.name),
@@ -121,18 +121,18 @@ class Routes:
             enabled=_given(wanted.enabled),
             notify=_given(wanted.notify),
         )
-        return await self._call(_detector(detectorId), operation)
+        return await self._call(detectorId, operation)
 
     async def delete_rule(self, detectorId: str, id: str) -> Reply:  # noqa: A002, N803
         """Delete a rule."""
-        return await self._call(_detector(detectorId), operations.remove_rule(id))
+        return await self._call(detectorId, operations.remove_rule(id))
 
     # What concerns no detector.
 
     async def parse_condition(self, body: bytes) -> Reply:
         """Parse a condition away from the event loop, which a long text would hold up."""
         loop = asyncio.get_running_loop()
-        return success(await loop.run_in_executor(self._executor, parse_condition, body, self._limits))
+        return success(await loop.run_in_executor(self._parsers, parse_condition, body, self._limits))
 
     async def health(self) -> Reply:
         """Say that the process answers."""
@@ -151,8 +151,13 @@ class Routes:
     async def _call(self, detector_id: str, operation: operations.Operation) -> Reply:
         return answered(await self._fleet.call(detector_id, operation))
 
-    def _decode(self, body: bytes, type_: type[T]) -> T:
-        return decode(body, type_, depth_max=self._limits.body_depth_max, digits_max=self._limits.digits_max)
+    async def _decode(self, body: bytes, type_: type[T]) -> T:
+        """Decode a body: a small one at once, a larger one in a thread. Raises Refusal 1000 or 1001."""
+        limits = self._limits
+        decoding = partial(decode, body, type_, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+        if len(body) <= DECODED_AT_ONCE_BYTES_MAX:
+            return decoding()
+        return await asyncio.get_running_loop().run_in_executor(self._decoders, decoding)
 
 
 def _success(result: Any) -> Reply:
@@ -161,10 +166,3 @@ def _success(result: Any) -> Reply:
 
 def _given(value: T | msgspec.UnsetType) -> T | None:
     return None if isinstance(value, msgspec.UnsetType) else value
-
-
-def _detector(detector_id: str) -> str:
-    """Give an id that has the form of one. Any other is like one that is unknown."""
-    if not _ID.fullmatch(detector_id):
-        raise no_such_detector(detector_id)
-    return detector_id

@@ -1,7 +1,6 @@
 """Evaluations as a stream: lines in, result lines out, while both are still coming."""
 
 import asyncio
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -13,11 +12,10 @@ from api.lines import Lines
 from api.settings import Settings
 from engine.evaluation.events import Refused, encode_entries, result_of
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.errors import SHUTTING_DOWN, DetectorUnavailable, no_such_detector
+from engine.runtime.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.fleet import Fleet
 from engine.runtime.operations import evaluate_lines
 
-_ID: Final = re.compile(r"[0-9a-f]{32}")
 _START: Final = {
     "type": "http.response.start",
     "status": 200,
@@ -36,13 +34,10 @@ class Streams:
         self._ending = False
         self._open: set[Lines] = set()
 
-    async def open(self, detector_id: str) -> "Stream":
-        """Give a stream to a detector. Raises Refusal 1200 and DetectorUnavailable."""
-        if not _ID.fullmatch(detector_id):
-            raise no_such_detector(detector_id)
+    def open(self, detector_id: str) -> "Stream":
+        """Give a stream to a detector that exists. Raises DetectorUnavailable 1503."""
         if self._ending:
             raise _shutting_down()
-        await self.fleet.confirm(detector_id)
         return Stream(self, detector_id)
 
     def end(self) -> None:

@@ -49,8 +49,6 @@ async def test_what_is_not_json_is_1000_everywhere(caller: Caller) -> None:
         ("PATCH", f"{base}/rules/{rule}"),
         ("POST", f"{base}/evaluate"),
         ("POST", f"{base}/evaluate/batch"),
-        ("POST", f"/api/detectors/{'0' * 32}/evaluate"),
-        ("POST", f"/api/detectors/{'0' * 32}/evaluate/batch"),
         ("POST", "/api/conditions/parse"),
     ):
         for what, content in NOT_JSON.items():

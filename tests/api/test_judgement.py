@@ -66,9 +66,11 @@ EVERY: list[tuple[int, Defect]] = [
     (1005, changed(method="PUT")),
     (1006, header("X-Long", "x" * 17_000)),
 ]
-BODY: list[tuple[int, Defect]] = [
+BEFORE_BODY: list[tuple[int, Defect]] = [
     (1002, header("Content-Type", "text/plain")),
     (1003, changed(padding=50_000)),
+]
+IN_BODY: list[tuple[int, Defect]] = [
     (1000, changed(after_body=b"}")),
     (1001, member("x", 1)),
 ]
@@ -77,22 +79,22 @@ BAD_CONDITION: tuple[int, Defect] = (1300, member("condition", "a =="))
 
 LADDERS: dict[str, list[tuple[int, Defect]]] = {
     "GET /api/detectors": EVERY,
-    "POST /api/detectors": EVERY + BODY,
+    "POST /api/detectors": EVERY + BEFORE_BODY + IN_BODY,
     "GET /api/detectors/{detector}": [*EVERY, NO_DETECTOR],
     "DELETE /api/detectors/{detector}": [*EVERY, NO_DETECTOR],
-    "POST /api/detectors/{detector}/evaluate": [*EVERY, *BODY, NO_DETECTOR, (1402, late)],
-    "POST /api/detectors/{detector}/evaluate/batch": [*EVERY, *BODY, NO_DETECTOR],
+    "POST /api/detectors/{detector}/evaluate": [*EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, (1402, late)],
+    "POST /api/detectors/{detector}/evaluate/batch": [*EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY],
     "GET /api/detectors/{detector}/rules": [*EVERY, NO_DETECTOR],
     # The detector is full, so that what has no other defect is 1400.
     "POST /api/detectors/{detector}/rules": [
-        *EVERY, *BODY, NO_DETECTOR, BAD_CONDITION, (1400, lambda sent: sent),
+        *EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, BAD_CONDITION, (1400, lambda sent: sent),
     ],
     "GET /api/detectors/{detector}/rules/{rule}": [*EVERY, NO_DETECTOR, (1201, changed(rule=UNKNOWN))],
     "DELETE /api/detectors/{detector}/rules/{rule}": [*EVERY, NO_DETECTOR, (1201, changed(rule="x"))],
     "PATCH /api/detectors/{detector}/rules/{rule}": [
-        *EVERY, *BODY, NO_DETECTOR, (1201, changed(rule=UNKNOWN)), BAD_CONDITION,
+        *EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, (1201, changed(rule=UNKNOWN)), BAD_CONDITION,
     ],
-    "POST /api/conditions/parse": [*EVERY, *BODY, BAD_CONDITION],
+    "POST /api/conditions/parse": [*EVERY, *BEFORE_BODY, *IN_BODY, BAD_CONDITION],
     "POST /api/token": EVERY,
     "DELETE /api/token/{token}": [*EVERY, (1202, lambda sent: sent)],
 }  # fmt: skip
