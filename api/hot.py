@@ -1,5 +1,6 @@
 """The way of nearly every request: a plain evaluation, answered in one go."""
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -7,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from api.auth import Gate
 from api.bodies import CallerGone, Receive
 from api.envelope import BATCH_FORMS, Reply, answered
-from api.requests import idempotency_key, read_head
+from api.requests import idempotency_key, media_type_of, read_head
 from api.settings import Settings
 from api.watch import Watch
 from engine.evaluation.events import BatchForm
@@ -19,6 +20,12 @@ _SINGLE: Final = "evaluate"
 _BATCH: Final = "evaluate_batch"
 _PLAIN: Final = frozenset({b"authorization", b"content-type", b"content-length"})
 _WITH_KEY: Final = _PLAIN | {b"idempotency-key"}
+
+
+@functools.lru_cache(maxsize=64)
+def _form(content_type: bytes) -> BatchForm | None:
+    """Give the form that a Content-Type stands for which is not spelt in the usual way."""
+    return BATCH_FORMS.get(media_type_of(content_type))
 
 
 class Plain(NamedTuple):
@@ -92,7 +99,8 @@ class HotPath:
         except Exception:  # noqa: BLE001 -- the long way meets it too, and says so
             return None
         bytes_max = settings.max_batch_body_bytes if is_batch else settings.max_body_bytes
-        form = BATCH_FORMS.get(sent[b"content-type"])
+        content_type = sent[b"content-type"]
+        form = BATCH_FORMS.get(content_type) or _form(content_type)
         if form is None or int(sent[b"content-length"]) > bytes_max or not (is_batch or form == "json"):
             return None
         return Plain(key, form)

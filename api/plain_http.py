@@ -1,5 +1,6 @@
 """HTTP/1.1 on one connection, with h11 for all that is said, and a short way for plain evaluations."""
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +24,7 @@ JOINED_BYTES_MAX: Final = 64 * 1024
 
 _VERSION_NOT_SUPPORTED: Final = 505
 _CONNECTION: Final = b"connection"
+_EMPTY_LINES: Final = re.compile(rb"(?:\r\n)++")
 _SHOWN_BYTES: Final = 64 * 1024
 
 
@@ -35,8 +37,14 @@ class _Unseen:
     body_left: int
 
 
+def past_empty_lines(data: bytes) -> bytes:
+    """Give the data without the empty lines with which it begins."""
+    lines = _EMPTY_LINES.match(data)
+    return data[lines.end() :] if lines else data
+
+
 class LenientConnection(h11.Connection):
-    """h11's, which lets what follows a last request be.
+    """h11's, which ignores empty lines between requests, and lets what follows a last request be.
 
     A caller who said `Connection: close`, or speaks HTTP/1.0, may still send a line end too many, or another
     request; h11 would refuse it, and with it the reply to the one before (RFC 9112, 9.6: that is sent).
@@ -48,9 +56,16 @@ class LenientConnection(h11.Connection):
             super().receive_data(data)
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Give what was said next."""
+        """Give what was said next; empty lines before a request are ignored (RFC 9112, 2.2)."""
         if self.their_state is h11.MUST_CLOSE and self.trailing_data[0]:
             return h11.NEED_DATA
+        if self.their_state is h11.IDLE and (data := self.trailing_data[0]).startswith(b"\r"):
+            rest = past_empty_lines(data)
+            if len(rest) < len(data):
+                self._receive_buffer.maybe_extract_at_most(len(data) - len(rest))
+            if rest == b"\r":
+                # The other half of an empty line may follow.
+                return h11.NEED_DATA
         return super().next_event()
 
 
@@ -118,7 +133,9 @@ class PlainHttp(H11Protocol):
         ):
             return False
         unseen = self._unseen
-        assert unseen is None or not unseen.body_left, "who replies in one go has read all"
+        if unseen is not None and unseen.body_left:
+            # The rest of the body would be taken for the next request. h11 knows where it ends.
+            return False
         if unseen is not None and any(name == _CONNECTION for name, _ in headers):
             self._show()
         if self._unseen is not None:
@@ -160,7 +177,11 @@ class PlainHttp(H11Protocol):
             if unseen is None:
                 plain = self._plain(data)
                 if plain is None:
-                    break
+                    rest = self._past_empty_lines(data)
+                    if len(rest) == len(data):
+                        break
+                    data = rest
+                    continue
                 if await self._is_ended():
                     return b""
                 data = data[len(plain.as_it_came) :]
@@ -168,17 +189,27 @@ class PlainHttp(H11Protocol):
             elif unseen.body_left:
                 body, data = data[: unseen.body_left], data[unseen.body_left :]
                 await self._take_body(unseen, body)
-            else:
+            elif rest := past_empty_lines(data):
+                data = rest
                 self._show()
                 break
+            else:
+                data = b""
         return data
+
+    @property
+    def _is_amid(self) -> bool:
+        """Whether h11 has begun with something that goes on with the next bytes, whatever they look like."""
+        connection = self.connection
+        return connection.their_state is not h11.IDLE or bool(connection.trailing_data[0])
 
     def _plain(self, data: bytes) -> PlainHead | None:
         """Give the head that has come, where it is plain and h11 need not see it; else None."""
-        connection = self.connection
-        # What h11 has not read to its end goes on with these bytes, whatever they look like.
-        amid = connection.their_state is not h11.IDLE or connection.trailing_data[0]
-        return None if amid else read_plain(data)
+        return None if self._is_amid else read_plain(data)
+
+    def _past_empty_lines(self, data: bytes) -> bytes:
+        """Give what comes after the empty lines, which are ignored between requests (RFC 9112, 2.2)."""
+        return data if self._is_amid else past_empty_lines(data)
 
     async def _begin_plain(self, plain: PlainHead) -> None:
         unseen = self._unseen = _Unseen(plain.as_it_came, 0, plain.body_bytes)

@@ -123,12 +123,17 @@ def check_headers(
     sent = found.get(b"content-type")
     if sent is None or sent in media_types:
         return sent or media_types[0]
-    media_type = sent.partition(b";")[0].strip().lower()
+    media_type = media_type_of(sent)
     if media_type not in media_types:
         taken = " or ".join(f"`{one.decode()}`" for one in media_types)
         shown = media_type.decode("latin-1")[:80]
         raise RequestRefusal(1002, f"expected the Content-Type {taken}, got `{shown}`")
     return media_type
+
+
+def media_type_of(content_type: bytes) -> bytes:
+    """Give a Content-Type without its parameters, in lower case."""
+    return content_type.partition(b";")[0].strip().lower()
 
 
 def canonical_path(raw_path: bytes) -> str:

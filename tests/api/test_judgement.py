@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import pytest
+from werkzeug.routing import MapAdapter
 
+from api.dispatch import Dispatcher
 from tests.api.caller import Caller
 
 UNKNOWN = "0" * 32
@@ -404,3 +407,40 @@ async def test_the_hot_path_and_the_long_way_agree(caller: Caller, end: str) -> 
                 reply = await caller.plain("POST", path, content=content, headers=headers)
                 found.append((reply.status_code, reply.content))
             assert found[0] == found[1], (content[:50], headers)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "end"),
+    [
+        ("application/json", ""),
+        ("application/json; charset=utf-8", ""),
+        ("application/json;charset=UTF-8", "/batch"),
+        ("Application/JSON", ""),
+        ("application/msgpack ; x=y", "/batch"),
+    ],
+)
+async def test_each_spelling_of_a_content_type_takes_the_fast_path(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, content_type: str, end: str
+) -> None:
+    detector = await caller.detector()
+
+    async def slow(*_: object) -> None:
+        raise AssertionError("it took the slow path")
+
+    monkeypatch.setattr(Dispatcher, "_serve", slow)
+    body = {"events": [EVENT]} if end else {"event": EVENT}
+    content = msgspec.msgpack.encode(body) if "msgpack" in content_type else json.dumps(body).encode()
+    path = f"/api/detectors/{detector}/evaluate{end}"
+    reply = await caller("POST", path, content=content, headers={"Content-Type": content_type})
+    assert reply.status == 200
+
+
+async def test_no_operation_is_found_under_a_path_for_which_no_token_was_asked(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should the map of routes and the judgement ever read a path differently, nothing is served."""
+    monkeypatch.setattr("api.dispatch.canonical_path", lambda _: "/apis/detectors")
+    monkeypatch.setattr(MapAdapter, "match", lambda *_: ("list_detectors", {}))
+    caller.token = None
+    reply = await caller("GET", "/apis/detectors")
+    assert (reply.status, reply.codes) == (404, [1004])

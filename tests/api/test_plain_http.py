@@ -250,6 +250,62 @@ async def test_several_in_one_piece_are_as_many(wire: Wire, scripted: ScriptedFl
     assert [operation.payload for operation in scripted.operations] == events
 
 
+@pytest.mark.parametrize("second", ["plain", "by h11", "chunked"])
+@pytest.mark.parametrize("lines", [b"\r\n", b"\r\n\r\n", b"\r\n" * 2_000])
+@pytest.mark.parametrize("cut", [None, 0, 1, 2, 3])
+async def test_empty_lines_before_a_request_are_ignored(
+    wire: Wire, scripted: ScriptedFleet, second: str, lines: bytes, cut: int | None
+) -> None:
+    chunks = request("POST", EVALUATE, token=TOKEN, headers=("Transfer-Encoding: chunked",)) + chunked(EVENT)
+    by_h11 = request("POST", EVALUATE, EVENT, token=TOKEN, headers=("Expect: nothing",))
+    asked = {"plain": PLAIN, "by h11": by_h11, "chunked": chunks}[second]
+    connection = await wire.connect()
+    for before in (b"", asked, PLAIN):
+        sent = before + lines + asked
+        # Everything in one piece, or in two, with a pause between them.
+        if cut is not None:
+            await connection.send(sent[: len(before) + cut])
+            await asyncio.sleep(0.02)
+        await connection.send(sent[0 if cut is None else len(before) + cut :])
+        for _ in range(1 + bool(before)):
+            assert await result(connection) == {"actions": []}
+    assert len(scripted.operations) == 5
+
+
+async def test_an_empty_line_after_each_body_costs_no_look_of_h11(wire: Wire, looks: Looks) -> None:
+    connection = await wire.connect()
+    for _ in range(3):
+        assert await result(await connection.send(PLAIN + b"\r\n")) == {"actions": []}
+    assert looks.of_h11 == 0
+
+
+@pytest.mark.parametrize("before", [b"\n", b"\r", b"\r\r\n", b" \r\n", b"\r\nx\r\n"])
+async def test_other_lines_before_a_request_are_refused(
+    wire: Wire, scripted: ScriptedFleet, before: bytes
+) -> None:
+    connection = await wire.connect()
+    assert (await (await connection.send(before + PLAIN)).receive()).status == 400
+    assert await connection.at_end()
+    assert scripted.operations == []
+
+
+@pytest.mark.parametrize("read", [read_plain, lambda _: None], ids=["plain", "by h11"])
+async def test_an_answer_ahead_of_the_end_of_the_body_is_the_last(
+    read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever forgets to read a body must not have its rest taken for the next request."""
+    monkeypatch.setattr(plain_http, "read_plain", read)
+    async with asyncio.timeout(5), TaskGroup(asyncio.get_running_loop()) as tasks:
+        bare = Bare(tasks, reads=False)
+        bare.go.set()
+        await bare.http.handle(RawData(HEAD + EVENT[:3]))
+        await bare.tried.wait()
+        # h11, where it has seen the request, knows itself that the connection is not to be used again.
+        assert bare.at_once is (read is not read_plain)
+        await bare.http.handle(RawData(PLAIN))
+    assert bare.asked == 1
+
+
 async def test_what_comes_before_the_reply_is_taken_waits_for_it(wire: Wire, scripted: ScriptedFleet) -> None:
     large = b'{"actions":["' + b"x" * 5_000_000 + b'"]}'
 
@@ -296,8 +352,12 @@ async def test_a_caller_who_goes_amid_a_plain_request_leaves_nothing(wire: Wire,
 class Bare:
     """A connection without a socket, to an application that answers when it is let go."""
 
-    def __init__(self, tasks: TaskGroup) -> None:
+    def __init__(self, tasks: TaskGroup, *, reads: bool = True) -> None:
         self.sent: list[Event] = []
+        self.at_once: bool | None = None
+        """Whether the answer was sent in one go."""
+        self.tried = asyncio.Event()
+        self._reads = reads
         self.asked = 0
         self.go = asyncio.Event()
         self.back = asyncio.Event()
@@ -321,9 +381,11 @@ class Bare:
     async def _app(self, scope: Any, receive: Any, *_: object) -> None:
         self.asked += 1
         await self.go.wait()
-        while (await receive()).get("more_body"):
+        while self._reads and (await receive()).get("more_body"):
             pass
-        assert await self.http.reply(200, (), b"done")
+        self.at_once = await self.http.reply(200, (), b"done")
+        self.tried.set()
+        assert self.at_once or not self._reads
         await self.back.wait()
 
 

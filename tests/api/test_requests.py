@@ -7,7 +7,7 @@ from api.requests import (
     authorization,
     canonical_path,
     check_headers,
-    content_length,
+    check_length,
     idempotency_key,
     read_head,
 )
@@ -58,7 +58,10 @@ def test_a_length_that_is_none_is_refused(length: bytes) -> None:
 def test_a_length_is_a_number(length: bytes) -> None:
     head = read_head([(b"content-length", length)])
     check_headers(head, bytes_max=16_384, media_types=(JSON,))
-    assert content_length(head) == int(length)
+    check_length(head, int(length))
+    with pytest.raises(RequestRefusal) as caught:
+        check_length(head, int(length) - 1)
+    assert caught.value.code == 1003
 
 
 def test_every_wrong_header_is_listed() -> None:
