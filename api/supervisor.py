@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import time
@@ -16,6 +17,7 @@ from api.app import create_app
 from api.descriptors import raise_limit
 from api.front_end import serve_on
 from api.listening import CannotListen, listening
+from api.setting import PREFIX
 from api.settings import Settings
 from api.workers import FrontEndFailed, Workers
 from engine.runtime import cluster
@@ -63,6 +65,7 @@ def run(settings: Settings, work: Work) -> None:
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     _interrupt_on_signals()
+    _clear_settings_from_environment()
     raise_limit()
     with suppress(KeyboardInterrupt), _listening(settings) as listeners:
         _refuse_folder_in_use(settings)
@@ -228,6 +231,13 @@ def _ray(address: str) -> Iterator[cluster.Cluster]:
         yield started
     finally:
         cluster.stop(started)
+
+
+def _clear_settings_from_environment() -> None:
+    """Keep the settings, which may be secret, from the processes that are started: none reads them there."""
+    for name in list(os.environ):
+        if name.startswith(PREFIX):
+            del os.environ[name]
 
 
 def _interrupt_on_signals() -> None:

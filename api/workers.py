@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -60,7 +61,9 @@ class FrontEnd:
             descriptors = theirs.fileno(), listener.fileno()
             # Without the working directory on its path, where anything may lie.
             command = (sys.executable, "-P", "-m", "api.worker", *map(str, descriptors))
-            process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, pass_fds=descriptors)
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, pass_fds=descriptors, env=_environment()
+            )
         front_end = cls(process, hosting, revoked)
         await front_end.link.start(ours)
         assert process.stdin is not None, "it was asked for"
@@ -194,3 +197,8 @@ class Workers:
     def _on_revoked(self, through: FrontEnd) -> None:
         for front_end in self._all - {through}:
             front_end.link.note(worker.LOOK)
+
+
+def _environment() -> dict[str, str]:
+    """Give the environment of a front end, which has no part in Ray: without the token of a cluster."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}

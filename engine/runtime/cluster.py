@@ -2,7 +2,6 @@
 
 import logging
 import os
-import secrets
 import socket
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +14,7 @@ os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 
 import ray
 
+from engine.runtime import ray_security
 from engine.runtime.ray_processes import RayProcesses
 from engine.runtime.temporary import TemporaryFolder
 
@@ -27,11 +27,9 @@ NAMESPACE: Final = "rule-detector"
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
 """Only what is larger than 100 KiB passes through it. Near the least that Ray takes."""
 
-_TELLS_OF_TOKENS: Final = "ray._private.authentication.authentication_token_setup"
-"""What tells at each start, as a warning, that tokens are asked for."""
-
 _FOLDER_PREFIX: Final = "rd-ray-"
 _RAYS: Final = "ray"
+_TOKEN_FILE: Final = "token"  # noqa: S105 -- its name
 _REACH_S: Final = 5.0
 
 
@@ -63,11 +61,9 @@ def start(address: str = LOCAL) -> Cluster:
         "logging_level": logging.WARNING,
     }
     if address == LOCAL:
-        folder = TemporaryFolder(_FOLDER_PREFIX, frozenset({_RAYS}))
-        # Whoever has the token can run code here. Ray asks for one of its own accord from 2.59 on; this one
-        # lasts as long as this process, and leaves nothing in the home folder.
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        logging.getLogger(_TELLS_OF_TOKENS).setLevel(logging.ERROR)
+        folder = TemporaryFolder(_FOLDER_PREFIX, frozenset({_RAYS, _TOKEN_FILE}))
+        ray_security.require_token(folder.path / _TOKEN_FILE)
+        ray_security.listen_on_loopback()
         options |= {
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE_BYTES,
@@ -79,6 +75,8 @@ def start(address: str = LOCAL) -> Cluster:
     try:
         with processes.starting():
             ray.init(address=address, **options)
+        if address == LOCAL:
+            ray_security.check_guarded()
     except BaseException as error:
         # Also where a signal ends the start: Ray makes a SystemExit of it.
         _leave(folder, processes)

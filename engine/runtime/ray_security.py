@@ -1,0 +1,62 @@
+"""What guards the Ray that is started here: a token of its own, and ports on the loopback interface only.
+
+Whoever reaches Ray can run code as the user of the service. So none of this is left to the environment.
+"""
+
+import ipaddress
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import Any, Final
+
+import ray
+from ray import _raylet
+from ray._private import ray_constants
+
+_core: Final[Any] = _raylet
+"""Ray's compiled part, most of which it gives no types for."""
+
+_TOKEN_BYTES: Final = 32
+_TOKEN_FILE_MODE: Final = 0o600
+
+_TELLS_OF_TOKENS: Final = "ray._private.authentication.authentication_token_setup"
+"""The logger that warns at each start that a token is required."""
+
+_NO_PORT: Final = "-1"
+
+
+def require_token(path: Path) -> None:
+    """Have Ray require a new token, which is written to `path`, a file that does not exist yet.
+
+    The processes of Ray inherit the path in their environment, and not the token. Call it before Ray starts.
+    """
+    path.touch(_TOKEN_FILE_MODE, exist_ok=False)
+    path.write_text(secrets.token_hex(_TOKEN_BYTES), "ascii")
+    os.environ.pop("RAY_AUTH_TOKEN", None)
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(path)}
+    # This process has read the environment already, when it imported ray.
+    _core.Config.initialize("")
+    _core.AuthenticationTokenLoader.instance().reset_cache()
+    logging.getLogger(_TELLS_OF_TOKENS).setLevel(logging.ERROR)
+
+
+def listen_on_loopback() -> None:
+    """Have Ray bind every port to the loopback interface, as it does by itself on Windows and macOS.
+
+    Call it before Ray starts.
+    """
+    os.environ[ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR] = "0"
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    # Ray's autoscaler offers metrics at a fixed port, to anyone, and has no switch for that. Where the port
+    # cannot be bound it goes on without them.
+    os.environ["AUTOSCALER_METRIC_PORT"] = _NO_PORT
+
+
+def check_guarded() -> None:
+    """Raise RuntimeError unless the Ray that has started requires the token and is at a loopback address."""
+    if _core.get_authentication_mode() != _core.AuthenticationMode.TOKEN:
+        raise RuntimeError("it does not require a token")
+    address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    if not ipaddress.ip_address(address).is_loopback:
+        raise RuntimeError(f"it listens at {address} and not on the loopback interface alone")

@@ -1,0 +1,87 @@
+"""What the processes of a running service are, and where they listen, as the kernel tells it."""
+
+import contextlib
+import ipaddress
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+_LISTEN = "0A"
+
+
+class Listener(NamedTuple):
+    """A socket that takes connections or datagrams."""
+
+    pid: int
+    protocol: str
+    address: str
+    port: int
+
+
+def children(parent: int) -> set[int]:
+    """Give the ids of a process's children."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The second field is the program's name in parentheses, and may hold anything.
+            if int(path.read_bytes().rpartition(b")")[2].split()[1]) == parent:
+                found.add(int(path.parent.name))
+    return found
+
+
+def family(pid: int) -> set[int]:
+    """Give a process and all that it started, in any number of steps."""
+    return {pid}.union(*map(family, children(pid)))
+
+
+def command(pid: int) -> str:
+    """Give the command line of a process; empty where it has gone."""
+    try:
+        return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" "))
+    except OSError:
+        return ""
+
+
+def environment(pid: int) -> str:
+    """Give the environment with which a process was started; empty where it has gone."""
+    try:
+        return os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes())
+    except OSError:
+        return ""
+
+
+def listeners(pids: set[int]) -> list[Listener]:
+    """Give the TCP and UDP sockets of processes that others can send to."""
+    owners = {inode: pid for pid in pids for inode in _sockets(pid)}
+    found = []
+    for protocol in ("tcp", "tcp6", "udp", "udp6"):
+        for line in Path(f"/proc/net/{protocol}").read_text("ascii").splitlines()[1:]:
+            fields = line.split()
+            if fields[9] in owners and (fields[3] == _LISTEN or protocol.startswith("udp")):
+                place, _, port = fields[1].partition(":")
+                found.append(Listener(owners[fields[9]], protocol, _address(place), int(port, 16)))
+    return found
+
+
+def _sockets(pid: int) -> set[str]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                target = str(entry.readlink())
+                if target.startswith("socket:["):
+                    found.add(target[len("socket:[") : -1])
+    return found
+
+
+def _address(place: str) -> str:
+    """Give an address that the kernel tells as words of 32 bits, in the byte order of the machine."""
+    words = [int(place[start : start + 8], 16) for start in range(0, len(place), 8)]
+    packed = b"".join(struct.pack("=I", word) for word in words)
+    parsed = ipaddress.ip_address(
+        socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
+    )
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)
