@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import socket
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -25,7 +24,8 @@ from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.fleet import Fleet
 from engine.runtime.local_hosting import LocalHosting
 from engine.runtime.on_ray import fleet_on_ray
-from snapshots.errors import FolderInUse, StorageError
+from snapshots.errors import StorageError
+from snapshots.identity import begin_folder
 from snapshots.lock import FolderLock
 
 
@@ -68,7 +68,7 @@ def run(settings: Settings, work: Work) -> None:
     _clear_settings_from_environment()
     raise_limit()
     with suppress(KeyboardInterrupt), _listening(settings) as listeners:
-        _refuse_folder_in_use(settings)
+        _refuse_folder(settings)
         with (
             _ray(settings.ray_address) as ray,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -172,7 +172,10 @@ def _stop_when_readable(descriptor: int | None, stopping: asyncio.Event) -> asyn
 @asynccontextmanager
 async def _fleet(settings: Settings) -> AsyncIterator[Fleet]:
     """Give the started fleet; at the end every awake detector is saved. Raises StartError, UnsavedError."""
-    fleet = fleet_on_ray(settings.runtime_settings())
+    try:
+        fleet = fleet_on_ray(settings.runtime_settings())
+    except StorageError as error:
+        raise StartError(str(error)) from None
     try:
         await fleet.start()
     except StorageError as error:
@@ -195,25 +198,20 @@ def _listening(settings: Settings) -> Iterator[list[socket.socket]]:
         raise StartError(str(error)) from None
 
 
-def _refuse_folder_in_use(settings: Settings) -> None:
-    """Find a folder in use before Ray takes seconds to start. Raises StartError.
+def _refuse_folder(settings: Settings) -> None:
+    """Find a data folder that cannot be used before Ray takes seconds to start. Raises StartError.
 
     The directory takes the lock itself, in a process that may be on another machine; so only a service that
-    starts Ray inside can tell beforehand. It waits for one that is just ending.
+    starts Ray inside can tell a folder in use beforehand. It waits for one that is just ending.
     """
-    if settings.ray_address != cluster.LOCAL:
-        return
-    give_up_s = time.monotonic() + settings.runtime_settings().lock_wait_s
-    while True:
-        try:
-            with FolderLock(settings.data):
+    wait_s = settings.runtime_settings().lock_wait_s
+    try:
+        begin_folder(settings.data, lock_wait_s=wait_s)
+        if settings.ray_address == cluster.LOCAL:
+            with FolderLock(settings.data, wait_s=wait_s):
                 return
-        except FolderInUse as error:
-            if time.monotonic() >= give_up_s:
-                raise StartError(str(error)) from None
-            time.sleep(0.05)
-        except StorageError as error:
-            raise StartError(str(error)) from None
+    except StorageError as error:
+        raise StartError(str(error)) from None
 
 
 @contextmanager

@@ -39,6 +39,10 @@ class Fenced(StorageError):
     """A later owner has claimed the folder; whoever meets this is no longer its owner."""
 
 
+class WrongFolder(StorageError):
+    """What is found at the place of the data folder is not the folder that is expected."""
+
+
 class FolderInUse(StorageError):
     """Another process holds the data folder."""
 

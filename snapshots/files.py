@@ -159,7 +159,8 @@ class RealFiles:
 
     def write_again(self, path: Path, offset: int, data: bytes) -> None:
         """Write bytes that a file has at an offset there once more; on the disk on return."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        # A link could lead anywhere. `create` follows none either, for O_EXCL forbids that.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             _write_all_at(descriptor, offset, data)
             _sync_data(descriptor)

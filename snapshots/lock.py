@@ -1,14 +1,21 @@
 """The lock on a data folder: one process at a time, told apart from a dead one by the operating system."""
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
+import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from snapshots.errors import FolderInUse, StorageError
 from snapshots.files import FILE_MODE, FOLDER_MODE
+
+_LOOK_AGAIN_S: Final = 0.05
+_PID_CHARS: Final = 10
+"""As many digits as a pid has at most: each text covers the one before."""
 
 
 class FolderLock:
@@ -16,23 +23,31 @@ class FolderLock:
 
     The file `lock` in the folder bears a pid, for people: `pid`, that of the service for which the lock is
     held, or this process's own. What counts is the operating system's lock on it, which no dead process
-    keeps.
+    keeps. `wait_s` is how long a holder that is just ending is waited for.
     """
 
-    def __init__(self, folder: Path, *, pid: int | None = None) -> None:
+    def __init__(self, folder: Path, *, pid: int | None = None, wait_s: float = 0.0) -> None:
         self._folder = folder
         self._pid = pid or os.getpid()
+        self._wait_s = wait_s
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
         """Take hold of the folder, which is made where it is missing. Raises FolderInUse, StorageError."""
         assert self._descriptor is None, "a lock is acquired once"
-        path = self._folder / "lock"
-        try:
-            self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        except OSError as error:
-            raise StorageError(f"the data folder {self._folder} cannot be used: {error}") from error
+        give_up_s = time.monotonic() + self._wait_s
+        while True:
+            try:
+                self._descriptor = self._locked()
+            except FolderInUse:
+                if time.monotonic() >= give_up_s:
+                    raise
+                time.sleep(_LOOK_AGAIN_S)
+            else:
+                return
+
+    def _locked(self) -> int:
+        descriptor = self._opened()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -44,9 +59,24 @@ class FolderLock:
             raise StorageError(f"the data folder {self._folder} cannot be locked: {error}") from error
         # The pid is a courtesy: a full disk must not keep the service from starting.
         with contextlib.suppress(OSError):
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{self._pid}\n".encode(), 0)
-        self._descriptor = descriptor
+            os.pwrite(descriptor, f"{self._pid:<{_PID_CHARS}}\n".encode(), 0)
+        return descriptor
+
+    def _opened(self) -> int:
+        path = self._folder / "lock"
+        # A link could lead to any file of this user's, and a pipe would be waited for.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            descriptor = os.open(path, flags, FILE_MODE)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise StorageError(f"{path} is a symbolic link, and must not be: remove it") from None
+            raise StorageError(f"the data folder {self._folder} cannot be used: {error}") from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise StorageError(f"{path} is no regular file: remove it")
+        return descriptor
 
     def release(self) -> None:
         """Let go of the folder. The file stays, or two processes could lock two files of one name."""

@@ -26,6 +26,7 @@ from engine.runtime.operations import Operation, Reply, decode_batch, decode_rep
 from engine.runtime.remote_hosting import RemoteHosting
 from engine.runtime.settings import RuntimeSettings
 from snapshots.files import Files, OpenFile, RealFiles
+from snapshots.identity import begin_folder
 from snapshots.store import Store
 
 T = TypeVar("T")
@@ -210,9 +211,10 @@ class LocalDirectories:
         if self.refuse:
             raise ActorDied("no process can be started")
         settings = self._settings
-        directory = Directory(
-            DirectorySettings(settings.data, settings.snapshots_kept, lock_wait_s=0), files=self._files
+        known = DirectorySettings(
+            settings.data, settings.snapshots_kept, lock_wait_s=0, folder_id=settings.folder_id
         )
+        directory = Directory(known, files=self._files)
         handle = LocalDirectoryHandle(directory)
         handle.before = self.before
         self.started.append(handle)
@@ -235,7 +237,9 @@ async def local_service(
     folder: Path, *, files: Files | None = None, **settings: Any
 ) -> AsyncIterator[LocalService]:
     """Give a started service over `folder`, and close it. `settings` are RuntimeSettings' own."""
-    chosen = RuntimeSettings(data=folder, **settings)
+    chosen = dataclasses.replace(
+        RuntimeSettings(data=folder, **settings), folder_id=begin_folder(folder, lock_wait_s=5)
+    )
     actors = LocalActors(chosen, files=files)
     directories = LocalDirectories(chosen, files=files)
     hosting = LocalHosting(chosen, actors, directories)

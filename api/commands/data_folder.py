@@ -28,6 +28,7 @@ from engine.runtime.recovery import DEATHS_MAX, last_mark, restore
 from engine.runtime.register import Kept
 from snapshots.errors import StorageError
 from snapshots.files import RealFiles
+from snapshots.identity import IDENTITY_NAME, read_identity
 from snapshots.recovered import Recovered
 from snapshots.store import Store
 
@@ -68,6 +69,7 @@ class _Reader:
         directory = self._data / "directory"
         if not directory.is_dir():
             raise NoDataFolder(f"{self._data} is no data folder: there is no folder {directory}")
+        identity = self._identity()
         # Before the catalogue: a service makes a folder first, and enters its detector then.
         folders = self._folders()
         catalogue, kept = self._catalogue(directory, any_detector=bool(folders))
@@ -88,6 +90,7 @@ class _Reader:
         orphans = [self._detectors_folder / name for name in others if name not in struck]
         return FolderReport(
             data=str(self._data),
+            identity=identity,
             catalogue=catalogue,
             detectors=[entry for entry in entries if entry is not None],
             # What is gone by now was being removed.
@@ -95,6 +98,18 @@ class _Reader:
             remarks=self._remarks,
             damage=self._damage,
         )
+
+    def _identity(self) -> str | None:
+        try:
+            identity = read_identity(self._data, RealFiles())
+        except StorageError as error:
+            self._damage.append(Defect(path=str(self._data / IDENTITY_NAME), reason=str(error)))
+            return None
+        if identity is None:
+            self._remarks.append(
+                f"{self._data}: it has no id yet; the next start of the service gives it one"
+            )
+        return identity
 
     def _folders(self) -> list[str]:
         if not self._detectors_folder.is_dir():

@@ -110,6 +110,8 @@ class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
     """All that was found in a data folder."""
 
     data: str
+    identity: str | None = None
+    """The folder's id; None where it has none yet, or one that cannot be read."""
     catalogue: Catalogue
     detectors: list[DetectorEntry]
     orphans: list[str] = []
@@ -133,6 +135,7 @@ def to_json(report: FolderReport) -> str:
 def to_lines(report: FolderReport) -> Iterator[str]:
     """Give the report line by line."""
     yield f"{report.data}: {'whole' if report.whole else 'DAMAGED, see the end'}"
+    yield f"id {report.identity or 'none'}"
     yield ""
     yield "catalogue"
     yield from _catalogue_lines(report.catalogue)

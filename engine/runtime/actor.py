@@ -27,6 +27,7 @@ from engine.runtime.settings import RuntimeSettings
 from engine.runtime.steps import Stepped, take
 from snapshots.errors import NoRoom, StorageError
 from snapshots.files import Files, RealFiles
+from snapshots.identity import check_identity
 from snapshots.store import Store
 
 _STEP_BYTES: Final = 4096
@@ -110,10 +111,12 @@ class DetectorActor:
     def activate(self, detector_id: str, epoch: int) -> Activated:
         """Wake a detector as its last answer left it.
 
-        Raises StorageError where its folder does not allow that; nothing is hosted then.
+        Raises StorageError where its folder does not allow that; nothing is hosted then. WrongFolder: the
+        process has another data folder than the service, and can wake no detector.
         """
         assert self._hosted is None, "an actor hosts one detector at a time"
         settings = self._settings
+        self._check_folder()
         folder = settings.data / "detectors" / detector_id
         store = Store(folder, epoch=epoch, kept=settings.snapshots_kept, files=self._files)
         attempt = recovery.Attempt(folder, self._files)
@@ -310,6 +313,15 @@ class DetectorActor:
         complete = self._settings.journal_sync != "off"
         told = History(*reached, complete, steps)
         store.append(history.encode(told), version=RECORD_VERSION)
+
+    def _check_folder(self) -> None:
+        expected = self._settings.folder_id
+        if expected is None:
+            return
+        try:
+            check_identity(self._settings.data, expected, self._files)
+        except OSError as error:
+            raise StorageError(f"{self._settings.data} cannot be read: {error}") from error
 
     def _the_hosted(self) -> _Hosted:
         assert self._hosted is not None, "a detector is awake here"

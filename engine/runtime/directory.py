@@ -1,7 +1,6 @@
 """The one owner of tokens and of the catalogue of detectors, as a plain class. It grants leases."""
 
 import contextlib
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,8 +24,9 @@ from engine.runtime.register import (
     TokenRevoked,
 )
 from engine.runtime.tokens import MintedToken, digest_of, mint
-from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError
+from snapshots.errors import NewerFormat, NoRoom, NothingUsable, StorageError
 from snapshots.files import Files, RealFiles
+from snapshots.identity import begin_folder, check_identity
 from snapshots.lock import FolderLock
 from snapshots.recovered import Recovered
 from snapshots.store import Store
@@ -72,6 +72,8 @@ class DirectorySettings:
     lock_wait_s: float
     service_pid: int | None = None
     """The process that whoever finds the folder in use is to look for; None for the directory's own."""
+    folder_id: str | None = None
+    """The id that the data folder must have; None where any will do."""
 
 
 class Directory:
@@ -85,8 +87,9 @@ class Directory:
         self._files = files or RealFiles()
         self._folder = settings.data / "directory"
         self._detectors_folder = settings.data / "detectors"
-        self._lock = FolderLock(settings.data, pid=settings.service_pid)
-        self._lock_wait_s = settings.lock_wait_s
+        self._data = settings.data
+        self._folder_id = settings.folder_id
+        self._lock = FolderLock(settings.data, pid=settings.service_pid, wait_s=settings.lock_wait_s)
         self._store = Store(self._folder, kept=settings.snapshots_kept, files=self._files)
         self._kept = Kept()
         self._leases: dict[str, Lease] = {}
@@ -97,15 +100,25 @@ class Directory:
         self._newborn = detector_kept.newborn()
 
     def open(self) -> Opened:
-        """Take hold of the data folder and read what is kept. Raises StorageError, FolderInUse among them."""
-        self._acquire()
+        """Take hold of the data folder and read what is kept.
+
+        Raises StorageError: WrongFolder, having changed nothing, and FolderInUse among them.
+        """
         try:
+            # Before the lock, which would make the folder or a file in it.
+            self._check_folder()
+            self._lock.acquire()
             return self._open()
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
-                raise StorageError(f"{self._folder.parent} cannot be read: {error}") from error
+                raise StorageError(f"{self._data} cannot be read: {error}") from error
             raise
+
+    def _check_folder(self) -> None:
+        """Raise WrongFolder where the data folder is not the expected one, and OSError."""
+        if self._folder_id is not None:
+            check_identity(self._data, self._folder_id, self._files)
 
     def _open(self) -> Opened:
         self._begin()
@@ -169,7 +182,12 @@ class Directory:
         self._lock.release()
 
     def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Give what is new since the versions that a front end has seen."""
+        """Give what is new since the versions that a front end has seen.
+
+        Raises WrongFolder where the data folder is there no more, even though nothing is read from it.
+        """
+        with contextlib.suppress(OSError):
+            self._check_folder()
         kept = self._kept
         return Changes(
             tokens_version=self._tokens_version,
@@ -198,6 +216,7 @@ class Directory:
     def create_detector(self, detector_id: str, name: str) -> int:
         """Enter a detector; the version of the catalogue that has it."""
         if detector_id not in self._kept.detectors:
+            self._check_before_change()
             self._store.reserve(_RECORD_BYTES_MAX)
             # First: a folder without a detector is removed at the next opening, a detector without is lost.
             try:
@@ -227,6 +246,7 @@ class Directory:
         """Remove the files of a detector that was struck out and that no actor hosts."""
         if detector_id not in self._kept.struck:
             return
+        self._check_before_change()
         Store(self._detectors_folder / detector_id, files=self._files).destroy()
         self._change(DetectorPurged(detector_id))
 
@@ -245,6 +265,7 @@ class Directory:
 
     def _change(self, change: Change) -> None:
         """Make a change, on the disk first. Raises NoRoom where nothing was done, else it is not known."""
+        self._check_before_change()
         self._store.reserve(_RECORD_BYTES_MAX)
         self._store.append(register.encode(change), version=RECORD_VERSION)
         self._store.sync()
@@ -262,17 +283,12 @@ class Directory:
         sequence = self._store.begin_snapshot()
         self._store.save([register.body(self._kept)], version=STATE_VERSION, sequence=sequence)
 
-    def _acquire(self) -> None:
-        give_up_s = time.monotonic() + self._lock_wait_s
-        while True:
-            try:
-                self._lock.acquire()
-            except FolderInUse:
-                if time.monotonic() >= give_up_s:
-                    raise
-                time.sleep(0.05)
-            else:
-                return
+    def _check_before_change(self) -> None:
+        """See that nothing is made in a folder that is not the expected one. Raises StorageError."""
+        try:
+            self._check_folder()
+        except OSError as error:
+            raise StorageError(f"{self._data} cannot be read: {error}") from error
 
 
 def kept_of(recovered: Recovered) -> Kept:
@@ -299,9 +315,10 @@ def kept_of(recovered: Recovered) -> Kept:
 def opened_offline(data: Path) -> Iterator[Directory]:
     """Give the directory of a data folder that no service is using, for as long as the context lasts.
 
-    Raises FolderInUse at once where one does.
+    The folder is made where it is missing. Raises FolderInUse at once where a service is using it.
     """
-    directory = Directory(DirectorySettings(data, snapshots_kept=3, lock_wait_s=0))
+    folder_id = begin_folder(data)
+    directory = Directory(DirectorySettings(data, snapshots_kept=3, lock_wait_s=0, folder_id=folder_id))
     directory.open()
     try:
         yield directory

@@ -28,6 +28,8 @@ class DirectoryClient:
         self._settings = settings
         self._handle: DirectoryHandle | None = None
         self._starting = asyncio.Lock()
+        self.trouble: str | None = None
+        """Why it could not be asked the last time; None where it could."""
 
     async def start(self) -> Opened:
         """Start and open the directory. Raises StorageError, FolderInUse among them."""
@@ -102,19 +104,26 @@ class DirectoryClient:
                     try:
                         handle = await self._running()
                         async with asyncio.timeout(self._settings.directory_hung_s):
-                            return await call(handle), repeated
+                            answer = await call(handle)
                     except (ActorDied, TimeoutError) as error:
                         reason = str(error) or "it has not answered"
                         _log.warning("the directory was lost, and is started again: %s", reason)
+                    else:
+                        self.trouble = None
+                        return answer, repeated
                     repeated = repeated or handle is not None
                     await self._lose(handle)
                     await asyncio.sleep(self._settings.ask_s)
         except TimeoutError:
+            self.trouble = reason
             raise self._unavailable(reason) from None
         except StorageError as error:
-            _log.error("the directory cannot do its work: %s", error)
+            if self.trouble is None:
+                # Front ends ask twice a second.
+                _log.error("the directory cannot do its work: %s", error)
             if not isinstance(error, NoRoom):
                 # What it has in memory may not be what the disk has: the next one reads that.
+                self.trouble = str(error)
                 await self._lose(handle)
             raise self._unavailable(str(error)) from error
 

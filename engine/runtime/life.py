@@ -22,7 +22,7 @@ from engine.runtime.operations import Operation, Reply
 from engine.runtime.pool import Pool, PooledActor
 from engine.runtime.residency import Residency, Resident
 from engine.runtime.settings import RuntimeSettings
-from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
+from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed, WrongFolder
 
 T = TypeVar("T")
 
@@ -260,8 +260,9 @@ class Life:
             if actor.dead:
                 raise ActorDied("it died as soon as the detector was awake")
             self._now_awake(actor)
-        except StorageError:
-            hosts_nothing = True
+        except StorageError as error:
+            # A process that has another data folder is of no use; the next one may start on another node.
+            hosts_nothing = not isinstance(error, WrongFolder)
             raise
         finally:
             if self._actor is None:

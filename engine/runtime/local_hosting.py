@@ -163,6 +163,8 @@ class LocalHosting:
         reasons = ["the server is shutting down"] if self._closing else []
         if not self._pool.started:
             reasons.append("no process for detectors has started yet")
+        if self._directory.trouble is not None:
+            reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.trouble}")
         return Status(
             reasons=reasons,
             amiss=[*self._trouble.values(), *self._damage],

@@ -23,6 +23,7 @@ from engine.runtime.local_hosting import LocalHosting
 from engine.runtime.operations import Operation, Reply, decode_reply, encode_batch
 from engine.runtime.settings import BatchTransport, RuntimeSettings
 from snapshots.errors import StorageError
+from snapshots.identity import begin_folder
 
 _log = logging.getLogger(__name__)
 
@@ -238,7 +239,9 @@ class RayDirectories:
         settings = self._settings
         data = settings.data.absolute()
         name = directory_name(data)
-        known = DirectorySettings(data, settings.snapshots_kept, settings.lock_wait_s, os.getpid())
+        known = DirectorySettings(
+            data, settings.snapshots_kept, settings.lock_wait_s, os.getpid(), settings.folder_id
+        )
         try:
             actor = self._remote.options(name=name).remote(known)
         except ValueError as error:
@@ -257,11 +260,17 @@ class RayDirectories:
 
 def hosting_on_ray(settings: RuntimeSettings) -> LocalHosting:
     """Give what hosts detectors, not yet started, on the cluster that this process is part of."""
+    assert settings.folder_id is not None, "processes on other machines must know the folder from any other"
     return LocalHosting(settings, RayActors(settings), RayDirectories(settings))
 
 
 def fleet_on_ray(settings: RuntimeSettings) -> Fleet:
-    """Give a fleet, not yet started, on the cluster that this process is part of."""
+    """Give a fleet, not yet started, on the cluster that this process is part of.
+
+    Begins the data folder, if nobody did. Raises StorageError.
+    """
+    folder_id = begin_folder(settings.data, lock_wait_s=settings.lock_wait_s)
+    settings = dataclasses.replace(settings, folder_id=folder_id)
     return Fleet(settings, hosting_on_ray(settings))
 
 

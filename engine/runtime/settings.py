@@ -15,6 +15,8 @@ class RuntimeSettings:
     """How detectors are kept, woken and queued for. `data` is the folder of everything that lasts."""
 
     data: Path
+    folder_id: str | None = None
+    """Every process refuses a data folder that has another id; with None, any will do."""
     limits: Limits = DEFAULT_LIMITS
     deadline_s: float = 30.0
     """From a request's arrival to its answer, whatever the answer is."""

@@ -24,6 +24,7 @@ from engine.runtime.fleet import Fleet
 from engine.runtime.operations import Operation
 from engine.runtime.tokens import digest_of
 from snapshots.errors import FolderInUse, StorageError
+from snapshots.identity import begin_folder
 from tests.faults import until
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
@@ -213,6 +214,8 @@ async def test_a_second_service_on_the_same_folder_is_refused(ray_fleet, tmp_pat
 async def test_a_folder_that_another_process_holds_is_refused_with_its_pid(ray_fleet, tmp_path):
     from snapshots.lock import FolderLock  # noqa: PLC0415 -- held here, so that the actor is the other process
 
+    # What has an id already is opened without the lock here, and with it there.
+    begin_folder(tmp_path)
     with FolderLock(tmp_path), pytest.raises(FolderInUse, match=f"pid {os.getpid()}"):
         async with ray_fleet(tmp_path, lock_wait_s=0.1):
             pass

@@ -43,6 +43,7 @@ HELD = Contents(
 )
 WHOLE = FolderReport(
     data="/d",
+    identity=RULE_ID,
     catalogue=Catalogue(
         storage=Storage(folder="/d/directory", position=4),
         tokens=[KnownToken(id="t1", hint="aB3_"), KnownToken(id="t2", hint="-9xY")],
@@ -60,6 +61,7 @@ def changed(report: FolderReport, **detector: object) -> FolderReport:
 def test_a_whole_folder_is_told_on_a_page() -> None:
     assert list(to_lines(WHOLE)) == [
         "/d: whole",
+        f"id {RULE_ID}",
         "",
         "catalogue",
         "  tokens     2: …aB3_, …-9xY",
@@ -122,7 +124,8 @@ def test_damage_is_told_at_the_end_with_file_and_offset_and_what_is_lost_is_left
     assert not report.whole
     lines = list(to_lines(report))
     assert lines[0] == "/d: DAMAGED, see the end"
-    assert lines[3:6] == [
+    assert lines[1] == f"id {RULE_ID}"
+    assert lines[4:7] == [
         "  snapshots  0, 0 bytes",
         "  journal    0 segments with 0 records, 0 bytes",
         "  position   none",

@@ -22,6 +22,7 @@ from engine.runtime import kept, register
 from engine.runtime.answers import Answers
 from engine.runtime.operations import add_rule, change_rule, evaluate, rules
 from engine.runtime.register import Kept
+from snapshots.identity import begin_folder
 from snapshots.store import Store
 from tests.faults import LocalService, local_service
 
@@ -422,7 +423,30 @@ def test_a_folder_that_was_begun_and_never_used_is_whole(tmp_path: Path) -> None
     (tmp_path / "directory").mkdir()
     report = told(tmp_path)
     assert (report["catalogue"]["detectors"], report["detectors"]) == (0, [])
-    assert "never used" in report["remarks"][0]
+    assert "never used" in report["remarks"][1]
+
+
+async def test_the_id_of_the_folder_is_told(service: LocalService, tmp_path: Path) -> None:
+    report = told(tmp_path / "data")
+    assert report["identity"] == begin_folder(tmp_path / "data")
+    assert f"id {report['identity']}\n" in inspect(tmp_path / "data").stdout
+
+
+def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> None:
+    Store(tmp_path / "directory").create(register.body(Kept()), version=register.STATE_VERSION)
+    report = told(tmp_path)
+    assert (report["whole"], report["identity"]) == (True, None)
+    assert "no id yet" in report["remarks"][0]
+    assert "id none\n" in inspect(tmp_path).stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["directory"]
+
+
+def test_an_id_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    Store(tmp_path / "directory").create(register.body(Kept()), version=register.STATE_VERSION)
+    (tmp_path / "identity").write_bytes(b"")
+    [defect] = told(tmp_path, code=1)["damage"]
+    assert defect["path"] == str(tmp_path / "identity")
+    assert "remove the file" in defect["reason"]
 
 
 def test_what_is_no_data_folder_is_said(tmp_path: Path) -> None:

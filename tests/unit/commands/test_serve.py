@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner, Result
 
@@ -67,6 +69,14 @@ def test_a_variable_that_is_no_setting_is_warned_of(chosen: list[Settings]) -> N
     run = invoke("serve", RULE_DETECTOR_PROT="1")
     assert "RULE_DETECTOR_PROT is set, but is no setting" in run.stderr
     assert len(chosen) == 1
+
+
+def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    tmp_path.chmod(0o720)
+    run = invoke("serve", "--port", "0", "--data", str(tmp_path))
+    assert run.exit_code == 1
+    assert f"chmod go-w {tmp_path}" in run.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

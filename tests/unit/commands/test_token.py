@@ -41,3 +41,11 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     run = CliRunner().invoke(main, ["token", "new", "--data", str(tmp_path / "file" / "data")])
     assert run.exit_code == 1
     assert str(tmp_path) in run.stderr
+
+
+def test_a_folder_that_others_can_write_to_is_refused_with_the_mend(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    run = CliRunner().invoke(main, ["token", "new", "--data", str(tmp_path)])
+    assert (run.exit_code, run.stdout) == (1, "")
+    assert f"chmod go-w {tmp_path}" in run.stderr
+    assert list(tmp_path.iterdir()) == []

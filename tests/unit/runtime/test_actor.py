@@ -19,7 +19,16 @@ from engine.runtime.kept import KEPT_VERSION
 from engine.runtime.operations import Operation
 from engine.runtime.recovery import Poisoned
 from engine.runtime.settings import RuntimeSettings
-from snapshots.errors import Fenced, NewerFormat, NothingUsable, StorageError, SyncFailed, WriteFailed
+from snapshots.errors import (
+    Fenced,
+    NewerFormat,
+    NothingUsable,
+    StorageError,
+    SyncFailed,
+    WriteFailed,
+    WrongFolder,
+)
+from snapshots.identity import begin_folder
 from snapshots.store import Store
 from tests.faults import FaultyFiles, newborn
 
@@ -597,3 +606,24 @@ def test_a_snapshot_holds_no_answers_that_nobody_may_ask_for_any_more(tmp_path):
     actor.begin_saving()
     assert len(actor._hosted.answers) == 0
     actor.finish_saving()
+
+
+@pytest.mark.parametrize("found", ["none", "another"])
+def test_a_detector_is_woken_in_the_expected_folder_only(make, tmp_path, found):
+    expected = begin_folder(tmp_path)
+    other = expected if found == "none" else "0" * 32
+    if found == "none":
+        (tmp_path / "identity").unlink()
+    folder = tmp_path / "detectors" / ONE
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(WrongFolder):
+        make(folder_id=other).activate(ONE, 1)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    begun = begin_folder(tmp_path)
+    assert make(folder_id=begun).activate(ONE, 1) == Activated()
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_of_the_world(make, tmp_path, files):
+    files.fail_next("read")
+    with pytest.raises(StorageError, match="cannot be read"):
+        make(folder_id=begin_folder(tmp_path)).activate(ONE, 1)

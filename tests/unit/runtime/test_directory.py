@@ -9,8 +9,9 @@ import pytest
 from engine.runtime import register
 from engine.runtime.directory import Directory, DirectorySettings, mint_offline, opened_offline
 from engine.runtime.tokens import digest_of, mint
-from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError
+from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError, WrongFolder
 from snapshots.files import RealFiles
+from snapshots.identity import begin_folder
 from snapshots.store import Store
 from tests.faults import FaultyFiles, newborn
 
@@ -291,3 +292,80 @@ def test_a_detector_for_which_there_is_no_room_leaves_nothing_behind(opened, fil
     files.fails_at = None
     assert [path.name for path in (tmp_path / "detectors").iterdir()] == [A]
     assert directory.create_detector(B, "b")
+
+
+def expecting(data, folder_id, files=None):
+    return Directory(DirectorySettings(data, 2, lock_wait_s=0, folder_id=folder_id), files=files)
+
+
+def held(folder):
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("place", ["empty", "missing", "another"])
+def test_a_folder_that_is_not_the_expected_one_is_refused_and_nothing_is_made_in_it(tmp_path, place):
+    expected = begin_folder(tmp_path / "data")
+    data = tmp_path / place
+    if place == "empty":
+        data.mkdir()
+    elif place == "another":
+        mint_offline(data)
+    before = held(tmp_path)
+    with pytest.raises(WrongFolder, match=expected):
+        expecting(data, expected).open()
+    assert held(tmp_path) == before
+
+
+WORK = {
+    "changes": lambda directory: directory.changes(0, 0),
+    "add": lambda directory: directory.add_token(B, b"b", "hint"),
+    "revoke": lambda directory: directory.revoke_token(A),
+    "create": lambda directory: directory.create_detector(B, "b"),
+    "delete": lambda directory: directory.delete_detector(A),
+    "purge": lambda directory: directory.purge_detector(C),
+}
+
+
+@pytest.mark.parametrize("instead", ["empty", "another"])
+@pytest.mark.parametrize("work", WORK)
+def test_a_folder_that_is_swapped_meanwhile_is_noticed_and_nothing_is_made_in_it(tmp_path, work, instead):
+    data = tmp_path / "data"
+    directory = expecting(data, begin_folder(data))
+    directory.open()
+    directory.add_token(A, b"a", "hint")
+    for detector_id in (A, C):
+        directory.create_detector(detector_id, "")
+    directory.delete_detector(C)
+    data.rename(tmp_path / "aside")
+    if instead == "another":
+        with opened_offline(data) as other:
+            other.add_token(A, b"a", "hint")
+            for detector_id in (A, C):
+                other.create_detector(detector_id, "")
+    else:
+        data.mkdir()
+    before = held(tmp_path)
+    with pytest.raises(WrongFolder):
+        WORK[work](directory)
+    assert held(tmp_path) == before
+    directory.close()
+
+
+def test_a_disk_that_hesitates_does_not_keep_front_ends_from_what_is_known(tmp_path, files):
+    directory = expecting(tmp_path, begin_folder(tmp_path), files)
+    directory.open()
+    directory.add_token(A, b"a", "hint")
+    files.fail_next("read")
+    assert directory.changes(0, 0).tokens == {b"a": A}
+    assert files.failed
+    files.fail_next("read")
+    with pytest.raises(StorageError, match="cannot be read"):
+        directory.add_token(B, b"b", "hint")
+    directory.close()
+
+
+def test_a_token_that_is_minted_offline_begins_the_folder(tmp_path):
+    minted = mint_offline(tmp_path / "data")
+    with opened_offline(tmp_path / "data") as directory:
+        assert directory.changes(0, 0).tokens == {digest_of(minted.token): minted.id}
+    assert expecting(tmp_path / "data", begin_folder(tmp_path / "data")).open().damage == ()

@@ -1,6 +1,7 @@
 """The fleet: what a restart finds, who is awake, and what goes on while the directory is gone."""
 
 import asyncio
+import dataclasses
 import errno
 import json
 from collections import Counter
@@ -16,6 +17,7 @@ from engine.runtime.operations import Operation
 from engine.runtime.settings import RuntimeSettings
 from engine.runtime.tokens import digest_of
 from snapshots.errors import FolderInUse, StorageError
+from snapshots.identity import begin_folder
 from tests.faults import FaultyFiles, local_fleet, local_service, until
 
 
@@ -599,3 +601,66 @@ async def test_a_fleet_that_is_shut_down_ends_everything_it_started(tmp_path):
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.sleep(0)
     assert not {task for task in others if not task.done()}
+
+
+def held(folder):
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("instead", ["empty", "begun"])
+async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left_alone(tmp_path, instead):
+    data, aside, other = tmp_path / "data", tmp_path / "aside", tmp_path / "other"
+    async with local_service(data, poll_s=0.01, ask_s=0.001, retry_s=0.01) as service:
+        fleet = service.fleet
+        warm, cold = await fleet.create_detector("warm"), await fleet.create_detector("cold")
+        await fleet.call(warm, ops.add_rule("seen", "once a == 1"))
+        assert await fired(fleet, warm, 1, a=1) == ["seen"]
+        data.rename(aside)
+        data.mkdir()
+        if instead == "begun":
+            begin_folder(data)
+        before = held(data)
+        await until(lambda: service.hosting._directory.trouble)
+        (reason,) = (await fleet.status()).reasons
+        assert "is not the service's data folder" in reason
+        assert await refused(fleet.call(warm, event(2))) in (1501, 1502)
+        for work in (
+            lambda: fleet.call(warm, event(2)),
+            lambda: fleet.call(cold, event(1)),
+            lambda: fleet.create_detector("new"),
+            fleet.mint_token,
+            lambda: fleet.delete_detector(cold),
+        ):
+            assert await refused(work()) == 1501
+        assert held(data) == before
+        # As when the right file system is mounted again.
+        data.rename(other)
+        aside.rename(data)
+        await until(lambda: not service.hosting._directory.trouble)
+        assert (await fleet.status()).reasons == []
+        assert await fleet.detectors() == [(warm, "warm"), (cold, "cold")]
+        await asyncio.sleep(0.02)
+        assert await fired(fleet, warm, 3) == ["seen"]
+
+
+async def test_a_process_with_another_folder_wakes_nothing_and_the_next_one_does(tmp_path):
+    (tmp_path / "without the mount").mkdir()
+    elsewhere = [tmp_path / "without the mount"]
+    async with local_service(tmp_path / "data", retry_s=0.01, spares=0) as service:
+        fleet = service.fleet
+        detector_id = await fleet.create_detector("one")
+
+        def make(settings: RuntimeSettings, **options: Any) -> DetectorActor:
+            data = elsewhere.pop() if elsewhere else settings.data
+            return DetectorActor(dataclasses.replace(settings, data=data), **options)
+
+        service.actors.make = make
+        assert await refused(fleet.call(detector_id, event(1))) == 1501
+        (amiss,) = (await fleet.status()).amiss
+        assert "without the mount" in amiss
+        assert "has no id" in amiss
+        assert list((tmp_path / "without the mount").iterdir()) == []
+        await asyncio.sleep(0.02)
+        assert await fired(fleet, detector_id, 1) == []
+        assert (await fleet.status()).amiss == []
+        assert service.actors.started[0].dead

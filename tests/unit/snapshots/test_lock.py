@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_a_dead_process_holds_nothing(tmp_path, holder):
     holder.kill()
     holder.wait()
     with FolderLock(tmp_path):
-        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+        assert (tmp_path / "lock").read_text().strip() == str(os.getpid())
 
 
 def test_a_folder_that_was_released_can_be_taken_again(tmp_path):
@@ -67,3 +68,32 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file"):
         FolderLock(tmp_path / "file").acquire()
+
+
+def test_a_holder_that_is_just_ending_is_waited_for(tmp_path, holder):
+    threading.Timer(0.2, holder.kill).start()
+    with FolderLock(tmp_path, wait_s=60):
+        assert (tmp_path / "lock").read_text().strip() == str(os.getpid())
+
+
+def test_the_pid_covers_that_of_the_holder_before(tmp_path):
+    (tmp_path / "lock").write_text("4194304\n")
+    with FolderLock(tmp_path, pid=7), pytest.raises(FolderInUse, match=r"pid 7$"):
+        FolderLock(tmp_path).acquire()
+
+
+@pytest.mark.parametrize("text", ["kept", ""])
+def test_a_symbolic_link_in_the_place_of_the_lock_leaves_what_it_names_alone(tmp_path, text):
+    other = tmp_path / "other"
+    if text:
+        other.write_text(text)
+    (tmp_path / "lock").symlink_to(other)
+    with pytest.raises(StorageError, match="lock is a symbolic link"):
+        FolderLock(tmp_path).acquire()
+    assert (other.read_text() if other.exists() else "") == text
+
+
+def test_a_pipe_in_the_place_of_the_lock_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(StorageError, match="no regular file"):
+        FolderLock(tmp_path).acquire()
