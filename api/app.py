@@ -126,6 +126,8 @@ def _view(
             arguments["media_type"] = request.headers["content-type"].encode()
         if operation.takes_key:
             arguments["key"] = request.headers.get("idempotency-key", "")
+        if operation.says_more:
+            arguments["has_token"] = dispatch.TOKEN_KNOWN.decode() in request.headers
         try:
             async with asyncio.timeout(deadline_s):
                 return _response(await handler(**arguments))

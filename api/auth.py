@@ -6,6 +6,7 @@ import re
 from typing import Final, Protocol
 
 from api.envelope import RequestRefusal
+from engine.runtime.errors import DetectorUnavailable
 
 _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([!-~]+)", re.DOTALL)
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
@@ -45,6 +46,13 @@ class Gate:
         if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
             return None
         return None if self._tokens.token_known(digest) else digest
+
+    def knows(self, authorization: bytes | None) -> bool:
+        """Tell whether the header bears a token that is known here. Neither waits nor raises."""
+        try:
+            return self.unknown(authorization) is None
+        except (RequestRefusal, DetectorUnavailable):
+            return False
 
     async def check(self, authorization: bytes | None) -> None:
         """Return if the caller may go on. Raises RequestRefusal 1100 or 1101."""

@@ -13,7 +13,7 @@ from api.crowd import STATE
 from api.draining import Drains
 from api.envelope import NDJSON, Headers, Reply, RequestRefusal, reply_to
 from api.hot import HotPath
-from api.meter import Meter
+from api.meter import CALLER_GONE, Meter
 from api.operations import OPERATIONS, Operation
 from api.plain_http import REPLY
 from api.requests import (
@@ -37,6 +37,9 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 BACKSTOP_S: Final = 2.0
 """How much longer than its deadline a request may take, so that who knows what became of it can say so."""
+
+TOKEN_KNOWN: Final = b"x-token-known"
+"""A header for handlers that say more to who has a token. Headers of callers are not passed on."""
 
 STREAM: Final = "evaluate_stream"
 """The batch that is a stream: what it takes is not to be mixed with what others take."""
@@ -99,14 +102,15 @@ class Dispatcher:
                 reply = await self._hot.answer(scope, receive, watch)
                 outcome = reply or await self._serve(scope, receive, watch)
         except CallerGone:
+            self._count(watch, CALLER_GONE)
             return
         except Exception as error:  # noqa: BLE001 -- each becomes a reply; this is where that happens
             outcome = reply_to(error)
             if is_ambiguous(read_head(scope["headers"])):
                 outcome = outcome.closing()
         if isinstance(outcome, Stream):
-            await outcome.serve(receive, send)
-            self._count(watch, 200)
+            stayed = await outcome.serve(receive, send)
+            self._count(watch, 200 if stayed else CALLER_GONE)
             return
         if isinstance(outcome, Handover):
             status = await self._by_quart(outcome, send)
@@ -124,8 +128,8 @@ class Dispatcher:
         self._meter.count(watch.operation, status, watch.elapsed_s)
 
     async def _by_quart(self, handover: Handover, send: Send) -> int:
-        """Have Quart answer, and give the status."""
-        status = 0
+        """Have Quart answer, and give the status. It begins no reply where the caller has gone."""
+        status = CALLER_GONE
 
         async def send_on(message: Message) -> None:
             nonlocal status
@@ -155,7 +159,8 @@ class Dispatcher:
         body = await self._read(receive, bytes_max, operation)
         watch.body_read()
         key = idempotency_key(head) if operation is not None and operation.takes_key else ""
-        return _handover(scope, path, body, _passed_on(media_type, key), receive)
+        says_more = operation is not None and operation.says_more and self._gate.knows(authorization(head))
+        return _handover(scope, path, body, _passed_on(media_type, key, says_more=says_more), receive)
 
     async def _judge(
         self, head: Head, path: str, method: str, watch: Watch
@@ -226,9 +231,10 @@ def _no_such_path(path: str) -> RequestRefusal:
     return RequestRefusal(1004, f"there is no path `{path[:200]}`")
 
 
-def _passed_on(media_type: bytes, key: str) -> Headers:
+def _passed_on(media_type: bytes, key: str, *, says_more: bool) -> Headers:
     """Give the headers that go on to the handler, judged."""
-    named = ((b"content-type", media_type), (b"idempotency-key", key.encode()))
+    known = b"yes" if says_more else b""
+    named = ((b"content-type", media_type), (b"idempotency-key", key.encode()), (TOKEN_KNOWN, known))
     return tuple((name, value) for name, value in named if value)
 
 

@@ -243,10 +243,11 @@ class Alive(Struct):
 
 
 class Ready(Struct):
-    """Says that requests are served, and what is amiss although they are: a sentence for each."""
+    """Says that requests are served; with a token, also what is amiss although they are."""
 
     ready: Literal[True]
-    amiss: list[str]
+    amiss: list[str] | UnsetType = UNSET
+    """A sentence for each thing. They name detectors and files, which are not for everyone."""
 
 
 class Failure(Struct):

@@ -13,6 +13,9 @@ SECONDS: Final = "seconds"
 WITHIN: Final = "within"
 """A tally by operation and the number of a bound: how many took no longer, but longer than the one before."""
 
+CALLER_GONE: Final = 499
+"""The status under which requests are counted whose caller left before the end of the reply. None is sent."""
+
 BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Of the times that requests take. One more follows, which has no end."""
 
@@ -26,7 +29,7 @@ class Meter:
         self._seconds: dict[str, float] = defaultdict(float)
 
     def count(self, operation: str, status: int, seconds: float) -> None:
-        """Take note of a request that was answered."""
+        """Take note of a request that came to its end."""
         self._requests[operation, status] += 1
         self._within[operation][bisect_left(BOUNDS_S, seconds)] += 1
         self._seconds[operation] += seconds

@@ -54,7 +54,9 @@ class _Families(Collector):
 
     def _requests(self) -> Metric:
         family = CounterMetricFamily(
-            f"{PREFIX}requests", "Requests that were answered.", labels=("operation", "status")
+            f"{PREFIX}requests",
+            "Requests by the status of their reply; 499 where the caller left before its end.",
+            labels=("operation", "status"),
         )
         for name, value in sorted(self._status.tallies.items()):
             if name[0] == REQUESTS:

@@ -156,7 +156,7 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
     if NDJSON in operation.media_types:
         described["responses"]["200"]["content"][NDJSON.decode()] = _LINES_ANSWERED
     if operation.is_open:
-        described["security"] = []
+        described["security"] = [{}, {"token": []}] if operation.says_more else []
     if body is not None:
         described["requestBody"] = {
             "required": True,

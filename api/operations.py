@@ -37,6 +37,9 @@ class Operation:
     takes_key: bool = False
     """Whether an Idempotency-Key may come with it."""
 
+    says_more: bool = False
+    """Whether it needs no token and says more to who has one."""
+
     is_addition: bool = False
 
     @property
@@ -269,10 +272,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/readyz",
         summary="Tell whether requests are served",
-        text="While they are not, the errors say why.",
+        text="To who has a token it also says why they are not, and what is amiss although they are: "
+        "`amiss`, with the names of detectors and files. A token that is not known is no token here, so "
+        "that one which was revoked does not make a probe fail.",
         result=messages.Ready,
         own_codes=(1501, 1503),
         result_example={"ready": True, "amiss": []},
+        says_more=True,
         is_addition=True,
     ),
 )

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from api import messages
 from api.conditions import parse_condition
@@ -23,6 +24,7 @@ T = TypeVar("T")
 DECODED_AT_ONCE_BYTES_MAX: Final = 4 * 1024
 """Larger bodies are decoded in a thread: the event loop belongs to all callers."""
 
+_NOT_READY: Final = "the service is starting, or cannot serve now; with a token, /readyz says why"
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -138,15 +140,15 @@ class Routes:
         """Say that the process answers."""
         return _success(messages.Alive(alive=True))
 
-    async def readiness(self) -> Reply:
-        """Say whether requests are served, and what stands against it."""
+    async def readiness(self, *, has_token: bool) -> Reply:
+        """Say whether requests are served; to who has a token, also what stands against it or is amiss."""
         if self._closing:
             return refused([Entry(1503, "the server is shutting down")])
         status = await self._fleet.status()
         if not status.reasons:
-            return _success(messages.Ready(ready=True, amiss=status.amiss))
-        entries = [Entry(1501, reason) for reason in (*status.reasons, *status.amiss)]
-        return failure(503, entries, ((b"retry-after", b"1"),))
+            return _success(messages.Ready(ready=True, amiss=status.amiss if has_token else UNSET))
+        reasons = (*status.reasons, *status.amiss) if has_token else (_NOT_READY,)
+        return failure(503, [Entry(1501, reason) for reason in reasons], ((b"retry-after", b"1"),))
 
     async def _call(self, detector_id: str, operation: operations.Operation) -> Reply:
         return answered(await self._fleet.call(detector_id, operation))

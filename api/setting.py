@@ -6,6 +6,9 @@ from typing import Any, Final
 
 PREFIX: Final = "RULE_DETECTOR_"
 
+SECRET_CHARS_MIN: Final = 32
+"""Of a secret that somebody has chosen: 128 bits where it is random and hexadecimal."""
+
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off", ""})
 
@@ -82,8 +85,11 @@ class Setting:
                 return f"{self.name}: expected at most {self.most:g}, got {value}"
             if value in (float("inf"), float("-inf")):
                 return f"{self.name}: expected a finite number, got {value}"
-        if self.name == "bootstrap_token" and value is not None and not _fits_a_header(value):
-            return f"{self.name}: expected visible ASCII characters without blanks, at least one"
+        if self.name == "bootstrap_token" and value is not None and not _is_strong(value):
+            return (
+                f"{self.name}: expected at least {SECRET_CHARS_MIN} visible ASCII characters without blanks "
+                "(`openssl rand -hex 32` makes some), for whoever guesses it may do everything"
+            )
         if self.name == "host" and not value:
             return "host: expected an address, got an empty string"
         return None
@@ -107,5 +113,5 @@ def _read_bool(text: str) -> bool:
     raise ValueError(text)
 
 
-def _fits_a_header(token: str) -> bool:
-    return bool(token) and all("!" <= character <= "~" for character in token)
+def _is_strong(token: str) -> bool:
+    return len(token) >= SECRET_CHARS_MIN and all("!" <= character <= "~" for character in token)

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from api.secret_files import SecretFileError, read_secret
 from api.setting import PREFIX, Setting, SettingsError
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.settings import JournalSync, RuntimeSettings
 
 _MIB: Final = 1024 * 1024
 _CHOICES: Final[dict[Any, tuple[str, ...]]] = {JournalSync: typing.get_args(JournalSync)}
-_PLAIN_KINDS: Final[dict[Any, type]] = {str | None: str, JournalSync: str}
+_PLAIN_KINDS: Final[dict[Any, type]] = {str | None: str, Path | None: Path, JournalSync: str}
 _DATA: Final = Path("rule-detector-data")
 
 
@@ -39,7 +40,13 @@ class Settings:
     )
     ray_address: str = _setting("local", "`local` starts Ray inside; any other value is a cluster to join.")
     bootstrap_token: str | None = _setting(
-        None, "A fixed first token, never stored and not revocable over the API.", secret=True
+        None,
+        "A fixed first token of at least 32 characters, never stored and not revocable over the API. An "
+        "option can be read in the list of processes; a file or the variable cannot.",
+        secret=True,
+    )
+    bootstrap_token_file: Path | None = _setting(  # noqa: RUF009 — a path is immutable
+        None, "A file that holds the bootstrap token."
     )
     access_log: bool = _setting(
         False,
@@ -226,6 +233,10 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
         except SettingsError as error:
             defects += error.defects
     try:
+        _read_token_file(values)
+    except SettingsError as error:
+        defects += error.defects
+    try:
         found = Settings(**values)
     except SettingsError as error:
         raise SettingsError(*defects, *error.defects) from None
@@ -234,11 +245,26 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
     return found
 
 
+def _read_token_file(values: dict[str, Any]) -> None:
+    """Add the bootstrap token where a file holds it. Raises SettingsError."""
+    path = values.get("bootstrap_token_file")
+    if path is None:
+        return
+    if "bootstrap_token" in values:
+        raise SettingsError("bootstrap_token_file: bootstrap_token is set too; only one of them can be")
+    try:
+        values["bootstrap_token"] = read_secret(path)
+    except SecretFileError as error:
+        raise SettingsError(f"bootstrap_token_file: {error}") from None
+
+
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Give the variables that look like settings and are none: worth a warning, since they have no effect."""
     known = {setting.variable for setting in settings()} | _OTHER_VARIABLES
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 
-_OTHER_VARIABLES: Final = frozenset({PREFIX + "TEST_DATA", PREFIX + "URL", PREFIX + "TOKEN"})
+_OTHER_VARIABLES: Final = frozenset(
+    {PREFIX + "TEST_DATA", PREFIX + "URL", PREFIX + "TOKEN", PREFIX + "TOKEN_FILE"}
+)
 """Variables of the same family for the tests, and for the commands that call a running service."""

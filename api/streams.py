@@ -78,11 +78,16 @@ class Stream:
         said = f"the line is longer than {self._settings.max_body_bytes} bytes"
         self._too_long = result_of(Refusal(Entry(1003, said)))
 
-    async def serve(self, receive: Receive, send: Send) -> None:
-        """Answer line by line until the body ends, or with the reason why no more of it is answered."""
+    async def serve(self, receive: Receive, send: Send) -> bool:
+        """Answer line by line until the body ends, or with the reason why no more of it is answered.
+
+        False where the caller left before the end.
+        """
         with suppress(CallerGone), self._streams.lines(receive) as lines:
             await self._converse(lines, send)
             await self._end(lines, receive, send)
+            return True
+        return False
 
     async def _converse(self, lines: Lines, send: Send) -> None:
         """Read and answer at once. Raises CallerGone."""

@@ -16,6 +16,7 @@ import uvloop
 from api.app import Application, create_app
 from api.front_end import serve_on
 from api.settings import Settings
+from api.settings import settings as all_settings
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.fleet import Fleet
 from engine.runtime.messages import Note
@@ -37,13 +38,16 @@ _TALLY_S: Final = 0.5
 def encode_settings(settings: Settings) -> bytes:
     """Give settings as a front end reads them from its standard input."""
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    return msgspec.json.encode({**values, "data": str(settings.data)})
+    return msgspec.json.encode(values, enc_hook=str)
 
 
 def decode_settings(data: bytes) -> Settings:
     """Give back what `encode_settings` took."""
     values: dict[str, Any] = msgspec.json.decode(data)
-    return Settings(**{**values, "data": Path(values["data"])})
+    for setting in all_settings():
+        if setting.kind is Path and values[setting.name] is not None:
+            values[setting.name] = Path(values[setting.name])
+    return Settings(**values)
 
 
 class Worker:

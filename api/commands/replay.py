@@ -18,6 +18,7 @@ from api.commands.progress import BarGauge, Gauge, LineGauge
 from api.commands.recordings import TIME_FIELDS, Recording, RecordingError
 from api.commands.rule_files import RuleFileError, conditions_of
 from api.commands.service import Service, ServiceError
+from api.commands.token_options import token_options
 
 
 @click.command(
@@ -37,12 +38,7 @@ Exit status: 0 done, 1 something was refused or could not be read, 2 wrong usage
     envvar="RULE_DETECTOR_URL",
     help="The service.  [env RULE_DETECTOR_URL; default http://127.0.0.1:8080]",
 )
-@click.option(
-    "--token",
-    required=True,
-    envvar="RULE_DETECTOR_TOKEN",
-    help="A token of the service.  [env RULE_DETECTOR_TOKEN]",
-)
+@token_options
 @click.option("--detector", required=True, metavar="ID|NAME", help="The detector that evaluates the events.")
 @click.option(
     "--time-field",

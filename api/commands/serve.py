@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from api.commands.failures import fail
+from api.commands.failures import fail, warn
+from api.secret_files import readable_by_others
 from api.setting import Setting, SettingsError
 from api.settings import settings, settings_from, unknown_variables
 
@@ -20,7 +21,8 @@ def setting_option(setting: Setting) -> Callable[[Any], Any]:
     if setting.kind is bool:
         negation = setting.option.replace("--", "--no-", 1)
         return click.option(f"{setting.option}/{negation}", setting.name, default=None, help=help_text)
-    metavar = {int: "NUMBER", float: "NUMBER", str: "TEXT"}.get(setting.kind, "DIR")
+    metavar = {int: "NUMBER", float: "NUMBER", str: "TEXT"}.get(setting.kind)
+    metavar = metavar or ("FILE" if setting.name.endswith("_file") else "DIR")
     metavar = "|".join(setting.choices) or metavar
     return click.option(setting.option, setting.name, metavar=metavar, help=help_text)
 
@@ -53,7 +55,9 @@ def serve(**given: object) -> None:
     except SettingsError as error:
         raise click.UsageError("\n".join(error.defects)) from None
     for name in unknown_variables(os.environ):
-        click.echo(f"rule-detector: warning: {name} is set, but is no setting", err=True)
+        warn(f"{name} is set, but is no setting")
+    if chosen.bootstrap_token_file and (warning := readable_by_others(chosen.bootstrap_token_file)):
+        warn(warning)
 
     # Ray and Quart take a second to import, which --help and wrong usage need not wait for.
     from api.supervisor import Running, StartError, UnsavedError, run  # noqa: PLC0415

@@ -13,7 +13,7 @@ from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import Wire, served
 from tests.faults import LocalService, front_end, local_service
 
-BOOTSTRAP = "the-first-token"
+BOOTSTRAP = "the-first-token-of-the-tests-1234"
 
 
 @pytest.fixture

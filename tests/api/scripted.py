@@ -29,6 +29,7 @@ class ScriptedFleet:
         self.stale: Exception | None = None
         self.lookups = 0
         self.reasons: list[str] = []
+        self.amiss: list[str] = []
         self.tallies: dict[tuple[str, ...], float] = {}
 
     async def _nothing(self, detector_id: str, operation: Operation) -> Answer:
@@ -72,4 +73,4 @@ class ScriptedFleet:
         self.tallies = dict(counted)
 
     async def status(self) -> Status:
-        return Status(self.reasons, [], 0, 0, dict.fromkeys(COUNTED, 0), self.tallies)
+        return Status(self.reasons, self.amiss, 0, 0, dict.fromkeys(COUNTED, 0), self.tallies)

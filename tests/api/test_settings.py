@@ -11,6 +11,9 @@ from api.worker import decode_settings, encode_settings
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.settings import RuntimeSettings
 
+STRONG = "0123456789abcdef" * 2
+"""As short as a secret may be."""
+
 
 def test_the_defaults_are_those_of_the_parts() -> None:
     chosen = Settings()
@@ -25,11 +28,13 @@ def test_what_is_given_comes_before_the_environment_and_that_before_the_default(
     assert (chosen.port, chosen.host, chosen.data, chosen.deadline_s) == (82, "::1", Path("x"), 30.0)
 
 
-def test_every_setting_can_be_set_by_its_variable_and_by_its_name() -> None:
+def test_every_setting_can_be_set_by_its_variable_and_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(STRONG)
+    own = {"bootstrap_token": STRONG, "bootstrap_token_file": str(tmp_path / "secret")}
     examples = {int: "500", float: "2.5", bool: "yes", str: "x", Path: "/x"}
     for setting in settings():
         value = "250" if setting.name in {"max_ahead_ms", "max_body_depth", "max_condition_depth"} else None
-        text = value or examples[setting.kind]
+        text = own.get(setting.name) or value or examples[setting.kind]
         more = {"max_body_bytes": "500"} if setting.name == "max_batch_body_bytes" else {}
         if setting.most is not None:
             text = "90"
@@ -92,8 +97,14 @@ def test_an_empty_variable_is_not_set() -> None:
         ({"host": ""}, "host: expected an address, got an empty string"),
         ({"no_such": "1"}, "no_such: no such setting"),
         (
-            {"bootstrap_token": "two words"},
-            "bootstrap_token: expected visible ASCII characters without blanks, at least one",
+            {"bootstrap_token": f"two words {STRONG}"},
+            "bootstrap_token: expected at least 32 visible ASCII characters without blanks",
+        ),
+        ({"bootstrap_token": STRONG[1:]}, "bootstrap_token: expected at least 32 visible ASCII characters"),
+        ({"bootstrap_token_file": "/no/such"}, "bootstrap_token_file: /no/such: no such file or directory"),
+        (
+            {"bootstrap_token_file": "/no/such", "bootstrap_token": STRONG},
+            "bootstrap_token_file: bootstrap_token is set too; only one of them can be",
         ),
         ({"max_late_ms": "1"}, "max_ahead_ms: 60000 is above max_late_ms (1)"),
         ({"max_ahead_ms": "300001"}, "max_ahead_ms: 300001 is above max_late_ms (300000)"),
@@ -119,6 +130,17 @@ def test_a_secret_is_not_repeated_in_its_defect() -> None:
     with pytest.raises(SettingsError) as caught:
         settings_from({"bootstrap_token": "se cret"}, {})
     assert "cret" not in str(caught.value)
+
+
+def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(STRONG + "\n")
+    chosen = settings_from({"bootstrap_token_file": str(file)}, {})
+    assert chosen.bootstrap_token == STRONG
+    assert decode_settings(encode_settings(chosen)) == chosen
+    file.write_text(STRONG[1:])
+    with pytest.raises(SettingsError, match="at least 32"):
+        settings_from({}, {"RULE_DETECTOR_BOOTSTRAP_TOKEN_FILE": str(file)})
 
 
 def test_settings_cannot_be_changed_afterwards() -> None:
@@ -149,7 +171,7 @@ def test_people_are_shown_options_variables_and_defaults() -> None:
 
 def test_a_front_end_is_given_the_settings_in_force() -> None:
     chosen = Settings(
-        data=Path("somewhere/else"), bootstrap_token="secret", journal_sync="off", deadline_s=0.25, workers=3
+        data=Path("somewhere/else"), bootstrap_token=STRONG, journal_sync="off", deadline_s=0.25, workers=3
     )
     assert decode_settings(encode_settings(chosen)) == chosen
     assert decode_settings(encode_settings(Settings())) == Settings()

@@ -9,6 +9,7 @@ from api.app import create_app
 from api.settings import Settings
 from engine.runtime.errors import DetectorUnavailable
 from tests.api.caller import Caller
+from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.faults import LocalService
 
@@ -124,7 +125,7 @@ async def test_a_view_that_is_too_old_is_not_trusted(
 
 async def test_the_bootstrap_token_needs_no_view(scripted: ScriptedFleet) -> None:
     scripted.stale = DetectorUnavailable(1501, "there was no word for 15 seconds", 1.0)
-    caller = Caller(create_app(Settings(bootstrap_token="s3cret!"), scripted), "s3cret!")
+    caller = Caller(create_app(Settings(bootstrap_token=BOOTSTRAP), scripted), BOOTSTRAP)
     assert (await caller("GET", "/api/detectors")).status == 200
     caller.token = "s3cret"
     assert (await caller("GET", "/api/detectors")).codes == [1501]

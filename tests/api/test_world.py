@@ -11,9 +11,10 @@ from api.app import Application, create_app
 from api.settings import Settings
 from engine.evaluation.events import Refused
 from engine.language.diagnostics import Entry
+from engine.runtime.errors import STARTING, DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
-from tests.api.scripted import DETECTOR, ScriptedFleet
+from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.faults import LocalService, local_service
 
 EVENT = {"event": {"fields": {}, "timestamp_ms": 0}}
@@ -128,7 +129,44 @@ async def test_a_service_that_is_not_ready_says_why(scripted: ScriptedFleet, scr
     reply = await scripted_caller("GET", "/readyz")
     assert (reply.status, reply.codes) == (503, [1501, 1501])
     assert reply.texts == scripted.reasons
+    scripted_caller.token = None
+    reply = await scripted_caller("GET", "/readyz")
+    assert (reply.status, reply.codes) == (503, [1501])
+    assert reply.texts == ["the service is starting, or cannot serve now; with a token, /readyz says why"]
     assert (await scripted_caller("GET", "/healthz")).status == 200
+
+
+@pytest.mark.parametrize(
+    "authorization", [None, "Bearer unknown", f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN} "]
+)
+@pytest.mark.parametrize("ready", [True, False])
+async def test_what_is_amiss_is_for_those_who_have_a_token(
+    scripted: ScriptedFleet, scripted_caller: Caller, authorization: str | None, *, ready: bool
+) -> None:
+    amiss = f"detector {DETECTOR}: set aside: /data/detectors/7.snapshot"
+    scripted.amiss = [amiss]
+    scripted.reasons = [] if ready else ["no process on node-7"]
+    told = (await scripted_caller.plain("GET", "/readyz", headers={"Authorization": f"Bearer {TOKEN}"})).text
+    assert amiss in told
+    assert ready or "node-7" in told
+    headers = {"X-Token-Known": "yes", **({"Authorization": authorization} if authorization else {})}
+    reply = await scripted_caller.plain("GET", "/readyz", headers=headers)
+    assert reply.status_code == (200 if ready else 503)
+    assert "amiss" not in reply.text
+    assert DETECTOR not in reply.text
+    assert "node-7" not in reply.text
+    metrics = (await scripted_caller.plain("GET", "/metrics")).text
+    assert DETECTOR not in metrics
+    assert "/data" not in metrics
+
+
+async def test_a_probe_is_answered_though_nobody_knows_who_has_a_token(
+    scripted: ScriptedFleet, scripted_caller: Caller
+) -> None:
+    scripted.stale = DetectorUnavailable(STARTING, "there is no recent word")
+    reply = await scripted_caller("GET", "/readyz")
+    assert reply.result == {"ready": True}
+    assert scripted.lookups == 0
 
 
 async def test_a_limit_of_rules_and_one_of_batches_are_1400(tmp_path: Path) -> None:

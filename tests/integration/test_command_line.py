@@ -164,15 +164,18 @@ def test_an_address_that_is_none_is_said(tmp_path: Path) -> None:
 
 
 def test_a_bootstrap_token_is_used_and_nothing_is_minted(tmp_path: Path) -> None:
-    with served(tmp_path / "data", RULE_DETECTOR_BOOTSTRAP_TOKEN="fixed-secret") as running:
+    fixed = "fixed-secret-of-thirty-two-chars"
+    (tmp_path / "token").write_text(fixed + "\n")
+    (tmp_path / "token").chmod(0o600)
+    with served(tmp_path / "data", "--bootstrap-token-file", str(tmp_path / "token")) as running:
         assert "rd_" not in running.said()
-        assert "fixed-secret" not in running.said()
-        assert running.request("GET", "/api/detectors", token="fixed-secret").status_code == 200
+        assert fixed not in running.said()
+        assert running.request("GET", "/api/detectors", token=fixed).status_code == 200
         assert running.request("GET", "/api/detectors", token="other").status_code == 401
-        minted = running.request("POST", "/api/token", token="fixed-secret").json()["result"]
+        minted = running.request("POST", "/api/token", token=fixed).json()["result"]
         assert running.request("GET", "/api/detectors", token=minted["token"]).status_code == 200
     with served(tmp_path / "data") as again:
-        assert again.request("GET", "/api/detectors", token="fixed-secret").status_code == 401
+        assert again.request("GET", "/api/detectors", token=fixed).status_code == 401
         assert again.request("GET", "/api/detectors", token=minted["token"]).status_code == 200
 
 
