@@ -17,7 +17,9 @@ from engine.language.printer import format as canonical_text
 _NOT_JSON: Final = 1000
 _WRONG_SHAPE: Final = 1001
 
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},:]', re.DOTALL)
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
+"""A string is one token even without its closing quote. If it were none, each quote within it would be tried
+as the start of another, and the search would be quadratic in the bytes of the body."""
 
 
 def parse_condition(body: bytes, limits: Limits) -> bytes:

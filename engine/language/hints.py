@@ -34,7 +34,7 @@ _GROUPS: tuple[tuple[AbstractSet[str], AbstractSet[str], str], ...] = (
 
 _COMPARISONS = {"ABOVE", "AT_LEAST", "BELOW", "AT_MOST"}
 
-_WORDS_BACK_MAX = 3
+WORDS_BACK_MAX = 3
 """How far before the word that cannot stand the misspelt one is looked for: in `al(a == 1)` it is three."""
 
 _MARKS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "CLOSE": "]", "OPEN": "["}
@@ -203,7 +203,7 @@ def _sure_hint(word: Word, accepted: AbstractSet[str]) -> str:
 def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[int, str] | None:
     """Give the word that is nearly a keyword with which the text could be read on, and that keyword."""
     found = []
-    for index in range(failed, max(-1, failed - _WORDS_BACK_MAX - 1), -1):
+    for index in range(failed, max(-1, failed - WORDS_BACK_MAX - 1), -1):
         word = words[index]
         if word.text.lower() == "null" or (word.terminal != "WORD" and word.text not in KEYWORDS):
             continue

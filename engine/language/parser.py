@@ -14,7 +14,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 from engine.language.condition import Condition
 from engine.language.diagnostics import Source
 from engine.language.document import condition_from_document, condition_from_json
-from engine.language.hints import Word, explain, explain_character
+from engine.language.hints import WORDS_BACK_MAX, Word, explain, explain_character
 from engine.language.judgement import judge
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.literals import explain_string, number_value, string_value
@@ -142,13 +142,25 @@ class _Trials:
     def _before(self, index: int) -> InteractiveParser:
         """Give the state before a token, which only tells what it takes: it builds nothing."""
         if index not in self._states:
-            state = _parser().parse_interactive("")
-            state.parser_state.parse_conf = copy(state.parser_state.parse_conf)
-            state.parser_state.parse_conf.callbacks = {}
-            for token in self._tokens[:index]:
-                state.feed_token(token)
-            self._states[index] = state
+            before = max((known for known in self._states if known < index), default=None)
+            if before is None:
+                # The first to be asked for is nearly the last; those before it are asked for next.
+                before = max(0, index - WORDS_BACK_MAX)
+                self._states[before] = self._fed(self._blank(), 0, before)
+            self._states[index] = self._fed(_copied(self._states[before]), before, index)
         return self._states[index]
+
+    def _fed(self, state: InteractiveParser, start: int, stop: int) -> InteractiveParser:
+        for token in self._tokens[start:stop]:
+            state.feed_token(token)
+        return state
+
+    @staticmethod
+    def _blank() -> InteractiveParser:
+        state = _parser().parse_interactive("")
+        state.parser_state.parse_conf = copy(state.parser_state.parse_conf)
+        state.parser_state.parse_conf.callbacks = {}
+        return state
 
 
 def _lexed(state: InteractiveParser) -> Iterator[Token]:

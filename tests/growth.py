@@ -1,0 +1,31 @@
+"""How the work of a function grows with its input, where it cannot be counted."""
+
+import gc
+from collections.abc import Callable
+from time import process_time
+
+_TIMES = 4
+_TRIES = 5
+GROWTH_MAX = 8.0
+"""Four times the input is four times the work where that is linear, sixteen times where it is quadratic."""
+
+
+def grows_linearly(work: Callable[[int], object], size: int) -> bool:
+    """Tell whether `work(4 * size)` takes little more than four times the processor time of `work(size)`.
+
+    The least of some tries is taken of each, since a machine that is busy makes both slower by chance.
+    """
+    small = large = float("inf")
+    gc.collect()
+    for _ in range(_TRIES):
+        small = min(small, _seconds(work, size))
+        large = min(large, _seconds(work, _TIMES * size))
+        if large <= GROWTH_MAX * small:
+            return True
+    return False
+
+
+def _seconds(work: Callable[[int], object], size: int) -> float:
+    start = process_time()
+    work(size)
+    return process_time() - start
