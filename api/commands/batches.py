@@ -1,13 +1,13 @@
 """Recorded events sent to a detector in batches."""
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from api.commands.firings import Entry, Outcome, Report
-from api.commands.recordings import RecordedEvent, RecordingError
+from api.commands.recordings import RecordedEvent
 from api.commands.service import Service, ServiceError
 
 EVENTS_MAX: Final = 1_000
@@ -22,27 +22,27 @@ class _Result(msgspec.Struct):
     results: list[Outcome]
 
 
-def batches(events: Iterable[RecordedEvent]) -> Iterator[list[RecordedEvent]]:
-    """Give the events in lists of bounded length and bytes, in order.
+class Batches:
+    """Collects events into batches of bounded length and bytes, in order, and hands each to `take`."""
 
-    Where the recording breaks off, what came before is given first. Raises RecordingError then.
-    """
-    batch: list[RecordedEvent] = []
-    size_bytes = 0
-    failure: RecordingError | None = None
-    try:
-        for event in events:
-            if batch and (len(batch) >= EVENTS_MAX or size_bytes + len(event.fields) > BYTES_MAX):
-                yield batch
-                batch, size_bytes = [], 0
-            batch.append(event)
-            size_bytes += len(event.fields)
-    except RecordingError as error:
-        failure = error
-    if batch:
-        yield batch
-    if failure is not None:
-        raise failure
+    def __init__(self, take: Callable[[list[RecordedEvent]], None]) -> None:
+        self._take = take
+        self._batch: list[RecordedEvent] = []
+        self._size_bytes = 0
+
+    def add(self, event: RecordedEvent) -> None:
+        """Add an event; hands over those before it where there is no room for it."""
+        size_bytes = len(event.fields)
+        if len(self._batch) >= EVENTS_MAX or self._size_bytes + size_bytes > BYTES_MAX:
+            self.flush()
+        self._batch.append(event)
+        self._size_bytes += size_bytes
+
+    def flush(self) -> None:
+        """Hand over what has been collected, if anything has."""
+        batch, self._batch, self._size_bytes = self._batch, [], 0
+        if batch:
+            self._take(batch)
 
 
 def send(service: Service, detector_id: str, batch: list[RecordedEvent], report: Report) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from api.commands.detectors import add_rules, create_detector
 from api.commands.failures import fail
+from api.commands.recordings import Reading
 from api.commands.replay import Replay
 from api.commands.rule_files import conditions_of
 from api.commands.sample import RECORDING, RULES
@@ -74,7 +75,7 @@ def _show(running: "Running", console: Console, end: bool) -> None:
         click.echo(f"\nThe detector `{DETECTOR}` has {len(conditions)} rules. One of them, `{shown.name}`:\n")
         click.echo("  " + shown.text.strip().replace("\n", "\n  ") + "\n")
         replay = Replay(service, detector_id, console)
-        failed = replay.run([str(RECORDING)], "time")
+        failed = replay.run([str(RECORDING)], Reading("time"))
         if failed is not None:
             raise ServiceError(failed)
         click.echo()

@@ -4,6 +4,7 @@ import msgspec
 
 from api.commands.rule_files import NamedCondition
 from api.commands.service import Service, ServiceError
+from engine.language.document import condition_from_document
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -13,8 +14,14 @@ class Named(msgspec.Struct, frozen=True):
     name: str
 
 
+class StoredRule(Named, frozen=True):
+    """A rule of a detector, with its condition as a JSON object."""
+
+    condition: dict[str, object]
+
+
 class _Rules(msgspec.Struct):
-    rules: list[Named]
+    rules: list[StoredRule]
 
 
 class _Created(msgspec.Struct):
@@ -43,15 +50,19 @@ def create_detector(service: Service, name: str) -> str:
     return msgspec.convert(service.call("POST", "/api/detectors", body), _Created).id
 
 
-def list_rules(service: Service, detector_id: str) -> list[Named]:
+def list_rules(service: Service, detector_id: str) -> list[StoredRule]:
     """Give the detector's rules in order of priority. Raises ServiceError."""
     return msgspec.convert(service.call("GET", f"/api/detectors/{detector_id}/rules"), _Rules).rules
 
 
 def add_rules(service: Service, detector_id: str, conditions: list[NamedCondition]) -> None:
-    """Create all of these rules, or none. Raises ServiceError, naming the rule that was refused."""
+    """Create those of these rules that the detector has not, or none.
+
+    Raises ServiceError, naming the rule that was refused, or that the detector has with another condition.
+    """
+    wanted = _missing(list_rules(service, detector_id), conditions)
     created: list[str] = []
-    for condition in conditions:
+    for condition in wanted:
         body = msgspec.json.encode({"name": condition.name, "condition": condition.text})
         try:
             result = service.call("POST", f"/api/detectors/{detector_id}/rules", body)
@@ -60,3 +71,19 @@ def add_rules(service: Service, detector_id: str, conditions: list[NamedConditio
                 service.call("DELETE", f"/api/detectors/{detector_id}/rules/{rule_id}")
             raise ServiceError(f"`{condition.name}`: {error}", error.code) from None
         created.append(msgspec.convert(result, _Created).id)
+
+
+def _missing(stored: list[StoredRule], conditions: list[NamedCondition]) -> list[NamedCondition]:
+    """Give the rules that are not stored yet. One of the same name is the same rule, or a conflict."""
+    there = {rule.name: condition_from_document(rule.condition) for rule in stored}
+    missing: list[NamedCondition] = []
+    for wanted in conditions:
+        if wanted.name not in there:
+            there[wanted.name] = wanted.condition
+            missing.append(wanted)
+        elif there[wanted.name] != wanted.condition:
+            raise ServiceError(
+                f"there are two rules `{wanted.name}` with different conditions; "
+                "rename one of them, or remove the one that the detector has"
+            )
+    return missing

@@ -1,7 +1,7 @@
 """What came of a recording: which rules fired, how often and first when, and what was refused."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -55,12 +55,18 @@ class Report:
     messages: Counter[int] = field(default_factory=Counter)
     examples: dict[int, str] = field(default_factory=dict)
     """The first message of each code, with its place."""
+    on_first: Callable[[Firing], None] | None = None
+    """Takes each rule when it fires for the first time."""
 
     def count(self, event: RecordedEvent, outcome: Outcome) -> None:
         """Take one event and what was said of it."""
         self.events += 1
         for action in outcome.actions:
-            firing = self.firings.setdefault(action.rule_id, Firing(action.name, action.priority, event))
+            firing = self.firings.get(action.rule_id)
+            if firing is None:
+                firing = self.firings[action.rule_id] = Firing(action.name, action.priority, event)
+                if self.on_first is not None:
+                    self.on_first(firing)
             firing.count += 1
         if outcome.errors:
             self.refused[outcome.errors[0].code] += 1

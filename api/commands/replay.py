@@ -1,24 +1,41 @@
 """`rule-detector replay`: a recorded stream sent through a running service."""
 
+import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from api.commands.batches import batches, send
+from api.commands.batches import Batches, send
+from api.commands.columns import COLUMN_TYPES, ColumnType
 from api.commands.detectors import add_rules, find_detector, list_rules
 from api.commands.failures import fail
-from api.commands.firings import Report
+from api.commands.firings import Firing, Report
+from api.commands.live_input import LiveInput
 from api.commands.progress import BarGauge, Gauge, LineGauge
-from api.commands.recordings import TIME_FIELDS, Recording, RecordingError
-from api.commands.rule_files import RuleFileError, conditions_of
+from api.commands.recordings import READ_BYTES, TIME_FIELDS, Reading, RecordedEvent, Recording, RecordingError
+from api.commands.rule_files import RuleFileError, read_rules
 from api.commands.service import Service, ServiceError
+from api.commands.times import iso
 from api.commands.token_options import token_options
+
+
+def _column_types(
+    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, ColumnType]:
+    """Read `--types user=text,n=number`."""
+    found: dict[str, ColumnType] = {}
+    for part in ",".join(given).split(",") if given else ():
+        name, equals, type_ = part.rpartition("=")
+        known = [known for known in COLUMN_TYPES if known == type_]
+        if not (name and equals and known):
+            raise click.BadParameter(f"`{part}`: expected COLUMN=TYPE, with one of {', '.join(COLUMN_TYPES)}")
+        found[name] = known[0]
+    return found
 
 
 @click.command(
@@ -47,18 +64,40 @@ Exit status: 0 done, 1 something was refused or could not be read, 2 wrong usage
     f"[default: the first of {', '.join(TIME_FIELDS)} that the first event has]",
 )
 @click.option(
+    "--old-times", is_flag=True, help="Believe numbers that mean a time before 1980, without asking."
+)
+@click.option(
+    "--types",
+    "types",
+    metavar="COLUMN=TYPE[,…]",
+    multiple=True,
+    callback=_column_types,
+    help=f"Types of CSV columns ({', '.join(COLUMN_TYPES)}), where the cells would decide otherwise.",
+)
+@click.option(
     "--rules",
+    "rule_files",
     metavar="FILE",
-    help="First add the rules of this file to the detector: `name: condition`, in YAML or JSON.",
+    multiple=True,
+    help="First add the rules of this file to the detector: `name: condition`, in YAML or JSON. "
+    "Rules that it has already stay as they are. May be given several times.",
 )
 def replay(
-    *, files: tuple[str, ...], url: str, token: str, detector: str, time_field: str | None, rules: str | None
+    *,
+    files: tuple[str, ...],
+    url: str,
+    token: str,
+    detector: str,
+    time_field: str | None,
+    old_times: bool,
+    types: Mapping[str, ColumnType],
+    rule_files: tuple[str, ...],
 ) -> None:
     """Send recorded events through a running service and print which rules fire.
 
     Each FILE is NDJSON (a JSON object a line) or CSV with a header line, plain or gzipped; - is standard
-    input. In CSV, cells that read as JSON numbers, true or false are such, empty cells are missing,
-    and all else is text.
+    input. A CSV column holds numbers, or true and false, where all its cells in the first megabyte do, and
+    text otherwise; the command says what it decided. Empty cells are missing.
 
     The events are sent in batches, in the order in which they stand. A detector's clock never runs
     backwards: replay in order of time, and old recordings on a fresh detector.
@@ -66,29 +105,41 @@ def replay(
     What is lost on the way is sent again for a minute, also over a restart of the service, and no event
     is evaluated twice.
 
-    Prints for each rule of the detector how often it fired, and when and where first. Events that the service
-    refuses are counted and reported; at a line that is no event the replay stops, and says which.
+    Prints for each rule of the detector how often it fired, and when and where first. From standard input,
+    which may be a live pipe, events are sent as they come, and each rule is named when it first fires.
+    Events that the service refuses are counted and reported; at a line that is no event the replay stops,
+    and says which.
     """
+    reading = Reading(time_field, types, tell=_note, accept_old=lambda said: old_times or _confirmed(said))
     try:
-        conditions = conditions_of(Path(rules).read_text("utf-8-sig"), rules) if rules else []
+        conditions = [condition for path in rule_files for condition in read_rules(path)]
         with Service(url, token) as service:
             chosen = find_detector(service, detector)
             add_rules(service, chosen.id, conditions)
+            if not list_rules(service, chosen.id):
+                fail(f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules")
             run = Replay(service, chosen.id, Console())
-            failure = run.run(files, time_field)
+            failure = run.run(files, reading)
             run.show()
     except (ServiceError, RuleFileError) as error:
         fail(str(error))
-    except UnicodeDecodeError:
-        fail(f"{rules}: it is not valid UTF-8")
-    except OSError as error:
-        fail(f"{rules}: {(error.strerror or str(error)).lower()}")
     refusals = run.report.refusals()
     if failure or refusals:
         fail("\n".join([*refusals, *([failure] if failure else [])]))
 
 
-@dataclass(frozen=True, slots=True)
+def _note(said: str) -> None:
+    click.echo(said, err=True)
+
+
+def _confirmed(said: str) -> bool:
+    """Ask about a time that can hardly be meant. Nobody is asked where there is no terminal."""
+    if not sys.stdin.isatty():
+        return False
+    return click.confirm(f"{said}. Is that right?", err=True)
+
+
+@dataclass(slots=True)
 class Replay:
     """A run of recordings through one detector, counted into `report`."""
 
@@ -97,17 +148,32 @@ class Replay:
     console: Console
     report: Report = field(default_factory=Report)
 
-    def run(self, files: Sequence[str], time_field: str | None) -> str | None:
+    def run(self, files: Sequence[str], reading: Reading) -> str | None:
         """Send the recordings one after another; give what stopped it early, None where nothing did."""
         for path in files:
             try:
-                with Recording(path, sys.stdin.buffer) as recording, self._gauge(recording) as gauge:
-                    for batch in batches(recording.events(time_field)):
-                        send(self.service, self.detector_id, batch, self.report)
-                        gauge.advance(len(batch), recording.position())
+                self._run_one(path, reading)
             except (RecordingError, ServiceError) as error:
                 return str(error)
         return None
+
+    def _run_one(self, path: str, reading: Reading) -> None:
+        def evaluate(batch: list[RecordedEvent]) -> None:
+            send(self.service, self.detector_id, batch, self.report)
+            gauge.advance(len(batch), recording.position())
+
+        batches = Batches(evaluate)
+        self.report.on_first = _tell_first if path == "-" else None
+        live = io.BufferedReader(LiveInput(sys.stdin.fileno(), on_idle=batches.flush), READ_BYTES)
+        with Recording(path, live, reading) as recording, self._gauge(recording) as gauge:
+            try:
+                for event in recording.events():
+                    batches.add(event)
+            except RecordingError:
+                # What came before the bad line is still evaluated.
+                batches.flush()
+                raise
+            batches.flush()
 
     def show(self) -> None:
         """Print what fired: a table on a terminal, aligned plain lines elsewhere. Raises ServiceError."""
@@ -120,6 +186,10 @@ class Replay:
         if self.console.is_terminal:
             return BarGauge(self.console, recording.size)
         return LineGauge(click.echo, recording.size)
+
+
+def _tell_first(firing: Firing) -> None:
+    click.echo(f"`{firing.name}` fires first at {iso(firing.first.time_us)}, {firing.first.place}", err=True)
 
 
 def print_rows(rows: Sequence[Sequence[str]], console: Console) -> None:

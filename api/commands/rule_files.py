@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Hashable
+from pathlib import Path
 from typing import NamedTuple, cast
 
 import msgspec
@@ -90,6 +91,17 @@ def conditions_of(text: str, source: str) -> list[NamedCondition]:
     if defects:
         raise RuleFileError("\n".join(defects))
     return found
+
+
+def read_rules(path: str) -> list[NamedCondition]:
+    """Give the rules of the file at `path`. Raises RuleFileError, also where it cannot be read."""
+    try:
+        text = Path(path).read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RuleFileError(f"{path}: it is not valid UTF-8") from None
+    except OSError as error:
+        raise RuleFileError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    return conditions_of(text, path)
 
 
 def _yaml_reason(error: Exception) -> str:

@@ -43,6 +43,11 @@ def microseconds_of(value: object, field: str) -> int:
     raise NotATimeError(f"expected a time (ISO 8601, seconds or milliseconds), got {_shown(value)}")
 
 
+def is_number(value: object) -> bool:
+    """Tell a time that is a count of seconds or milliseconds from one that is a date."""
+    return not isinstance(value, str) or _NUMBER.fullmatch(value) is not None
+
+
 def iso(time_us: int) -> str:
     """Give a time as ISO 8601 in UTC, to the millisecond, or as milliseconds where no calendar reaches."""
     try:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import httpx
 import pytest
 
 from api.commands.sample import RECORDING, RULES
-from tests.running import Served, program, served, started
+from tests.running import PROGRAM, Served, program, served, started
 
 pytestmark = pytest.mark.ray
 
@@ -44,7 +45,8 @@ def evaluate(service: Served, detector: str, timestamp_ms: float, **fields: Any)
 
 
 def replay(service: Served, *arguments: str, given: bytes = b"") -> Any:
-    return program("replay", *arguments, "--url", service.url, "--token", service.token, given=given)
+    options = ("--url", service.url, "--token", service.token, "--old-times")
+    return program("replay", *arguments, *options, given=given)
 
 
 # serve
@@ -247,7 +249,11 @@ def test_replay_by_id_and_from_standard_input_gives_what_the_demo_gives(service:
     detector = service.call("POST", "/api/detectors", {"name": "shop"})["id"]
     arguments = ["-", "--detector", detector, "--time-field", "time", "--rules", str(RULES)]
     run = replay(service, *arguments, given=RECORDING.read_bytes())
-    assert (run.returncode, run.stderr) == (0, "")
+    assert run.returncode == 0
+    named = set(
+        re.findall(r"^`(.+)` fires first at \S+Z, standard input, line \d+$", run.stderr, re.MULTILINE)
+    )
+    assert len(named) == 8, "the ninth never fires"
     assert re.search(r"^large payment +3 +\S+Z +standard input, line 1781$", run.stdout, re.MULTILINE)
 
 
@@ -308,6 +314,55 @@ def test_what_keeps_a_replay_from_starting_is_said(service: Served, arguments: l
     run = program("replay", "-", *(word for pair in given.items() for word in pair), given=b'{"ts":1}')
     assert run.returncode == 1
     assert said in run.stderr
+
+
+def test_a_live_pipe_is_evaluated_as_it_comes(service: Served) -> None:
+    detector = with_rule(service)
+    options = ["--url", service.url, "--token", service.token, "--detector", detector, "--old-times"]
+    with subprocess.Popen(
+        [PROGRAM, "replay", "-", *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b'{"a": 1, "ts": 5}\n')
+        process.stdin.flush()
+        assert b"`the rule` fires first at" in process.stderr.readline()
+        output, errors = process.communicate(b'{"a": 1, "ts": 6}\n', timeout=30)
+        assert (process.returncode, errors) == (0, b"")
+        assert re.search(rb"^the rule +2 ", output, re.MULTILINE)
+
+
+def test_a_detector_without_rules_is_sent_nothing(service: Served, tmp_path: Path) -> None:
+    detector = service.call("POST", "/api/detectors", {"name": "no rules"})["id"]
+    run = replay(service, "-", "--detector", detector, given=b'{"a": 1, "ts": 5}')
+    assert run.returncode == 1
+    assert "the detector `no rules` has no rules, so nothing can fire; add some with --rules" in run.stderr
+
+
+def test_rules_of_several_files_are_added_once(service: Served, tmp_path: Path) -> None:
+    detector = service.call("POST", "/api/detectors", {"name": "several"})["id"]
+    first, second = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    first.write_text("one: a == 1\n")
+    second.write_text("two: a == 2\n")
+    for _ in range(2):
+        arguments = ["-", "--detector", detector, "--rules", str(first), "--rules", str(second)]
+        assert replay(service, *arguments, given=b'{"a": 1, "ts": 5}').returncode == 0
+    rules = service.call("GET", f"/api/detectors/{detector}/rules")["rules"]
+    assert [rule["name"] for rule in rules] == ["one", "two"]
+
+
+def test_a_row_number_is_not_taken_for_the_time(service: Served, tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    path.write_text("row,a\n1,1\n")
+    options = ["--url", service.url, "--token", service.token, "--detector", with_rule(service)]
+    run = program("replay", str(path), *options, "--time-field", "row")
+    assert run.returncode == 1
+    assert (
+        "line 2: `row` is 1, which as a time is 1970-01-01T00:00:01.000Z; is it a row number?" in run.stderr
+    )
 
 
 def test_rules_that_are_refused_add_nothing(service: Served, tmp_path: Path) -> None:

@@ -1,14 +1,13 @@
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from api.commands import batches as subject
-from api.commands.batches import batches, send
+from api.commands.batches import Batches, send
 from api.commands.firings import Report
-from api.commands.recordings import RecordedEvent, RecordingError
+from api.commands.recordings import RecordedEvent
 from api.commands.service import Service, ServiceError
 
 
@@ -44,20 +43,23 @@ def test_batches_hold_all_events_in_order_within_both_bounds(monkeypatch: pytest
     monkeypatch.setattr(subject, "EVENTS_MAX", 4)
     monkeypatch.setattr(subject, "BYTES_MAX", 30)
     given = [*events(9), *events(3, b'{"a":"' + b"x" * 20 + b'"}'), *events(1, b'{"a":"' + b"x" * 90 + b'"}')]
-    found = list(batches(given))
+    found: list[list[RecordedEvent]] = []
+    batches = Batches(found.append)
+    for event in given:
+        batches.add(event)
+    batches.flush()
     assert [event for batch in found for event in batch] == given
     assert [len(batch) for batch in found] == [4, 4, 2, 1, 1, 1]
 
 
-def test_what_came_before_a_bad_line_is_given_first() -> None:
-    def broken() -> Iterator[RecordedEvent]:
-        yield from events(3)
-        raise RecordingError("line 4")
-
-    found = batches(broken())
-    assert len(next(found)) == 3
-    with pytest.raises(RecordingError, match="line 4"):
-        next(found)
+def test_what_has_been_collected_is_handed_over_once() -> None:
+    found: list[list[RecordedEvent]] = []
+    batches = Batches(found.append)
+    batches.flush()
+    batches.add(events(1)[0])
+    batches.flush()
+    batches.flush()
+    assert found == [events(1)]
 
 
 def test_times_go_out_in_milliseconds_to_the_microsecond() -> None:

@@ -2,18 +2,24 @@ import csv
 import gzip
 import io
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from api.commands.recordings import RecordedEvent, Recording, RecordingError
+from api.commands.columns import ColumnType
+from api.commands.recordings import Reading, RecordedEvent, Recording, RecordingError
 
 TWO = b'{"time": 1, "a": "x"}\n\n  {"time": 2.5, "a": {"b": 1e2}}  \n'
 
 
-def read(path: Path | str, time_field: str | None = None, piped: bytes = b"") -> list[RecordedEvent]:
-    with Recording(str(path), io.BufferedReader(io.BytesIO(piped))) as recording:  # type: ignore[arg-type]
-        return list(recording.events(time_field))
+def read(
+    path: Path | str, time_field: str | None = None, piped: bytes = b"", **options: Any
+) -> list[RecordedEvent]:
+    reading = Reading(time_field, **options)
+    with Recording(str(path), io.BufferedReader(io.BytesIO(piped)), reading) as recording:  # type: ignore[arg-type]
+        return list(recording.events())
 
 
 def written(folder: Path, name: str, content: bytes) -> Path:
@@ -48,7 +54,7 @@ def test_the_fields_of_a_line_are_passed_on_untouched(tmp_path: Path) -> None:
     assert read(written(tmp_path, "e", line))[0].fields == line
 
 
-def test_csv_cells_get_the_types_that_json_would_give_them(tmp_path: Path) -> None:
+def test_a_csv_row_has_the_types_that_its_cells_can_be(tmp_path: Path) -> None:
     content = (
         "when,n,f,e,zip,yes,no,none,text,big\r\n"
         '5,17,-1.5,2e3,00123,true,false,,"a, ""b""\nc",123456789012345678901234567890\r\n'
@@ -65,6 +71,79 @@ def test_csv_cells_get_the_types_that_json_would_give_them(tmp_path: Path) -> No
         "text": 'a, "b"\nc',
         "big": 123456789012345678901234567890,
     }
+
+
+def test_a_csv_column_has_one_type_which_is_told(tmp_path: Path) -> None:
+    content = "ts,user,n,ok,mixed\n1,1234,1,true,true\n2,ada,2.5,,7\n"
+    told: list[str] = []
+    path = written(tmp_path, "e.csv", content.encode())
+    first, second = (json.loads(event.fields) for event in read(path, tell=told.append))
+    assert first == {"ts": 1, "user": "1234", "n": 1, "ok": True, "mixed": "true"}
+    assert second == {"ts": 2, "user": "ada", "n": 2.5, "mixed": "7"}
+    types = "ts number, user text, n number, ok boolean, mixed text"
+    assert told == [f"{path}: columns, by the first 2 rows: {types}"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "cell", "value"),
+    [("text", "1234", "1234"), ("number", "1234", 1234), ("boolean", "true", True)],
+)
+def test_a_column_has_the_type_that_is_given(
+    tmp_path: Path, type_: ColumnType, cell: str, value: object
+) -> None:
+    path = written(tmp_path, "e.csv", f"ts,user\n1,{cell}\n".encode())
+    assert json.loads(read(path, types={"user": type_})[0].fields)["user"] == value
+
+
+def test_a_cell_of_another_type_than_its_column_is_named_with_the_way_out(tmp_path: Path) -> None:
+    rows = "".join(f"{n},{n}\n" for n in range(1, 400_000))
+    path = written(tmp_path, "e.csv", f"ts,n\n{rows}400000,x\n".encode())
+    with pytest.raises(RecordingError, match=r"line 400001: `n`: `x` is no number.* `--types n=text`"):
+        read(path)
+    with pytest.raises(RecordingError, match=r"no column is named `m`, to which a type was given; .* ts, n"):
+        read(path, types={"m": "text"})
+
+
+def test_the_types_of_a_live_pipe_are_decided_by_what_has_come() -> None:
+    end, begin = os.pipe()
+    os.write(begin, b"ts,user\n1,1234\n")
+    with os.fdopen(end, "rb") as piped, Recording("-", piped) as recording:
+        events = recording.events()
+        assert json.loads(next(events).fields) == {"ts": 1, "user": 1234}
+        os.write(begin, b"2,ada\n")
+        os.close(begin)
+        with pytest.raises(RecordingError, match="line 3: `user`: `ada` is no number"):
+            next(events)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"row,x\n1,a\n2,b\n", "e.csv, line 2: `row` is 1, which as a time is 1970-01-01T00:00:01.000Z"),
+        (b'row,x\n"17",a\n', "`row` is 17, which as a time is 1970-01-01T00:00:17.000Z"),
+    ],
+)
+def test_a_time_that_is_rather_a_row_number_is_asked_about(tmp_path: Path, content: bytes, said: str) -> None:
+    path = written(tmp_path, "e.csv", content)
+    asked: list[str] = []
+    for answer in (True, False):
+
+        def answered(question: str, answer: bool = answer) -> bool:
+            asked.append(question)
+            return answer
+
+        if answer:
+            assert len(read(path, "row", accept_old=answered)) == content.count(b"\n") - 1
+        else:
+            with pytest.raises(RecordingError, match="is it a row number"):
+                read(path, "row", accept_old=answered)
+    assert len(asked) == 2
+    assert said in asked[0]
+
+
+def test_dates_of_long_ago_and_numbers_of_today_are_believed(tmp_path: Path) -> None:
+    for line in (b'{"ts": "1970-01-02"}', b'{"ts": 1700000000}', b'{"ts": 1700000000000}', b'{"ts": -5}'):
+        assert len(read(written(tmp_path, "e", line), accept_old=lambda _: False)) == 1
 
 
 def test_csv_without_a_name_is_told_by_its_first_character() -> None:
@@ -114,6 +193,9 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
         ("e.csv", b"ts,,a\n1,2,3\n", "line 1: column 2 has no name"),
         ("e.csv", b'ts,a\n1,"x\n', "line 2: not CSV"),
         ("e.csv", b"ts,a\n1,\xff\n", "not valid UTF-8"),
+        ("e.csv", b"ts,a\nnoon,2\n", "line 2: `ts`: expected a time"),
+        ("e.csv", b"ts,a\n1,2\n,3\n", "line 3: the event has no `ts`"),
+        ("e.csv", b"when,a\n1,2\n", "line 2: none of @timestamp"),
         ("e.gz", gzip.compress(TWO)[:-12], "e.gz"),
         ("e.gz", gzip.compress(TWO * 9)[:30] + b"\x00" * 40, "e.gz"),
     ],

@@ -1,8 +1,9 @@
 import json
+from pathlib import Path
 
 import pytest
 
-from api.commands.rule_files import RuleFileError, conditions_of, entries_of
+from api.commands.rule_files import RuleFileError, conditions_of, entries_of, read_rules
 
 
 def test_yaml_and_json_give_the_same_entries() -> None:
@@ -54,3 +55,11 @@ def test_the_defects_of_all_conditions_are_told_together() -> None:
     first, *rest = str(refusal.value).split("r.yaml: ")[1:]
     assert first.startswith("`bad`: 1300 ")
     assert rest[0].startswith("`worse`: 1301 ")
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(RuleFileError, match=r"nowhere\.yaml: no such file or directory"):
+        read_rules(str(tmp_path / "nowhere.yaml"))
+    (tmp_path / "r.yaml").write_bytes(b"r: \xff")
+    with pytest.raises(RuleFileError, match=r"r\.yaml: it is not valid UTF-8"):
+        read_rules(str(tmp_path / "r.yaml"))

@@ -1,7 +1,7 @@
 import gzip
 import json
 
-from api.commands.recordings import Recording
+from api.commands.recordings import Reading, Recording
 from api.commands.rule_files import conditions_of
 from api.commands.sample import RECORDING, RULES
 from api.commands.sample.generate import recording
@@ -13,8 +13,8 @@ def test_the_committed_recording_is_the_one_that_the_script_writes() -> None:
 
 
 def test_the_recording_is_in_order_of_time_and_of_modest_size() -> None:
-    with Recording(str(RECORDING), None) as sample:  # type: ignore[arg-type]
-        times_us = [event.time_us for event in sample.events("time")]
+    with Recording(str(RECORDING), None, Reading("time")) as sample:  # type: ignore[arg-type]
+        times_us = [event.time_us for event in sample.events()]
     assert times_us == sorted(times_us)
     assert 1_000 < len(times_us) < 5_000
 

@@ -1,0 +1,62 @@
+"""The types of CSV columns: a cell has none of its own, so each column is given one."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, get_args
+
+from engine.language.limits import DEFAULT_LIMITS
+
+ColumnType = Literal["text", "number", "boolean"]
+COLUMN_TYPES: Final[tuple[ColumnType, ...]] = get_args(ColumnType)
+
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+
+class CellError(ValueError):
+    """A cell that is not of its column's type; the message shows the cell."""
+
+
+def decide(
+    header: Sequence[str], sample: Iterable[Sequence[str]], given: Mapping[str, ColumnType]
+) -> dict[str, ColumnType]:
+    """Give the type of each column: the `given` one, else what all its cells in the sample can be.
+
+    Empty cells are missing and decide nothing; a column without any other cell is text.
+    """
+    rows = list(sample)
+    return {
+        name: given.get(name) or _type_of([row[place] for row in rows if row[place]])
+        for place, name in enumerate(header)
+    }
+
+
+def value_of(cell: str, type_: ColumnType) -> str | float | bool:
+    """Give the cell as a value of that type. Raises CellError."""
+    match type_:
+        case "text":
+            return cell
+        case "boolean" if cell in ("true", "false"):
+            return cell == "true"
+        case "number" if (number := _number(cell)) is not None:
+            return number
+        case _:
+            raise CellError(f"`{cell[:40]}` is no {type_}")
+
+
+def _type_of(cells: Sequence[str]) -> ColumnType:
+    if not cells:
+        return "text"
+    if all(cell in ("true", "false") for cell in cells):
+        return "boolean"
+    return "number" if all(_number(cell) is not None for cell in cells) else "text"
+
+
+def _number(cell: str) -> float | None:
+    """Give the number that JSON would read; None for text, and for what no number can hold."""
+    match = _NUMBER.fullmatch(cell)
+    if not match:
+        return None
+    if match[2] is None and match[3] is None:
+        return int(cell) if len(cell) <= DEFAULT_LIMITS.digits_max else None
+    return float(cell) if math.isfinite(float(cell)) else None
