@@ -18,8 +18,9 @@ from api.commands.token import token
 def main() -> None:
     """Rules over streams of events, with memory: a service, and the tools around it.
 
-    A detector keeps rules; a rule is a condition on an event and on what came before it. Events go in,
-    and out come the rules that hold: "five minutes of failed logins from one address, then a success".
+    A detector keeps rules; a rule is a condition on an event and on what came before it. Events go in, and
+    out come the rules that hold: "a payment within fifteen minutes of a new password, with no logout in
+    between".
     """
 
 

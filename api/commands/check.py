@@ -2,6 +2,7 @@
 
 import re
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -9,12 +10,15 @@ import click
 import msgspec
 
 from api.commands.failures import fail
+from api.commands.recordings import Reading, Recording, RecordingError
 from api.commands.rule_files import RuleFileError, entries_of
 from engine.language.diagnostics import Refusal
 from engine.language.document import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.parser import parse
 from engine.language.printer import format as canonical
+from engine.language.samples import Sample
+from engine.language.warnings import condition_warnings
 
 MEMBERS: Final = frozenset(
     {
@@ -22,6 +26,9 @@ MEMBERS: Final = frozenset(
         *("once_within", "historically_for", "since_within", "keyed"),
     }
 )
+
+SAMPLE_EVENTS: Final = 100_000
+"""How many events of a recording conditions are held against."""
 
 _CONTINUED: Final = re.compile(r"[ \t)\]}]|(and|or|since)\b")
 """How a line begins that goes on with the condition of the line before."""
@@ -35,24 +42,41 @@ Examples:
 """
 )
 @click.argument("file", default="-", metavar="[FILE|-]", type=click.Path(dir_okay=False, allow_dash=True))
-def check(file: str) -> None:
+@click.option(
+    "--events",
+    "recordings",
+    metavar="FILE",
+    multiple=True,
+    help="Recorded events that the conditions are meant for, NDJSON or CSV: warn of facts that none of them "
+    f"has, and of comparisons whose types never meet. The first {SAMPLE_EVENTS} are read.",
+)
+@click.option(
+    "--relation",
+    "relations",
+    metavar="NAME",
+    multiple=True,
+    help="A relation that is stored or sent, so that no warning is given about it.",
+)
+def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...]) -> None:
     """Parse conditions and print each in both of its forms: canonical text and JSON.
 
     FILE holds rules (`name: condition`, in YAML or JSON, by its name .yaml, .yml or .json), or conditions as
     text, one to a line; indent the lines that go on with the one before. Without FILE, or with -, text
     is read from standard input.
 
-    What cannot be parsed is said on standard error, with its place, and the exit status is 1.
+    What cannot be parsed is said on standard error, with its place, and the exit status is 1. Warnings are
+    said there too: a condition can be valid and still never be true.
     """
     if file == "-" and sys.stdin.isatty():
         click.echo("Reading conditions, one to a line; end with Ctrl-D.", err=True)
     try:
         found = list(named_conditions(_read(file), file).items())
-    except RuleFileError as error:
+        sample = _sample(recordings)
+    except (RuleFileError, RecordingError) as error:
         fail(str(error))
     if not found:
         fail(f"{_shown(file)}: there is no condition in it")
-    results = [_report(name, text) for name, text in found]
+    results = [_report(name, text, sample, relations) for name, text in found]
     if not all(results):
         refused = results.count(False)
         fail(f"{refused} of {len(results)} condition{'s' if len(results) > 1 else ''} refused")
@@ -100,8 +124,21 @@ def _shown(file: str) -> str:
     return "standard input" if file == "-" else file
 
 
-def _report(name: str, text: str) -> bool:
-    """Print one condition or its defects; tell whether it was well."""
+def _sample(recordings: tuple[str, ...]) -> Sample | None:
+    """Give what is known of the events in these files. Raises RecordingError."""
+    if not recordings:
+        return None
+    sample = Sample()
+    for path in recordings:
+        reading = Reading(needs_time=False, tell=lambda said: click.echo(said, err=True))
+        with Recording(path, sys.stdin.buffer, reading) as recording:
+            for event in islice(recording.events(), SAMPLE_EVENTS):
+                sample.add(msgspec.json.decode(event.fields))
+    return sample
+
+
+def _report(name: str, text: str, sample: Sample | None, relations: tuple[str, ...]) -> bool:
+    """Print one condition with what to look at again, or its defects; tell whether it is valid."""
     try:
         condition = parse(text, DEFAULT_LIMITS)
     except Refusal as refusal:
@@ -112,4 +149,6 @@ def _report(name: str, text: str) -> bool:
         return False
     document = msgspec.json.encode(condition_to_document(condition)).decode()
     click.echo(f"{name}:\n  text  {canonical(condition)}\n  json  {document}")
+    for warning in condition_warnings(condition, sample, relations):
+        click.echo(f"{name}: warning: {warning.text}", err=True)
     return True

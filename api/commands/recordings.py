@@ -61,6 +61,8 @@ class Reading:
 
     time_field: str | None = None
     """The field that holds the time; None for the first of TIME_FIELDS that the first event has."""
+    needs_time: bool = True
+    """Whether an event must say its time. Where it need not, all have the time 0."""
     types: Mapping[str, ColumnType] = field(default_factory=dict)
     """The types of CSV columns that are not to be decided by their cells."""
     tell: Callable[[str], None] = _say_nothing
@@ -119,6 +121,9 @@ class Recording:
             try:
                 for line, event, fields in rows:
                     place = f"{self.name}, line {line}"
+                    if not self._reading.needs_time:
+                        yield RecordedEvent(place, fields, 0)
+                        continue
                     time_field = time_field or _time_field_of(event, place)
                     value = _looked_up(event, time_field, place)
                     time_us = _time_of(value, time_field, place)

@@ -110,7 +110,9 @@ def replay(
     Events that the service refuses are counted and reported; at a line that is no event the replay stops,
     and says which.
     """
-    reading = Reading(time_field, types, tell=_note, accept_old=lambda said: old_times or _confirmed(said))
+    reading = Reading(
+        time_field, types=types, tell=_note, accept_old=lambda said: old_times or _confirmed(said)
+    )
     try:
         conditions = [condition for path in rule_files for condition in read_rules(path)]
         with Service(url, token) as service:

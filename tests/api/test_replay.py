@@ -10,7 +10,7 @@ import pytest
 
 from api.app import create_app
 from api.commands import batches as batching
-from api.commands.batches import batches, send
+from api.commands.batches import Batches, send
 from api.commands.firings import Report
 from api.commands.recordings import RecordedEvent
 from api.commands.service import Service, ServiceError
@@ -89,8 +89,10 @@ async def test_every_event_is_evaluated_and_none_twice(
 
     def replay(port: int) -> None:
         with Service(f"http://127.0.0.1:{port}", BOOTSTRAP, sleep=lambda _: None) as there:
-            for batch in batches(events()):
-                send(there, detector, batch, report)
+            batches = Batches(lambda batch: send(there, detector, batch, report))
+            for event in events():
+                batches.add(event)
+            batches.flush()
 
     async with (
         served(create_app(settings, service.fleet), settings) as wire,

@@ -226,7 +226,7 @@ def test_the_demo_serves_on_and_its_curl_lines_work_until_ctrl_c(tmp_path: Path)
         rules, event = [line for line in running.said().splitlines() if line.startswith("curl ")]
         assert [rule["priority"] for rule in curl(rules)["rules"]] == list(range(1, 10))
         names = [action["name"] for action in curl(event)["actions"]]
-        assert "payment from an account that a script has logged in to" in names
+        assert "payment over 1000 from an account that a Python script has logged in to" in names
         assert running.end(signal.SIGINT) == 0
         assert list((tmp_path / "t").iterdir()) == []
         assert "Traceback" not in running.said()
@@ -254,7 +254,9 @@ def test_replay_by_id_and_from_standard_input_gives_what_the_demo_gives(service:
         re.findall(r"^`(.+)` fires first at \S+Z, standard input, line \d+$", run.stderr, re.MULTILINE)
     )
     assert len(named) == 8, "the ninth never fires"
-    assert re.search(r"^large payment +3 +\S+Z +standard input, line 1781$", run.stdout, re.MULTILINE)
+    assert re.search(
+        r"^payment of 2000 to 10000 +3 +\S+Z +standard input, line 1781$", run.stdout, re.MULTILINE
+    )
 
 
 def test_refused_events_are_counted_and_the_others_go_on(service: Served) -> None:

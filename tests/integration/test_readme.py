@@ -86,7 +86,7 @@ def test_the_demo_prints_what_is_shown_and_ends_when_it_is_to() -> None:
     run = program("demo", "--exit")
     assert (run.returncode, run.stderr) == (0, "")
     shown = comparable(block("the demo's output"))
-    assert "login after a row of failures" in shown
+    assert "login within two minutes of nothing but failures" in shown
     assert shown in comparable(run.stdout)
     assert "curl" not in run.stdout
 

@@ -103,3 +103,36 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, content: bytes, said: str) 
     assert run.exit_code == 1
     assert said in run.stderr
     assert check("", str(tmp_path / "nowhere")).exit_code == 1
+
+
+EVENTS = '{"user": {"id": 7}, "kind": "failed"}\n{"user": {"id": 8}, "kind": "accepted", "tags": ["a"]}\n'
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ('kynd == "failed"', "no event has `kynd`; did you mean `kind`?"),
+        ('user.id == "7"', "always false: `user.id` is a number in every event that has it, never a string"),
+        ("tags contains 7", "always false: the arrays in `tags` hold a string"),
+        ("count(user.id)", "looks in the relation `count`, which is not known"),
+    ],
+)
+def test_what_is_valid_but_hardly_meant_is_warned_of(condition: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "e.ndjson").write_text(EVENTS)
+    run = check(f"user.id == 7\n{condition}\n", "--events", str(tmp_path / "e.ndjson"))
+    assert run.exit_code == 0
+    [warning] = run.stderr.splitlines()
+    assert warning.startswith("line 2: warning: ")
+    assert said in warning
+
+
+def test_without_events_only_relations_can_be_warned_of() -> None:
+    assert "which is not known" in check("owns(ip)").stderr
+    assert check("owns(ip) and kynd == 1", "--relation", "owns").stderr == ""
+
+
+def test_events_that_cannot_be_read_are_said(tmp_path: Path) -> None:
+    (tmp_path / "e.ndjson").write_text("[1]\n")
+    run = check("a == 1", "--events", str(tmp_path / "e.ndjson"))
+    assert run.exit_code == 1
+    assert "line 1: expected a JSON object" in run.stderr

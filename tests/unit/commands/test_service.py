@@ -243,6 +243,8 @@ def test_rules_are_added_all_or_none() -> None:
     requests: list[tuple[str, str]] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return done({"rules": []})
         requests.append((request.method, request.url.path))
         if request.method == "DELETE":
             return done({"id": "1"})
