@@ -428,6 +428,16 @@ def station(data: Path, toll: Toll) -> Iterator[Station]:
         made.close()
 
 
+def planned(chance: random.Random, kills: int, services: int) -> list[str]:
+    """Give whom each kill of a storm meets: the service evenly spread, and every kind at least once."""
+    directories = max(1, round(0.15 * kills))
+    victims = [DIRECTORY] * directories + [HOST] * (kills - directories - services)
+    chance.shuffle(victims)
+    for number in range(services):
+        victims.insert(kills * (number + 1) // (services + 1), SERVICE)
+    return victims
+
+
 def service_storm(
     data: Path, seed: object, *, kills: int, services: int, detectors: int = 4, pause_s: float = 0.3
 ) -> Toll:
@@ -440,26 +450,28 @@ def service_storm(
         clerk.work()
         for load in loads:
             load.start()
-        services_at = {kills * (n + 1) // (services + 1) for n in range(services)}
+        victims = planned(chance, kills, services)
         deaths: list[tuple[float, str, Load]] = []
         try:
-            while toll.kills.total() < kills:
+            while victims:
                 time.sleep(pause_s * (0.3 + chance.random()))
                 for load in loads:
                     if load.failed is not None:
                         raise load.failed
-                number = toll.kills.total()
-                if number in services_at:
-                    services_at.discard(number)
+                victim, before = victims[0], toll.kills.total()
+                if victim == SERVICE:
                     running.kill_the_service()
                     clerk.check()
-                elif chance.random() < 0.15:
+                elif victim == DIRECTORY:
                     _kill_the_directory(running)
                     clerk.work()
                     clerk.check()
                 else:
                     _kill_a_host(running, chance, loads, deaths)
                     clerk.work()
+                # Where the one whose turn it is was not there to be killed, its turn comes again.
+                if toll.kills.total() > before:
+                    victims.pop(0)
             time.sleep(3)
         finally:
             running.over.set()

@@ -1,12 +1,20 @@
 """The service, whose processes are killed under load, answers or says that it cannot, and loses nothing."""
 
+import random
 import statistics
+from collections import Counter
 
 import pytest
 
-from tests.crash.service_storm import ANSWER_WITHIN_S, DIRECTORY, HOST, SERVICE, service_storm
+from tests.crash.service_storm import ANSWER_WITHIN_S, DIRECTORY, HOST, SERVICE, planned, service_storm
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(170)]
+
+
+def test_every_storm_meets_all_kinds_of_processes():
+    for seed in range(500):
+        victims = planned(random.Random(seed), 21, 1)
+        assert Counter(victims) == {HOST: 17, DIRECTORY: 3, SERVICE: 1}
 
 
 def check(toll, kills, record_property):
