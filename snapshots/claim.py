@@ -67,7 +67,9 @@ class Claimed:
     damage: tuple[Damage, ...]
 
 
-def claim_folder(folder: Path, epoch: int | None, files: Files, *, missing_is_empty: bool) -> Claimed:
+def claim_folder(
+    folder: Path, epoch: int | None, files: Files, *, now_us: int, missing_is_empty: bool
+) -> Claimed:
     """Take a folder over, and read it. Raises Fenced, what `survey` refuses, and OSError."""
     names = listing(files.names(folder))
     if not names.ever_had_a_snapshot and not missing_is_empty:
@@ -81,7 +83,7 @@ def claim_folder(folder: Path, epoch: int | None, files: Files, *, missing_is_em
     with contextlib.ExitStack() as unless_claimed:
         claim = _make_claim(folder, epoch, files, unless_claimed)
         _clear_away(folder, epoch, names, files)
-        found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+        found = _survey(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
         if found.snapshot is not None and found.snapshot.epoch > epoch:
             raise Fenced(f"{folder} has a snapshot by epoch {found.snapshot.epoch}, later than {epoch}")
         if isinstance(found.refusal, NewerFormat):
@@ -124,18 +126,19 @@ def _clear_away(folder: Path, epoch: int, before: Listing, files: Files) -> None
     for name in (*unfinished, *(name for claimed, name in names.claims.items() if claimed < epoch)):
         with contextlib.suppress(FileNotFoundError):
             files.remove(folder / name)
-    if unfinished or (names.snapshots, names.segments) != (before.snapshots, before.segments):
+    seen, now = ((one.snapshots, one.segments, one.pages) for one in (before, names))
+    if unfinished or seen != now:
         # What was removed must not come back after a crash, nor what is found now go away. The names from
         # before the claim are on the disk with it.
         files.sync_folder(folder)
 
 
-def _survey(folder: Path, epoch: int, files: Files, *, missing_is_empty: bool) -> Survey:
+def _survey(folder: Path, epoch: int, files: Files, *, now_us: int, missing_is_empty: bool) -> Survey:
     attempt = 1
     while True:
         names = _listed(folder, epoch, files)
         try:
-            return survey(folder, names, files, missing_is_empty=missing_is_empty)
+            return survey(folder, names, files, now_us=now_us, missing_is_empty=missing_is_empty)
         except FileNotFoundError:
             # The owner before this one is still removing what its last snapshot made needless.
             if attempt == _ATTEMPTS:

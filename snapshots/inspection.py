@@ -7,8 +7,9 @@ from snapshots.damage import Damage
 from snapshots.errors import Damaged, NewerFormat, StorageError
 from snapshots.files import Files, RealFiles
 from snapshots.names import Listing, listing
+from snapshots.pages import now_us
 from snapshots.records import decode
-from snapshots.recovered import Records, Recovered
+from snapshots.recovered import Pages, Records, Recovered
 from snapshots.segments import current, decode_header
 from snapshots.survey import Survey, survey
 from snapshots.tails import SegmentReader
@@ -109,7 +110,7 @@ def read_only(folder: Path, files: Files | None = None) -> Recovered:
     _, found = _surveyed(folder, files)
     if found.refusal is not None:
         raise found.refusal
-    return Recovered(found.snapshot, Records(found, files), _remarks(found))
+    return Recovered(found.snapshot, Records(found, files), _remarks(found), Pages(found, files))
 
 
 def _surveyed(folder: Path, files: Files) -> tuple[Listing, Survey]:
@@ -117,7 +118,7 @@ def _surveyed(folder: Path, files: Files) -> tuple[Listing, Survey]:
     while True:
         try:
             names = listing(files.names(folder))
-            return names, survey(folder, names, files)
+            return names, survey(folder, names, files, now_us=now_us())
         except FileNotFoundError as error:
             # Its owner is removing what a new snapshot makes needless.
             if attempt == _ATTEMPTS:

@@ -10,7 +10,10 @@ CLAIM_NUMBER: Final = 0
 
 _SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds")
 _SEGMENT: Final = re.compile(r"journal-([0-9]{20})-([0-9]{6,})\.rdj")
-_SET_ASIDE: Final = re.compile(r"(snapshot-[0-9]{20}\.rds|journal-.*\.rdj)\.(damaged|torn|fenced)(-[0-9]+)?")
+_PAGE: Final = re.compile(r"page-([0-9]{20})\.rdp")
+_SET_ASIDE: Final = re.compile(
+    r"(snapshot-[0-9]{20}\.rds|page-[0-9]{20}\.rdp|journal-.*\.rdj)\.(damaged|torn|fenced)(-[0-9]+)?"
+)
 _DAMAGED_SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds\.damaged(-[0-9]+)?")
 _UNFINISHED: Final = re.compile(r".*\.([0-9]+)\.unfinished")
 
@@ -25,6 +28,8 @@ class Listing:
     """By epoch."""
     segments: dict[tuple[int, int], str] = field(default_factory=dict)
     """By epoch and number, in order."""
+    pages: dict[int, str] = field(default_factory=dict)
+    """By the last record that each one tells of, in order."""
     unfinished: dict[str, int] = field(default_factory=dict)
     """The epoch of each one's writer."""
     set_aside: frozenset[str] = frozenset()
@@ -50,6 +55,7 @@ def listing(names: Iterable[str]) -> Listing:
         {int(found[1]): name for name in known if (found := _SNAPSHOT.fullmatch(name))},
         {epoch: name for (epoch, number), name in journal.items() if number == CLAIM_NUMBER},
         {place: journal[place] for place in sorted(journal) if place[1] != CLAIM_NUMBER},
+        {int(found[1]): name for name in known if (found := _PAGE.fullmatch(name))},
         {name: int(found[1]) for name in known if (found := _UNFINISHED.fullmatch(name))},
         frozenset(name for name in known if _SET_ASIDE.fullmatch(name)),
         frozenset(int(found[1]) for name in known if (found := _DAMAGED_SNAPSHOT.fullmatch(name))),
@@ -59,6 +65,11 @@ def listing(names: Iterable[str]) -> Listing:
 def snapshot_name(sequence: int) -> str:
     """Give the name of the snapshot that stands for a record and all before it."""
     return f"snapshot-{sequence:020d}.rds"
+
+
+def page_name(sequence: int) -> str:
+    """Give the name of the page whose last answers are of a record."""
+    return f"page-{sequence:020d}.rdp"
 
 
 def segment_name(epoch: int, number: int) -> str:

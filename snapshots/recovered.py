@@ -1,13 +1,14 @@
-"""What a recovery gives: the newest snapshot, and the records after it."""
+"""What a recovery gives: the newest snapshot, its pages, and the records after it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from snapshots.damage import Damage
 from snapshots.errors import StorageError
 from snapshots.files import Files
+from snapshots.pages import Page
 from snapshots.records import Snapshot
-from snapshots.survey import Survey, records_of
+from snapshots.survey import Survey, pages_of, records_of
 from snapshots.tails import Record
 
 
@@ -29,9 +30,27 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
+class Pages:
+    """The pages that a snapshot goes with, in order. May be gone through more than once.
+
+    One is in memory at a time. Raises StorageError where the disk refuses on the way.
+    """
+
+    found: Survey
+    files: Files
+
+    def __iter__(self) -> Iterator[Page]:
+        try:
+            yield from pages_of(self.found, self.files)
+        except OSError as error:
+            raise StorageError(f"{self.found.folder} cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
 class Recovered:
     """What a folder holds. `damage` is what was set aside on the way; no snapshot is None, if that may be."""
 
     snapshot: Snapshot | None
-    records: Records
+    records: Iterable[Record]
     damage: tuple[Damage, ...] = ()
+    pages: Iterable[Page] = ()

@@ -1,13 +1,13 @@
-"""A snapshot file, written in one step: whole, under its name, on the disk, or not at all."""
+"""A snapshot or a page, written in one step: whole, under its name, on the disk, or not at all."""
 
 import contextlib
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from snapshots import pages, records
 from snapshots.files import Files, OpenFile, write_all
-from snapshots.names import snapshot_name, unfinished_name
-from snapshots.records import HEADER_BYTES, encode_header
+from snapshots.names import page_name, snapshot_name, unfinished_name
 
 
 def save_snapshot(
@@ -25,28 +25,69 @@ def save_snapshot(
     `check_latest` is called when all is written and before the file gets its name. Raises OSError, and what
     `check_latest` raises; what was there before is then as usable as it was.
     """
-    path = folder / snapshot_name(sequence)
-    unfinished = path.with_name(unfinished_name(path.name, epoch))
-    file = _create(unfinished, files)
-    try:
+
+    def header(body_bytes: int, checksum: int) -> bytes:
+        return records.encode_header(epoch, sequence, version, body_bytes, checksum)
+
+    unfinished = _Unfinished(folder / snapshot_name(sequence), epoch, files)
+    return unfinished.save(chunks, header, check_latest)
+
+
+def save_page(
+    folder: Path,
+    body: bytes,
+    *,
+    epoch: int,
+    sequence: int,
+    version: int,
+    expires_us: int,
+    files: Files,
+    check_latest: Callable[[], None],
+) -> None:
+    """Make the page of a record, durably, as `save_snapshot` makes a snapshot."""
+
+    def header(body_bytes: int, checksum: int) -> bytes:
+        told = pages.PageHeader(version, epoch, sequence, expires_us, body_bytes, checksum)
+        return pages.encode_header(told)
+
+    _Unfinished(folder / page_name(sequence), epoch, files).save([body], header, check_latest)
+
+
+class _Unfinished:
+    """A file on its way to its name."""
+
+    def __init__(self, path: Path, epoch: int, files: Files) -> None:
+        self._path = path
+        self._unfinished = path.with_name(unfinished_name(path.name, epoch))
+        self._files = files
+
+    def save(
+        self,
+        chunks: Iterable[bytes],
+        header: Callable[[int, int], bytes],
+        check_latest: Callable[[], None],
+    ) -> int:
+        """Write it, and give its size in bytes. `header` takes the length and the checksum of the body."""
+        file = _create(self._unfinished, self._files)
         try:
-            file_bytes = _write(file, chunks, epoch, sequence, version)
-            file.sync()
-        finally:
-            file.close()
-        check_latest()
-        try:
-            files.rename(unfinished, path)
-        except FileNotFoundError:
-            # Only a later owner takes it away.
+            try:
+                file_bytes = _write(file, chunks, header)
+                file.sync()
+            finally:
+                file.close()
             check_latest()
+            try:
+                self._files.rename(self._unfinished, self._path)
+            except FileNotFoundError:
+                # Only a later owner takes it away.
+                check_latest()
+                raise
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._files.remove(self._unfinished)
             raise
-    except BaseException:
-        with contextlib.suppress(OSError):
-            files.remove(unfinished)
-        raise
-    files.sync_folder(folder)
-    return file_bytes
+        self._files.sync_folder(self._path.parent)
+        return file_bytes
 
 
 def _create(unfinished: Path, files: Files) -> OpenFile:
@@ -58,16 +99,17 @@ def _create(unfinished: Path, files: Files) -> OpenFile:
         return files.create(unfinished)
 
 
-def _write(file: OpenFile, chunks: Iterable[bytes], epoch: int, sequence: int, version: int) -> int:
+def _write(file: OpenFile, chunks: Iterable[bytes], header: Callable[[int, int], bytes]) -> int:
     # The header tells the body's length and checksum, which are known at its end only.
-    write_all(file, bytes(HEADER_BYTES))
+    blank = bytes(len(header(0, 0)))
+    write_all(file, blank)
     body_bytes = checksum = 0
     for chunk in chunks:
         write_all(file, chunk)
         body_bytes += len(chunk)
         checksum = zlib.crc32(chunk, checksum)
-    file.write_start(encode_header(epoch, sequence, version, body_bytes, checksum))
-    return HEADER_BYTES + body_bytes
+    file.write_start(header(body_bytes, checksum))
+    return len(blank) + body_bytes
 
 
 def set_aside(path: Path, data: bytes, names: Iterable[Path], *, epoch: int, files: Files) -> Path:

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,9 +11,10 @@ from snapshots.claim import Claim, claim_folder
 from snapshots.errors import Fenced, NoRoom, NothingUsable, StorageError, SyncFailed, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.journal import NO_ROOM, Journal
-from snapshots.names import listing, snapshot_name
-from snapshots.recovered import Records, Recovered
-from snapshots.saving import save_snapshot
+from snapshots.names import listing, page_name, snapshot_name
+from snapshots.pages import now_us
+from snapshots.recovered import Pages, Records, Recovered
+from snapshots.saving import save_page, save_snapshot
 from snapshots.trim import trim
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Store:
         kept: int = 3,
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
         files: Files | None = None,
+        now_us: Callable[[], int] = now_us,
     ) -> None:
         assert kept >= 1
         assert epoch is None or epoch >= 1, "epoch 0 is that of a folder's birth"
@@ -49,6 +51,7 @@ class Store:
         self._kept = kept
         self._segment_bytes_max = segment_bytes_max
         self._files = files or RealFiles()
+        self._now_us = now_us
         self._journal: Journal | None = None
         self._claim: Claim | None = None
         """What says that the folder is ours, from `recover` to `close`."""
@@ -103,7 +106,13 @@ class Store:
         """
         assert self._journal is None, "a store recovers once"
         with self._told("read"):
-            claimed = claim_folder(self.folder, self.epoch, self._files, missing_is_empty=missing_is_empty)
+            claimed = claim_folder(
+                self.folder,
+                self.epoch,
+                self._files,
+                now_us=self._now_us(),
+                missing_is_empty=missing_is_empty,
+            )
         found = claimed.found
         self.epoch = claimed.epoch
         self._claim = claimed.claim
@@ -124,7 +133,8 @@ class Store:
             self._settle(journal)
         self._closed.append((found.sequence, found.journal_bytes))
         self._snapshot_sequence = found.snapshot.sequence if found.snapshot else 0
-        return Recovered(found.snapshot, Records(found, self._files), claimed.damage)
+        records, pages = Records(found, self._files), Pages(found, self._files)
+        return Recovered(found.snapshot, records, claimed.damage, pages)
 
     @property
     def sequence(self) -> int:
@@ -209,6 +219,28 @@ class Store:
         self._next_segment(journal)
         return journal.sequence
 
+    def save_page(self, body: bytes, *, version: int, sequence: int, expires_us: int) -> None:
+        """Make a page, which goes with the snapshots of this record and of later ones; before `save`.
+
+        It is there until it has expired. Raises what `save` does, and then it is as if it had not been tried.
+        """
+        self._usable()
+        assert self.epoch is not None
+        with self._told("written"):
+            save_page(
+                self.folder,
+                body,
+                epoch=self.epoch,
+                sequence=sequence,
+                version=version,
+                expires_us=expires_us,
+                files=self._files,
+                check_latest=self._check_latest,
+            )
+        with self._lock:
+            # One of this number that nobody needed has been replaced.
+            self._litter -= {self.folder / page_name(sequence)}
+
     def save(self, chunks: Iterable[bytes], *, version: int, sequence: int) -> int:
         """Make the snapshot that stands for a record which `begin_snapshot` gave; its size in bytes.
 
@@ -234,7 +266,9 @@ class Store:
             # A damaged one of this number has been replaced.
             self._litter -= {self.folder / snapshot_name(sequence)}
             segments = list(self._segments)
-        removed = trim(self.folder, segments, self._litter, kept=self._kept, files=self._files)
+        removed = trim(
+            self.folder, segments, self._litter, kept=self._kept, files=self._files, now_us=self._now_us()
+        )
         with self._lock:
             self._segments = [segment for segment in self._segments if segment.path not in removed]
             self._litter -= removed

@@ -10,6 +10,10 @@ from pathlib import Path
 from snapshots.errors import Damaged, Hole, NewerFormat, NothingUsable, StorageError
 from snapshots.files import Files
 from snapshots.names import Listing
+from snapshots.pages import HEADER_BYTES as PAGE_HEADER_BYTES
+from snapshots.pages import Page, PageHeader
+from snapshots.pages import decode as decode_page
+from snapshots.pages import decode_header as decode_header_of_page
 from snapshots.records import Snapshot, decode
 from snapshots.segments import HEADER_BYTES, current, decode_header
 from snapshots.tails import Record, SegmentReader, header_is_torn, synced_last_told
@@ -73,19 +77,32 @@ class Survey:
     """Those with a whole header that belong to the folder's history, in order."""
     litter: list[Path] = field(default_factory=list)
     """Files that nobody needs once there is another snapshot; what is damaged was copied before."""
+    pages: list[Path] = field(default_factory=list)
+    """Those that the snapshot goes with and that are still needed, in order."""
     findings: list[Finding] = field(default_factory=list)
     unsynced: Unsynced | None = None
     refusal: StorageError | None = None
 
 
-def survey(folder: Path, names: Listing, files: Files, *, missing_is_empty: bool = False) -> Survey:
+def survey(
+    folder: Path, names: Listing, files: Files, *, now_us: int, missing_is_empty: bool = False
+) -> Survey:
     """Read a folder. Raises FileNotFoundError where a file of the listing is there no more."""
     found = Survey(folder)
     try:
-        _Surveyor(folder, names, files, found).run(missing_is_empty=missing_is_empty)
+        _Surveyor(folder, names, files, found).run(now_us, missing_is_empty=missing_is_empty)
     except StorageError as error:
         found.refusal = error
     return found
+
+
+def pages_of(found: Survey, files: Files) -> Iterator[Page]:
+    """Give the pages that the snapshot goes with, in order, one in memory at a time."""
+    for path in found.pages:
+        try:
+            yield decode_page(files.read(path))
+        except Damaged as error:
+            raise Damaged(f"{path} is no longer what it was: {error}") from error
 
 
 def records_of(found: Survey, files: Files) -> Iterator[Record]:
@@ -120,9 +137,10 @@ class _Surveyor:
         self._headless: list[_Headless] = []
         self._fenced: set[str] = set()
 
-    def run(self, *, missing_is_empty: bool) -> None:
+    def run(self, now_us: int, *, missing_is_empty: bool) -> None:
         self._read_headers()
         self._choose_snapshot(missing_is_empty=missing_is_empty)
+        self._choose_pages(now_us)
         line = self._choose_line()
         self._judge_headless(line)
         for index, segment in enumerate(self._found.segments):
@@ -170,11 +188,8 @@ class _Surveyor:
                 continue
             except NewerFormat as error:
                 raise NewerFormat(f"{path} cannot be used: {error}") from error
-            fence = min((one.first for one in found.segments if one.epoch > snapshot.epoch), default=None)
-            if fence is not None and sequence >= fence:
+            if self._is_fenced(path, snapshot.epoch, sequence):
                 self._fenced.add(path.name)
-                reason = f"it is by epoch {snapshot.epoch}, which was fenced off before record {fence}"
-                self._set_aside(path, "fenced", reason)
                 continue
             found.snapshot = snapshot
             found.sequence = sequence
@@ -186,6 +201,40 @@ class _Surveyor:
         if not told:
             told = "all were set aside before" if names.damaged_snapshots else "there is none"
         raise NothingUsable(f"{self._folder} holds no snapshot that can be used: {told}")
+
+    def _is_fenced(self, path: Path, epoch: int, sequence: int) -> bool:
+        """Whether a later owner's records begin before the end of what a file tells; it is set aside then."""
+        fence = min((one.first for one in self._found.segments if one.epoch > epoch), default=None)
+        if fence is None or sequence < fence:
+            return False
+        self._set_aside(path, "fenced", f"it is by epoch {epoch}, which was fenced off before record {fence}")
+        return True
+
+    def _choose_pages(self, now_us: int) -> None:
+        """Take the pages that tell of what the snapshot has; those of what comes after it the journal has.
+
+        A damaged one is set aside and reported, and no reason to refuse: what it told is soon not needed.
+        """
+        found = self._found
+        for sequence, name in self._names.pages.items():
+            path = self._folder / name
+            try:
+                header = self._page_header(path, sequence)
+                if header.expires_us < now_us or sequence > found.sequence:
+                    found.litter.append(path)
+                elif not self._is_fenced(path, header.epoch, sequence):
+                    decode_page(self._files.read(path))
+                    found.pages.append(path)
+            except Damaged as error:
+                self._set_aside(path, "damaged", str(error))
+            except NewerFormat as error:
+                raise NewerFormat(f"{path} cannot be used: {error}") from error
+
+    def _page_header(self, path: Path, sequence: int) -> PageHeader:
+        header = decode_header_of_page(self._files.read_start(path, PAGE_HEADER_BYTES))
+        if header.sequence != sequence:
+            raise Damaged(f"it says that it is number {header.sequence}")
+        return header
 
     def _read_snapshot(self, path: Path, sequence: int) -> Snapshot:
         snapshot = decode(self._files.read(path))

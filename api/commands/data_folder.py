@@ -151,6 +151,8 @@ class _Reader:
             said = f"record {sequence} of the journal is being taken again, or a process died of it"
             self._remarks.append(f"{mark}: {said}")
         self._note(look)
+        if contents is not None and contents.diverged is not None:
+            self._remarks.append(contents.diverged)
         return DetectorEntry(id=detector_id, name=name, storage=look.storage, contents=contents)
 
     def _is_deleted(self, detector_id: str) -> bool:
@@ -158,7 +160,9 @@ class _Reader:
         return kept is not None and detector_id not in kept.detectors
 
     def _contents_of(self, recovered: Recovered) -> Contents:
-        return self._contents(restore(recovered, Answers(0, 0), DEFAULT_LIMITS).detector)
+        restored = restore(recovered, Answers(0, 0), DEFAULT_LIMITS)
+        contents = self._contents(restored.detector)
+        return msgspec.structs.replace(contents, diverged=restored.diverged)
 
     def _contents(self, detector: Detector) -> Contents:
         rules = detector.rules()

@@ -93,6 +93,8 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     temporal_nodes: int
     rule_count: int
     rules_enabled: int
+    diverged: str | None = None
+    """At which records of the journal other rules fire now than did at first, if there are any."""
     rules: list[RuleEntry] | msgspec.UnsetType = msgspec.UNSET
     """Where they were asked for."""
 

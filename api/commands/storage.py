@@ -7,6 +7,7 @@ from typing import Final
 
 from api.commands.folder_report import Defect, SegmentFile, SnapshotFile, Storage
 from snapshots.inspection import FolderReport, inspect_folder, read_only
+from snapshots.names import listing
 from snapshots.recovered import Recovered
 
 _PLACE: Final = re.compile(r"at offset ([0-9]+), (.*)", re.DOTALL)
@@ -78,7 +79,11 @@ def _judged(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
         damage.append(Defect(path=str(folder), reason=found.refusal))
     told = {one.name for one in found.snapshots if one.reason is not None}
     told |= {one.name for one in found.segments if one.reason is not None}
-    remarks += [str(remark) for remark in found.remarks if remark.path.name not in told]
+    for remark in found.remarks:
+        if listing([remark.path.name]).pages:
+            damage.append(_defect(remark.path, remark.reason))
+        elif remark.path.name not in told:
+            remarks.append(str(remark))
     return tuple(damage), tuple(remarks)
 
 

@@ -14,6 +14,7 @@ from engine.evaluation.remarks import remarks_on
 from engine.evaluation.rules import Rule, check_name
 from engine.evaluation.slices import SETTLE_EVERY, State
 from engine.evaluation.temporal import NEVER
+from engine.evaluation.verdicts import Verdicts
 from engine.language.condition import Condition, microseconds
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.document import condition_from_document, condition_to_document
@@ -56,6 +57,8 @@ class Detector:
         self.priority_highest = 0
         self.live: dict[str, LiveRule] = {}
         """By id, in order of priority."""
+        self.verdicts = Verdicts()
+        """Of the events of `submit` and `submit_many`."""
         self._now_us = now_us
         self._new_id = new_id or (lambda: secrets.token_hex(16))
         self._programs = Programs(self.state, limits)
@@ -185,6 +188,8 @@ class Detector:
         finally:
             self._messages = None
         messages.sort(key=lambda entry: entry.code)
+        if fired:
+            self.verdicts.note(self.events_seen, fired)
         return Outcome(fired, messages)
 
     def submit_many(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
@@ -204,6 +209,9 @@ class Detector:
                 self._messages = None
             of_event = notes.of_event
             outcomes += [Outcome(fired, of_event.get(place, [])) for place, fired in enumerate(results)]
+            for number, fired in enumerate(results, self.events_seen - len(results) + 1):
+                if fired:
+                    self.verdicts.note(number, fired)
             if refusal is not None:
                 outcomes.append(refusal)
         return outcomes

@@ -18,7 +18,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.events import Answer, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime import history, kept, recovery
-from engine.runtime.answers import Answers
+from engine.runtime.answers import PAGE_VERSION, Answers, Unwritten
 from engine.runtime.errors import STARTING
 from engine.runtime.history import EVALUATED, RECORD_VERSION, History, Step
 from engine.runtime.kept import KEPT_VERSION, Kept
@@ -41,8 +41,9 @@ _REST_SEGMENTS: Final = 8
 """Nor in more segments, of which each owner that wrote anything has left one at least."""
 
 
-Position = tuple[int | None, int]
-"""Where a detector stands: the time of its last event, and how many there were."""
+Position = tuple[int | None, int, int]
+"""Where a detector stands: the time of its last event, how many there were, and the checksum of what fired at
+those since the last record."""
 
 
 class Activated(msgspec.Struct, frozen=True):
@@ -51,6 +52,8 @@ class Activated(msgspec.Struct, frozen=True):
     damage: tuple[str, ...] = ()
     records: int = 0
     """How many records of the journal were taken again."""
+    diverged: str | None = None
+    """Which of them other rules fire at now than when they were written, if there are any."""
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -72,6 +75,8 @@ class _Hosted:
     unsaved: bool = False
     """Whether there is anything that neither the newest snapshot nor the journal has."""
     saving: "_Saving | None" = None
+    diverged: bool = False
+    """Whether the journal has records that a replay would report again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,9 @@ class _Saving:
 
     store: Store
     kept: Kept
+    answers: Answers
+    page: Unwritten | None
+    """The answers that no page has yet."""
     sequence: int
 
 
@@ -118,7 +126,9 @@ class DetectorActor:
         settings = self._settings
         self._check_folder()
         folder = settings.data / "detectors" / detector_id
-        store = Store(folder, epoch=epoch, kept=settings.snapshots_kept, files=self._files)
+        store = Store(
+            folder, epoch=epoch, kept=settings.snapshots_kept, files=self._files, now_us=self._now_us
+        )
         attempt = recovery.Attempt(folder, self._files)
         answers = Answers(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
         try:
@@ -136,15 +146,15 @@ class DetectorActor:
             if detector.limits != settings.limits or not restored.tells_limits:
                 detector = history.under_limits(detector, settings.limits)
                 # On the disk with the first record after it; until then nothing is told that depends on it.
-                self._write(store, _position(detector), (history.limits_set(settings.limits),))
+                self._write(store, detector, (history.limits_set(settings.limits),))
         except BaseException as error:
             store.close()
             if isinstance(error, OSError):
                 raise StorageError(f"{folder} cannot be read or written: {error}") from error
             raise
         detector.live_at(self._now_us)
-        self._hosted = _Hosted(detector_id, detector, answers, store)
-        return Activated(tuple(map(str, recovered.damage)), restored.records)
+        self._hosted = _Hosted(detector_id, detector, answers, store, diverged=restored.diverged is not None)
+        return Activated(tuple(map(str, recovered.damage)), restored.records, restored.diverged)
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
         """Carry out a batch, in order, and give the answers once they will last.
@@ -173,7 +183,7 @@ class DetectorActor:
                 steps.append(stepped.step)
                 reached = _position(hosted.detector)
         try:
-            self._make_last(hosted, steps, reached)
+            self._make_last(hosted, steps, reached, now_us)
         except BaseException:
             self.discard()
             raise
@@ -219,11 +229,11 @@ class DetectorActor:
             return False
         if hosted.unsaved:
             # Events that the journal has not: the snapshot stands for a record of its own.
-            self._write(store, _position(hosted.detector), ())
+            self._write(store, hosted.detector, ())
         sequence = store.begin_snapshot()
-        hosted.answers.expire(self._now_us())
-        hosted.saving = _Saving(store, kept.keep(hosted.detector, hosted.answers), sequence)
-        hosted.unsaved = False
+        page = hosted.answers.begin_page(self._now_us())
+        hosted.saving = _Saving(store, kept.keep(hosted.detector), hosted.answers, page, sequence)
+        hosted.unsaved = hosted.diverged = False
         return True
 
     def finish_saving(self) -> None:
@@ -235,6 +245,15 @@ class DetectorActor:
         saving = hosted.saving
         assert saving is not None, "a snapshot was begun"
         try:
+            if saving.page is not None:
+                # First: it may only be missing where the journal still has what it tells.
+                saving.store.save_page(
+                    saving.page.body(),
+                    version=PAGE_VERSION,
+                    sequence=saving.sequence,
+                    expires_us=saving.page.expires_us,
+                )
+                saving.answers.page_written(saving.page)
             made = kept.paced(kept.pieces(saving.kept), time.monotonic, time.sleep)
             saving.store.save(made, version=KEPT_VERSION, sequence=saving.sequence)
         except BaseException:
@@ -251,7 +270,7 @@ class DetectorActor:
         hosted = self._the_hosted()
         store = hosted.store
         long = store.journal_bytes > _REST_JOURNAL_BYTES or store.segment_count > _REST_SEGMENTS
-        if hosted.unsaved or long:
+        if hosted.unsaved or hosted.diverged or long:
             if self.begin_saving():
                 self.finish_saving()
         elif store.unsynced:
@@ -294,7 +313,7 @@ class DetectorActor:
             return Refused((Entry(STARTING, said),))
         return None
 
-    def _make_last(self, hosted: _Hosted, steps: Sequence[Step], reached: Position) -> None:
+    def _make_last(self, hosted: _Hosted, steps: Sequence[Step], reached: Position, now_us: int) -> None:
         """See that what was done outlives what it is said to outlive, and that nobody else does the same."""
         store = hosted.store
         sync = self._settings.journal_sync
@@ -303,15 +322,33 @@ class DetectorActor:
             hosted.unsaved = hosted.unsaved or len(changes) < len(steps)
             steps = changes
         if steps:
-            self._write(store, reached, tuple(steps))
+            self._write(store, hosted.detector, tuple(steps), reached, now_us)
             if sync == "always" or any(not isinstance(step, EVALUATED) for step in steps):
                 store.sync()
         # Last: whoever took over since has read what was written before, and only that is answered.
         store.check_owner()
 
-    def _write(self, store: Store, reached: Position, steps: tuple[Step, ...]) -> None:
+    def _write(
+        self,
+        store: Store,
+        detector: Detector,
+        steps: tuple[Step, ...],
+        reached: Position | None = None,
+        now_us: int = 0,
+    ) -> None:
+        """Append a record of what a batch came to; without a batch, of where the detector stands."""
         complete = self._settings.journal_sync != "off"
-        told = History(*reached, complete, steps)
+        clock_us, events_seen, verdicts = reached or _position(detector)
+        detector.verdicts.take()
+        told = History(
+            clock_us,
+            events_seen,
+            complete,
+            steps,
+            now_us,
+            history.program_version(),
+            verdicts if complete else None,
+        )
         store.append(history.encode(told), version=RECORD_VERSION)
 
     def _check_folder(self) -> None:
@@ -329,7 +366,7 @@ class DetectorActor:
 
 
 def _position(detector: Detector) -> Position:
-    return detector.clock_us, detector.events_seen
+    return detector.clock_us, detector.events_seen, detector.verdicts.checksum
 
 
 def _why(refused: Refused | None) -> str:

@@ -12,6 +12,7 @@ JOURNAL_FAILED: Final = "journal_failures"
 WITHOUT_ROOM: Final = "batches_without_room"
 ACTORS_LOST: Final = "actors_lost"
 DAMAGED: Final = "files_set_aside"
+DIVERGED: Final = "detectors_diverged"
 
 FRONT_ENDS_LOST: Final = "front_ends_lost"
 """Of no detector: it stands among what front ends tally."""
@@ -27,4 +28,5 @@ COUNTED: Final = {
     WITHOUT_ROOM: "Batches that were refused because the disk had no room for them.",
     ACTORS_LOST: "Actors that died, or were taken for dead, while a detector was awake in them.",
     DAMAGED: "Files that were set aside because they were torn or damaged.",
+    DIVERGED: "Wakes at which other rules fired at journaled events than when those were first evaluated.",
 }

@@ -6,6 +6,8 @@ their ids. The limits in force stand in the journal wherever they change.
 """
 
 import dataclasses
+import functools
+import importlib.metadata
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -18,17 +20,45 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.saved import stored_condition
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
-from engine.runtime.answers import Answers, KeptAnswer
+from engine.runtime.answers import REQUEST_DIGEST_BYTES, Answers, KeptAnswer, key_digest, request_digest
+from engine.runtime.operations import BATCH_KINDS, EVALUATE
 
-RECORD_VERSION: Final = 2
-"""Of version 1 all bodies are JSON, none of them in lines."""
+RECORD_VERSION: Final = 3
+"""Of version 1 all bodies are JSON, none of them in lines. Up to version 2 answers stand there with their
+keys, and nothing tells the program that wrote the record, nor what its events came to."""
+
+
+class EarlierAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A kept answer as records up to version 2 and snapshots of version 3 have it."""
+
+    key: str
+    digest: bytes
+    answered_at_us: int
+    result: bytes
+    messages: bytes
+
+    def current(self) -> KeptAnswer:
+        """Give it as it is kept now."""
+        request = self.digest[:REQUEST_DIGEST_BYTES]
+        return KeptAnswer(key_digest(self.key), request, self.result, self.messages)
+
+
+class GivenAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a request with an idempotency key: the digest of that, and what was answered."""
+
+    key: bytes
+    result: bytes
+    messages: bytes
 
 
 class Evaluated(msgspec.Struct, frozen=True, array_like=True, tag="evaluated"):
-    """One event, by the body that brought it. `answer` is kept for its idempotency key."""
+    """One event, by the body that brought it."""
 
     body: bytes
-    answer: KeptAnswer | None = None
+    earlier: EarlierAnswer | None = None
+    """Its answer, in records up to version 2."""
+    answer: GivenAnswer | None = None
+    """Where it had an idempotency key."""
 
 
 class EvaluatedBatch(msgspec.Struct, frozen=True, array_like=True, tag="evaluated batch"):
@@ -37,9 +67,10 @@ class EvaluatedBatch(msgspec.Struct, frozen=True, array_like=True, tag="evaluate
     body: bytes
     refused: tuple[int, ...] = ()
     """Their places."""
-    answer: KeptAnswer | None = None
+    earlier: EarlierAnswer | None = None
     form: BatchForm = "json"
     """What the body is written in."""
+    answer: GivenAnswer | None = None
 
 
 class EvaluatedLines(msgspec.Struct, frozen=True, array_like=True, tag="evaluated lines"):
@@ -87,6 +118,12 @@ class History(msgspec.Struct, frozen=True, array_like=True):
     complete: bool
     """Whether every event since the record before is in the journal; with `journal_sync` off none is."""
     steps: tuple[Step, ...]
+    answered_at_us: int = 0
+    """When its operations were carried out, in microseconds since 1970."""
+    program: str = ""
+    """The version of the program that carried them out; empty where an earlier one did not say."""
+    verdicts: int | None = None
+    """The checksum of what fired at its events; None where an earlier program did not say."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -129,6 +166,12 @@ def limits_from(document: dict[str, int]) -> Limits:
     return Limits(**document)
 
 
+@functools.cache
+def program_version() -> str:
+    """Give the version of this program, as records tell it."""
+    return importlib.metadata.version("rule-detector")
+
+
 class Replay:
     """A detector that goes again through what its journal tells."""
 
@@ -136,10 +179,14 @@ class Replay:
         self.detector = detector
         self.answers = answers
 
-    def take(self, history: History) -> None:
-        """Take the steps of a record. Raises Diverged where they lead elsewhere than they did."""
+    def take(self, history: History) -> bool:
+        """Take the steps of a record; whether the same rules fired as when they were taken first.
+
+        Raises Diverged where they lead elsewhere than they did.
+        """
+        self.detector.verdicts.take()
         for step in history.steps:
-            self._take(step)
+            self._take(step, history.answered_at_us)
         detector = self.detector
         there = (detector.clock_us, detector.events_seen)
         if history.complete and there != (history.clock_us, history.events_seen):
@@ -147,14 +194,16 @@ class Replay:
                 f"it led to event {there[1]} at {there[0]} µs, "
                 f"and had led to event {history.events_seen} at {history.clock_us} µs"
             )
+        verdicts = detector.verdicts.take()
+        return history.verdicts is None or history.verdicts == verdicts
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: Step, at_us: int) -> None:
         detector = self.detector
         match step:
             case Evaluated():
                 body = decode_evaluate(step.body, detector.limits)
                 self._observe([(body.event.fields, body.event.timestamp_ms, sent_with(body.context))])
-                self._keep(step.answer)
+                self._keep(EVALUATE, step, at_us)
             case EvaluatedBatch():
                 batch = decode_batch(step.body, detector.limits, step.form)
                 refused, sent = frozenset(step.refused), sent_with(batch.context)
@@ -165,7 +214,7 @@ class Replay:
                         if place not in refused
                     ]
                 )
-                self._keep(step.answer)
+                self._keep(BATCH_KINDS[step.form], step, at_us)
             case EvaluatedLines():
                 self._observe(_events_of(step, detector.limits))
             case RulePut():
@@ -191,9 +240,13 @@ class Replay:
             if isinstance(outcome, Refusal):
                 raise Diverged(f"an event was refused that had not been: {outcome}") from outcome
 
-    def _keep(self, answer: KeptAnswer | None) -> None:
+    def _keep(self, kind: str, step: Evaluated | EvaluatedBatch, at_us: int) -> None:
+        answer, earlier = step.answer, step.earlier
         if answer is not None:
-            self.answers.keep(answer)
+            request = request_digest(kind, step.body)
+            self.answers.keep(KeptAnswer(answer.key, request, answer.result, answer.messages), at_us)
+        elif earlier is not None:
+            self.answers.keep(earlier.current(), earlier.answered_at_us)
 
 
 def _events_of(step: EvaluatedLines, limits: Limits) -> list[Any]:

@@ -1,7 +1,10 @@
-"""What a detector's snapshot holds: the limits in force, the answers kept for repeats, and the detector.
+"""What a detector's snapshot holds: the limits in force, and the detector.
 
-In one msgpack document: `[limits by name, answers, the detector as engine.evaluation.saved has it]`. Up to
-version 2 it was the detector alone.
+It is one msgpack document: `[limits by name, version of the state, the detector as engine.evaluation.saved
+has it]`. The answers that are kept for repeats stand in pages beside the snapshots.
+
+Version 3 had the answers in place of the version of the state, which was 3. Versions 1 and 2 were the
+detector alone, with a state of that version.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,13 +19,17 @@ from engine.evaluation.capturing import Captured, capture
 from engine.evaluation.detector import Detector
 from engine.evaluation.packing import packed
 from engine.language.limits import Limits
-from engine.runtime.answers import Answers, KeptAnswer
-from engine.runtime.history import limits_document, limits_from
+from engine.runtime.answers import Answers
+from engine.runtime.history import EarlierAnswer, limits_document, limits_from
+from snapshots.errors import NewerFormat
 
-KEPT_VERSION: Final = 3
+KEPT_VERSION: Final = 4
 
 LIMITS_TOLD_FROM: Final = 3
 """The first version that tells the limits in force."""
+
+STATE_VERSION_TOLD_FROM: Final = 4
+"""The first version that tells the version of the state."""
 
 _PARTS: Final = 3
 _TURN_S: Final = 0.0005
@@ -34,26 +41,24 @@ class Kept:
     """All that a snapshot of a detector holds, as it was at one moment."""
 
     limits: Limits
-    answers: list[KeptAnswer]
     detector: Captured
 
 
-def keep(detector: Detector, answers: Answers) -> Kept:
+def keep(detector: Detector) -> Kept:
     """Give what a snapshot holds, between two events."""
-    return Kept(detector.limits, answers.all(), capture(detector))
+    return Kept(detector.limits, capture(detector))
 
 
 def newborn() -> bytes:
     """Give the body of a detector that has just been made."""
-    return b"".join(pieces(keep(Detector(), Answers(0, 0))))
+    return b"".join(pieces(keep(Detector())))
 
 
 def pieces(kept: Kept) -> Iterator[bytes]:
     """Give a snapshot's body of KEPT_VERSION, in pieces that are each made within a millisecond."""
     packer = msgpack.Packer()
     yield packer.pack_array_header(_PARTS) + packer.pack(limits_document(kept.limits))
-    yield packer.pack_array_header(len(kept.answers))
-    yield from map(msgspec.msgpack.encode, kept.answers)
+    yield packer.pack(saved.STATE_VERSION)
     yield from packed(kept.detector)
 
 
@@ -73,17 +78,27 @@ def paced(
 
 
 def detector_from(body: bytes, version: int, answers: Answers, default_limits: Limits) -> Detector:
-    """Give the detector of a snapshot's body, and put the answers that it holds to the others.
+    """Give the detector of a snapshot's body, and keep the answers that an older one holds.
 
     The detector takes events as they are stamped. `default_limits` are for bodies too old to tell theirs.
+    Raises NewerFormat.
     """
     assert 1 <= version <= KEPT_VERSION, f"a body of version {version}, which is unknown"
     document = saved.unpack(body)
-    limits = default_limits
+    limits, state_version = default_limits, version
     if version >= LIMITS_TOLD_FROM:
-        told, kept, document = document
+        told, second, document = document
         limits = limits_from(told)
-        answers.restore(msgspec.convert(kept, list[KeptAnswer]))
+        if version < STATE_VERSION_TOLD_FROM:
+            for answer in msgspec.convert(second, list[EarlierAnswer]):
+                answers.keep(answer.current(), answer.answered_at_us)
+        else:
+            state_version = second
+    if state_version > saved.STATE_VERSION:
+        raise NewerFormat(
+            f"the detector's state was saved by a newer program, with version {state_version}; "
+            f"this one knows versions up to {saved.STATE_VERSION}"
+        )
     detector = Detector(limits=limits)
-    saved.load(detector, document, min(version, saved.STATE_VERSION))
+    saved.load(detector, document, state_version)
     return detector

@@ -179,7 +179,7 @@ class Lane:
                     return False
                 await self._wake()
             elif life.should_rest(now_s, busy=busy) or (self._closing and not busy):
-                trouble = await life.rest(self)
+                trouble = await life.rest(self, draining=self._closing)
                 if trouble is not None and self._closing:
                     self._lost_because = trouble
                     return False

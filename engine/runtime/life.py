@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from engine.runtime.counted import (
     DAMAGED,
+    DIVERGED,
     FENCED,
     RECORDS_READ,
     SNAPSHOTS_FAILED,
@@ -41,6 +42,8 @@ class Services:
     directory: DirectoryClient
     damaged: Callable[[str, str], None]
     """Takes a detector's id and which of its files had to be set aside."""
+    diverged: Callable[[str, str], None]
+    """Takes a detector's id and at which events other rules fire now than did at first."""
     trouble: Callable[[str, str | None], None]
     """Takes a detector's id and what keeps it from waking or being saved; None when nothing does any more."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -183,8 +186,11 @@ class Life:
         if begun:
             self._saving = asyncio.create_task(self._finish_saving(self._actor))
 
-    async def rest(self, resident: Resident) -> str | None:
+    async def rest(self, resident: Resident, *, draining: bool = False) -> str | None:
         """Save and forget the detector. Gives the reason where that cannot be, for now.
+
+        With `draining` nothing is left in the journal, for whoever wakes it next may be a later version of
+        this program, which may mean something else by a rule.
 
         Raises ActorDied, and StorageError where the actor is of no more use.
         """
@@ -199,6 +205,8 @@ class Life:
             # Lost meanwhile, with the snapshot that could not be written.
             return None
         try:
+            if draining and await self._call(actor.handle.begin_saving()):
+                await self._call(actor.handle.finish_saving())
             resident_bytes = await self._call(actor.handle.passivate())
         except (WriteFailed, SyncFailed):
             # The actor has forgotten the detector.
@@ -274,6 +282,9 @@ class Life:
         self._services.trouble(self.detector_id, None)
         for damage in activated.damage:
             self._services.damaged(self.detector_id, damage)
+        if activated.diverged is not None:
+            counts[DIVERGED] += 1
+            self._services.diverged(self.detector_id, activated.diverged)
         return True
 
     def _now_awake(self, actor: PooledActor) -> None:

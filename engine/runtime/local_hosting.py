@@ -38,6 +38,7 @@ class LocalHosting:
             Residency(settings.max_resident),
             self._directory,
             self._damaged,
+            self._diverged,
             self._in_trouble,
         )
         self._lanes: dict[str, Lane] = {}
@@ -178,9 +179,15 @@ class LocalHosting:
         self._note_damage(f"detector {detector_id}", damage)
 
     def _note_damage(self, whose: str, damage: str) -> None:
-        """Log and keep that a file had to be set aside; a few of many will do for whoever looks."""
-        _log.error("%s: set aside: %s", whose, damage)
-        self._damage = [*self._damage, f"{whose}: set aside: {damage}"][-_DAMAGE_KEPT:]
+        self._note(f"{whose}: set aside: {damage}")
+
+    def _diverged(self, detector_id: str, which: str) -> None:
+        self._note(f"detector {detector_id}: {which}; answers from before and after differ in that")
+
+    def _note(self, said: str) -> None:
+        """Log and keep what went wrong once and for all; a few of many will do for whoever looks."""
+        _log.error("%s", said)
+        self._damage = [*self._damage, said][-_DAMAGE_KEPT:]
 
     def _in_trouble(self, detector_id: str, trouble: str | None) -> None:
         """Log and keep what is in a detector's way, until it is no more."""

@@ -26,7 +26,8 @@ READS: Final = frozenset({RULES, RULE})
 RULE_CHANGES: Final = frozenset({ADD_RULE, CHANGE_RULE, REMOVE_RULE})
 
 
-_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
+BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
+"""The kind that evaluates a batch in a form."""
 
 
 class Operation(NamedTuple):
@@ -69,7 +70,7 @@ def evaluate(body: bytes, key: str = "") -> Operation:
 
 def evaluate_batch(body: bytes, key: str = "", form: BatchForm = "json") -> Operation:
     """Evaluate the events in a request's body, in order."""
-    return Operation(_KINDS[form], body, key)
+    return Operation(BATCH_KINDS[form], body, key)
 
 
 def evaluate_lines(lines: bytes) -> Operation:

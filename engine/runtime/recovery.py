@@ -10,8 +10,8 @@ from typing import Final
 from engine.evaluation.detector import Detector
 from engine.language.limits import Limits
 from engine.runtime import history
-from engine.runtime.answers import Answers
-from engine.runtime.history import RECORD_VERSION, LimitsSet, Replay
+from engine.runtime.answers import PAGE_VERSION, Answers
+from engine.runtime.history import RECORD_VERSION, History, LimitsSet, Replay, program_version
 from engine.runtime.kept import KEPT_VERSION, LIMITS_TOLD_FROM, detector_from
 from snapshots.errors import NewerFormat, StorageError
 from snapshots.files import Files, OpenFile, write_all
@@ -38,6 +38,8 @@ class Restored:
     """How many records of the journal were taken again."""
     tells_limits: bool
     """Whether the folder says under which limits it is; one from before there was a journal does not."""
+    diverged: str | None = None
+    """Which records other rules fire at now than when they were written, if there are any."""
 
 
 def restore(
@@ -59,8 +61,16 @@ def restore(
                 f"this one knows versions up to {KEPT_VERSION}"
             )
         detector = detector_from(snapshot.body, snapshot.version, answers, default_limits)
+    for page in recovered.pages:
+        if page.version > PAGE_VERSION:
+            raise NewerFormat(
+                f"answers were kept by a newer program, with version {page.version}; "
+                f"this one knows versions up to {PAGE_VERSION}"
+            )
+        answers.load_page(page.body, page.version)
     replay = Replay(detector, answers)
     records = 0
+    diverged = _Diverged()
     tells_limits = snapshot is not None and snapshot.version >= LIMITS_TOLD_FROM
     for record in recovered.records:
         if record.version > RECORD_VERSION:
@@ -71,7 +81,8 @@ def restore(
         reached(record)
         try:
             told = history.decode(record.payload)
-            replay.take(told)
+            if not replay.take(told):
+                diverged.note(record, told)
             tells_limits = tells_limits or any(isinstance(step, LimitsSet) for step in told.steps)
         except Exception as error:
             raise Poisoned(
@@ -79,7 +90,35 @@ def restore(
                 f"{type(error).__name__}: {error}"
             ) from error
         records += 1
-    return Restored(replay.detector, records, tells_limits)
+    return Restored(replay.detector, records, tells_limits, diverged.said)
+
+
+class _Diverged:
+    """The records at which other rules fire than when they were written, which is told and no reason to stop.
+
+    What was answered then cannot be taken back, and the rules and the state of the detector are what this
+    program makes of them, as for every later event. To stop would keep callers from that, and would leave
+    nothing to be done about it but to go back to the program that wrote the record.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first = ""
+
+    def note(self, record: Record, told: History) -> None:
+        if not self._count:
+            self._first = (
+                f"{record.path} at {record.offset}: at the events of record {record.sequence}, "
+                f"other rules fire in version {program_version()} "
+                f"than fired when version {told.program} evaluated them"
+            )
+        self._count += 1
+
+    @property
+    def said(self) -> str | None:
+        if self._count <= 1:
+            return self._first or None
+        return f"{self._first}; so it is with {self._count} records in all"
 
 
 class Attempt:

@@ -12,8 +12,16 @@ from engine.evaluation.rules import Rule
 from engine.language.diagnostics import Refusal
 from engine.language.document import condition_to_document
 from engine.runtime import operations
-from engine.runtime.answers import Answers, KeptAnswer, digest_of
-from engine.runtime.history import Evaluated, EvaluatedBatch, EvaluatedLines, RuleRemoved, Step, rule_put
+from engine.runtime.answers import Answers, KeptAnswer, key_digest, request_digest
+from engine.runtime.history import (
+    Evaluated,
+    EvaluatedBatch,
+    EvaluatedLines,
+    GivenAnswer,
+    RuleRemoved,
+    Step,
+    rule_put,
+)
 from engine.runtime.operations import BATCH_FORMS, EVALUATE, AddRule, ChangeRule, NamedRule, Operation
 
 
@@ -43,8 +51,9 @@ def take(
 
 def _evaluated(detector: Detector, answers: Answers, operation: Operation, now_us: int) -> Stepped:
     """Evaluate, or give the answer that there was before. Raises Refusal 1006 and 1401 for its key."""
-    if operation.key:
-        before = answers.find(operation, now_us)
+    key = key_digest(operation.key) if operation.key else b""
+    if key:
+        before = answers.find(key, operation, now_us)
         if before is not None:
             return Stepped(before)
     seen_before = detector.events_seen
@@ -57,15 +66,16 @@ def _evaluated(detector: Detector, answers: Answers, operation: Operation, now_u
         answer, refused = evaluate_batch_body(detector, operation.payload, form)
     if isinstance(answer, Refused):
         return Stepped(answer)
-    kept = None
-    if operation.key:
-        kept = KeptAnswer(operation.key, digest_of(operation), now_us, answer.result, answer.messages)
-        answers.keep(kept)
+    given = None
+    if key:
+        given = GivenAnswer(key, answer.result, answer.messages)
+        request = request_digest(operation.kind, operation.payload)
+        answers.keep(KeptAnswer(key, request, answer.result, answer.messages), now_us)
     elif detector.events_seen == seen_before:
         return Stepped(answer)
     if form is None:
-        return Stepped(answer, Evaluated(operation.payload, kept))
-    return Stepped(answer, EvaluatedBatch(operation.payload, refused, kept, form))
+        return Stepped(answer, Evaluated(operation.payload, answer=given))
+    return Stepped(answer, EvaluatedBatch(operation.payload, refused, form=form, answer=given))
 
 
 def _lines_evaluated(detector: Detector, operation: Operation) -> Stepped:

@@ -18,7 +18,6 @@ from engine.evaluation.detector import Detector
 from engine.language.limits import Limits
 from engine.runtime import kept, operations
 from engine.runtime.actor import DetectorActor
-from engine.runtime.answers import Answers
 from engine.runtime.collector import leave_alone, look_seldom
 from engine.runtime.settings import RuntimeSettings
 from snapshots.records import decode
@@ -53,7 +52,7 @@ def _body(keys: int) -> bytes:
         [({"user": user(number), "failed": True}, time_of(number), None) for number in range(keys)]
     )
     assert detector.state.live == keys
-    return b"".join(kept.pieces(kept.keep(detector, Answers(0, 0))))
+    return b"".join(kept.pieces(kept.keep(detector)))
 
 
 def _limits(keys: int) -> Limits:

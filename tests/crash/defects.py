@@ -94,20 +94,18 @@ DEFECTS: dict[str, Defect] = {
         Journal, "next_segment", "self.sync()", "self.synced = self.sequence", crash_images
     ),
     "a snapshot gets its name before it is synced": Defect(
-        store,
-        "save_snapshot",
+        saving._Unfinished,
+        "save",
         "file.sync()",
-        "files.rename(unfinished, path); file.sync(); files.create(unfinished)",
+        "self._files.rename(self._unfinished, self._path); file.sync(); self._files.create(self._unfinished)",
         crash_images,
-        saving.save_snapshot,
     ),
     "a snapshot's name is not synced": Defect(
-        store,
-        "save_snapshot",
-        "files.sync_folder(folder)",
+        saving._Unfinished,
+        "save",
+        "self._files.sync_folder(self._path.parent)",
         "pass",
         crash_images,
-        saving.save_snapshot,
     ),
     "what the last owner left unsynced is taken for synced": Defect(
         store, "claim_folder", "if found.unsynced is not None:", "if False:", crash_images, claim.claim_folder
@@ -156,9 +154,9 @@ DEFECTS: dict[str, Defect] = {
         "claim_folder",
         """        claim = _make_claim(folder, epoch, files, unless_claimed)
         _clear_away(folder, epoch, names, files)
-        found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+        found = _survey(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
 """,
-        """        found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+        """        found = _survey(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
         claim = _make_claim(folder, epoch, files, unless_claimed)
         _clear_away(folder, epoch, names, files)
 """,
@@ -169,9 +167,9 @@ DEFECTS: dict[str, Defect] = {
         store,
         "claim_folder",
         """        _clear_away(folder, epoch, names, files)
-        found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+        found = _survey(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
 """,
-        """        found = _survey(folder, epoch, files, missing_is_empty=missing_is_empty)
+        """        found = _survey(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
         _clear_away(folder, epoch, names, files)
 """,
         two_owners,

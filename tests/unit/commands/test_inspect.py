@@ -19,7 +19,6 @@ from api.commands.folder_report import Defect, Storage
 from api.commands.storage import Look
 from engine.evaluation.detector import Detector
 from engine.runtime import kept, register
-from engine.runtime.answers import Answers
 from engine.runtime.operations import add_rule, change_rule, evaluate, rules
 from engine.runtime.register import Kept
 from snapshots.identity import begin_folder
@@ -304,7 +303,7 @@ def test_damage_that_no_recovery_meets_is_a_remark(data: Path) -> None:
     folder, old = data / "detectors" / detector, journal_of(data, detector)
     store = Store(folder)
     store.recover()
-    body = b"".join(kept.pieces(kept.keep(Detector(), Answers(0, 0))))
+    body = b"".join(kept.pieces(kept.keep(Detector())))
     store.save([body], version=kept.KEPT_VERSION, sequence=store.begin_snapshot())
     store.close()
     content = bytearray(old.read_bytes())

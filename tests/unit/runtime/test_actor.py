@@ -596,18 +596,6 @@ def test_a_clock_that_is_set_back_does_not_keep_answers_for_longer_than_twice_th
     assert isinstance(actor.handle([second]).answers[0], Done)
 
 
-def test_a_snapshot_holds_no_answers_that_nobody_may_ask_for_any_more(tmp_path):
-    newborn(tmp_path, ONE)
-    clock_us = [10**12]
-    actor = DetectorActor(RuntimeSettings(data=tmp_path, answers_kept_s=1), now_us=lambda: clock_us[0])
-    actor.activate(ONE, 1)
-    actor.handle([ops.evaluate(event(1000).payload, "key")])
-    clock_us[0] += 1_000_001
-    actor.begin_saving()
-    assert len(actor._hosted.answers) == 0
-    actor.finish_saving()
-
-
 @pytest.mark.parametrize("found", ["none", "another"])
 def test_a_detector_is_woken_in_the_expected_folder_only(make, tmp_path, found):
     expected = begin_folder(tmp_path)

@@ -1,0 +1,150 @@
+"""What one version of the program leaves behind for another: nothing, if it can, and else what is noticed."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.evaluation.saved import stored_condition
+from engine.language.parser import parse
+from engine.runtime import history
+from engine.runtime import operations as ops
+from engine.runtime import steps as steps_module
+from engine.runtime.actor import DetectorActor
+from engine.runtime.operations import Operation
+from engine.runtime.settings import RuntimeSettings
+from snapshots.inspection import read_only
+from tests.faults import local_service, newborn, until
+
+ONE = "1" * 32
+
+
+def event(timestamp_ms: int, **fields: Any) -> Operation:
+    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
+
+
+def wake(data: Path, epoch: int) -> tuple[DetectorActor, str | None]:
+    actor = DetectorActor(RuntimeSettings(data=data), now_us=lambda: 10**12)
+    return actor, actor.activate(ONE, epoch).diverged
+
+
+def fired(actor: DetectorActor, operation: Operation) -> int:
+    (answer,) = actor.handle([operation]).answers
+    return len(json.loads(answer.result)["actions"])  # type: ignore[union-attr] -- it is Done
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Give a data folder whose detector has a rule and three events in its journal."""
+    newborn(tmp_path, ONE)
+    actor, _ = wake(tmp_path, 1)
+    actor.handle([ops.add_rule("r", "a == 1")])
+    for at_ms, a in ((1000, 1), (2000, 2), (3000, 1)):
+        actor.handle([event(at_ms, a=a)])
+    actor.discard()
+    return tmp_path
+
+
+@pytest.fixture
+def later_version(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the program from here on be a later version, which means something else by `a == 1`."""
+
+    def stored(document: bytes) -> Any:
+        condition = stored_condition(document)
+        return parse("a == 2") if condition == parse("a == 1") else condition
+
+    monkeypatch.setattr(history, "stored_condition", stored)
+    monkeypatch.setattr(history, "program_version", lambda: "9.0.0")
+    monkeypatch.setattr("engine.runtime.recovery.program_version", lambda: "9.0.0")
+
+
+def test_a_stop_leaves_nothing_in_the_journal_to_be_evaluated_again(tmp_path: Path) -> None:
+    async def stopped() -> list[str]:
+        async with local_service(tmp_path) as service:
+            ids = [await service.fleet.create_detector(name) for name in "ab"]
+            for detector_id in ids:
+                await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
+                await service.fleet.call(detector_id, event(1000, a=1))
+        return ids
+
+    for detector_id in asyncio.run(stopped()):
+        folder = read_only(tmp_path / "detectors" / detector_id)
+        assert list(folder.records) == []
+        assert folder.snapshot is not None
+        assert folder.snapshot.sequence == 2
+
+
+def test_where_the_same_rules_fire_again_nothing_is_told(data: Path) -> None:
+    assert wake(data, 2)[1] is None
+
+
+@pytest.mark.usefixtures("later_version")
+def test_where_other_rules_fire_than_did_it_is_told_and_the_detector_goes_on(data: Path) -> None:
+    actor, diverged = wake(data, 2)
+    assert diverged is not None
+    assert "at the events of record 2, other rules fire in version 9.0.0" in diverged
+    assert "when version 0.1.0 evaluated them" in diverged
+    assert diverged.endswith("so it is with 3 records in all")
+    # What it is now goes by what the program means now.
+    assert [fired(actor, event(4000, a=a)) for a in (1, 2)] == [0, 1]
+
+
+@pytest.mark.usefixtures("later_version")
+def test_it_is_told_until_there_is_a_snapshot_which_rest_makes(data: Path) -> None:
+    for epoch in (2, 3):
+        actor, diverged = wake(data, epoch)
+        assert diverged is not None
+    actor.passivate()
+    assert wake(data, 4)[1] is None
+
+
+def test_the_same_version_that_comes_to_something_else_is_told_too(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "stored_condition", lambda _: parse("a == 1 or a == 2"))
+    diverged = wake(data, 2)[1]
+    assert diverged is not None
+    assert "at the events of record 3, " in diverged
+    assert "in all" not in diverged
+
+
+@pytest.mark.usefixtures("later_version")
+async def test_the_service_says_what_diverged_in_readyz_and_in_a_count(data: Path) -> None:
+    async with local_service(data / "service") as service:
+        detector_id = await service.fleet.create_detector("d")
+        await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
+        await service.fleet.call(detector_id, event(1000, a=1))
+        hosting = service.actors.hosting(detector_id)
+        assert hosting is not None
+        hosting.die()
+        await until(lambda: service.hosting.awake == 0)
+        await service.fleet.call(detector_id, ops.rules())
+        status = await service.fleet.status()
+        (amiss,) = status.amiss
+        assert amiss.startswith(f"detector {detector_id}: ")
+        assert "other rules fire" in amiss
+        assert status.counts["detectors_diverged"] == 1
+
+
+def test_what_fired_before_an_operation_that_broke_the_engine_is_what_fires_again(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actor, _ = wake(data, 2)
+    evaluate = steps_module.evaluate_body
+
+    def breaks(detector: Any, body: bytes) -> Any:
+        answer = evaluate(detector, body)
+        if b"broken" in body:
+            raise RuntimeError("it breaks after its rules have fired")
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(steps_module, "evaluate_body", breaks)
+        reply = actor.handle([event(4000, a=1), event(5000, a=1, b="broken")])
+    assert reply.crash is not None
+    assert len(reply.answers) == 1
+    other, diverged = wake(data, 3)
+    assert diverged is None
+    assert fired(other, event(4500, a=1)) == 1

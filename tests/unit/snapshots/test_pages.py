@@ -1,0 +1,55 @@
+"""Page files: what was encoded is decoded, and nothing else is believed."""
+
+from pathlib import Path
+
+import pytest
+
+from snapshots.errors import Damaged, NewerFormat
+from snapshots.framing import frame
+from snapshots.pages import HEADER_BYTES, MAGIC, Page, decode, decode_header
+from snapshots.saving import save_page
+from tests.faults import FaultyFiles
+
+BODY = b"what is kept"
+
+
+def encoded(folder: Path) -> bytes:
+    save_page(
+        folder,
+        BODY,
+        epoch=3,
+        sequence=7,
+        version=1,
+        expires_us=-5,
+        files=FaultyFiles(),
+        check_latest=lambda: None,
+    )
+    return (folder / "page-00000000000000000007.rdp").read_bytes()
+
+
+def test_a_file_is_as_the_readme_says(tmp_path: Path) -> None:
+    data = encoded(tmp_path)
+    assert data[:12] == b"\x89RDP\r\n\x1a\n\x01\x00\x38\x00"
+    fields = [(12, 4), (16, 8), (24, 8), (32, 8), (40, 8)]
+    told = [int.from_bytes(data[at : at + size], "little", signed=True) for at, size in fields]
+    assert told == [1, 3, 7, -5, len(BODY)]
+    assert data[HEADER_BYTES:] == BODY
+    assert decode(data) == Page(1, BODY)
+    assert decode_header(data).expires_us == -5
+
+
+def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path) -> None:
+    data = encoded(tmp_path)
+    for bit in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(Damaged):
+            decode(bytes(flipped))
+    for length in range(len(data)):
+        with pytest.raises(Damaged):
+            decode(data[:length])
+
+
+def test_a_newer_format_is_told_from_damage() -> None:
+    with pytest.raises(NewerFormat):
+        decode(frame(MAGIC, 2, b"what nobody knows yet"))
