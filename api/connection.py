@@ -18,6 +18,18 @@ from api.plain_http import JOINED_BYTES_MAX, REPLY, PlainHttp
 
 _log = logging.getLogger(__name__)
 
+HEAD_S = 15.0
+"""How long the head of a request may take: from the beginning of a connection, and from its first byte."""
+
+QUIET_S = 1.0
+"""How long a connection stays idle before it is closed where the service ends.
+
+A caller who uses it more often than that is told by a reply. Others can see that it is closed before they use
+it again."""
+
+_LAST_LOOK_S: Final = 0.02
+"""Before an idle connection is closed: what has come by now may not have been read yet."""
+
 STALLED_S = 15.0
 """Between two looks at a connection that does not take what is sent to it."""
 
@@ -93,6 +105,8 @@ class PromptServer:
         """The head of a reply, held back for its body to come with it in the same round of the loop."""
         self._flushing: asyncio.Handle | None = None
         self._idle: asyncio.TimerHandle | None = None
+        self._idle_since_s = 0.0
+        self._amid_head = False
         self._end_watch: _StallWatch | None = None
         self._end_timer: asyncio.TimerHandle | None = None
         self._end_linger: asyncio.TimerHandle | None = None
@@ -106,13 +120,12 @@ class PromptServer:
 
     async def run(self) -> None:
         """Serve until either side ends it."""
-        self._place = self._crowd.enter(Ways(self._writer.transport.abort, self._end_if_idle))
-        self._wait()
+        self._place = self._crowd.enter(Ways(self._writer.transport.abort, self._end_if_quiet))
+        self._wait(HEAD_S)
         try:
             with suppress(OSError):
                 if data := await self._reader.read(_READ_BYTES):
-                    # It is from the first byte on that the head of a request may take so long.
-                    self._wait()
+                    self._begin_head()
                     await self._serve(data)
         except asyncio.CancelledError:
             # Nobody waits for what becomes of this task, and asyncio would log that it was cancelled.
@@ -141,12 +154,15 @@ class PromptServer:
             )
             state[REPLY] = self._protocol.reply
             self._protocol.is_over = self._is_over
+            self._protocol.is_last = self._is_last
             self._protocol.send_at_once = self._write
             await self._protocol.initiate()
             with suppress(OSError):
                 # What comes once it is over is nobody's, and nobody would ever give leave to read it.
                 while data and not self._is_over():
                     await self._protocol.handle(RawData(data))
+                    if self._idle is not None and not self._amid_head and self._protocol.is_amid:
+                        self._begin_head()
                     data = await self._reader.read(_READ_BYTES)
                 await self._read_past(len(data))
             self._stop_waiting()
@@ -166,7 +182,7 @@ class PromptServer:
                 self._end()
             case Updated(idle=True):
                 self._place.rest()
-                self._wait()
+                self._wait(self._config.keep_alive_timeout)
             case Updated():
                 self._stop_waiting()
 
@@ -211,16 +227,35 @@ class PromptServer:
             with suppress(OSError, RuntimeError):
                 self._writer.write(head)
 
-    def _wait(self) -> None:
+    def _wait(self, within_s: float) -> None:
         """Begin to wait for a request, or for more of its head."""
         self._stop_waiting()
-        idle_s = 0 if self._crowd.ending else self._config.keep_alive_timeout
-        self._idle = self._loop.call_later(idle_s, self._end_if_idle)
+        self._amid_head = False
+        self._idle_since_s = self._loop.time()
+        if self._crowd.ending:
+            within_s = min(within_s, QUIET_S)
+        self._idle = self._loop.call_later(within_s, self._look_last)
+
+    def _begin_head(self) -> None:
+        """Take note of the first bytes of a head: it is from now on that it may take so long."""
+        self._wait(HEAD_S)
+        self._amid_head = True
 
     def _stop_waiting(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
+
+    def _end_if_quiet(self) -> None:
+        """End the connection once it has been idle for a little while, if it is idle."""
+        if self._idle is not None:
+            self._idle.cancel()
+            left_s = self._idle_since_s + QUIET_S - self._loop.time()
+            self._idle = self._loop.call_later(max(0.0, left_s), self._look_last)
+
+    def _look_last(self) -> None:
+        if self._idle is not None:
+            self._idle = self._loop.call_later(_LAST_LOOK_S, self._end_if_idle)
 
     def _end_if_idle(self) -> None:
         if self._idle is not None:
@@ -229,6 +264,9 @@ class PromptServer:
                 self._end()
             else:
                 self._begin_close()
+
+    def _is_last(self) -> bool:
+        return self._crowd.leaving
 
     def _is_over(self) -> bool:
         return self._ended or self._writer.transport.is_closing()

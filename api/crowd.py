@@ -15,7 +15,7 @@ STATE: Final = "place"
 
 
 class Ways(NamedTuple):
-    """What can be done to a connection from outside: cut it at once, or have it end if it is idle."""
+    """What can be done to a connection from outside: cut it at once, or have it end soon if it is idle."""
 
     cut: Callable[[], None]
     end_if_idle: Callable[[], None]
@@ -39,8 +39,10 @@ class Crowd:
         """In order of the last request that was let pass."""
         self._all: set[Place] = set()
         self._said_s = -_SAY_AGAIN_S
+        self.leaving = False
+        """Whether every reply is to be the last on its connection, and to say so."""
         self.ending = False
-        """Whether nobody is to wait for another request."""
+        """Whether nobody is to wait long for another request."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -82,8 +84,13 @@ class Crowd:
         self._all.discard(place)
         self.hold(place)
 
+    def leave(self) -> None:
+        """Have every reply say from now on that it is the last on its connection."""
+        self.leaving = True
+
     def end(self) -> None:
-        """Have all idle connections end, now and from now on."""
+        """Have all connections end that have been idle for a little while, now and from now on."""
+        self.leaving = True
         self.ending = True
         for place in list(self._all):
             place.ways.end_if_idle()

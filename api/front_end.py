@@ -23,9 +23,12 @@ async def serve_on(
 ) -> None:
     """Serve until `until` returns, and for `wait_s()` seconds more, in which /readyz says so.
 
-    That is for load balancers to notice. Then no more is taken, and what is under way may finish.
+    That is for load balancers to notice. From then on every reply is the last on its connection and says
+    so: callers go elsewhere and lose nothing. At the end no more connections are taken, what is under way
+    may finish, and idle connections are closed.
     """
     config = server_config(settings)
+    crowd = Crowd(connections_max(settings))
     # Its own handler would say everything twice.
     config.errorlog = logging.getLogger("hypercorn.error")
     # The server takes the descriptor over, and closes it.
@@ -34,8 +37,9 @@ async def serve_on(
     async def until_ended() -> None:
         await until()
         app.announce_shutdown()
+        crowd.leave()
         await asyncio.sleep(wait_s())
         app.end_streams()
 
     settle()
-    await serve(app, config, until_ended, Crowd(connections_max(settings)))
+    await serve(app, config, until_ended, crowd)

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import h11
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.events import Request
+from hypercorn.protocol.events import Request, Response
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 
@@ -91,6 +91,9 @@ class PlainHttp(H11Protocol):
     is_over: Callable[[], bool]
     """Tells whether nothing can be sent any more."""
 
+    is_last: Callable[[], bool]
+    """Tells whether the reply is to be the last on the connection, and to say so."""
+
     send_at_once: Callable[[bytes], Awaitable[None]]
     """Sends bytes, with what was held back for others to come with it."""
 
@@ -136,6 +139,8 @@ class PlainHttp(H11Protocol):
         if unseen is not None and unseen.body_left:
             # The rest of the body would be taken for the next request. h11 knows where it ends.
             return False
+        if self.is_last():
+            headers = _closing(headers)
         if unseen is not None and any(name == _CONNECTION for name, _ in headers):
             self._show()
         if self._unseen is not None:
@@ -162,6 +167,8 @@ class PlainHttp(H11Protocol):
         """Do what the application asks for, in parts."""
         if self._unseen is not None:
             self._show()
+        if isinstance(event, Response) and self.is_last():
+            event = replace(event, headers=[*_closing(tuple(event.headers))])
         await super().stream_send(event)
 
     # -- plain requests --------------------------------------------------------------------------------------
@@ -198,18 +205,18 @@ class PlainHttp(H11Protocol):
         return data
 
     @property
-    def _is_amid(self) -> bool:
+    def is_amid(self) -> bool:
         """Whether h11 has begun with something that goes on with the next bytes, whatever they look like."""
         connection = self.connection
         return connection.their_state is not h11.IDLE or bool(connection.trailing_data[0])
 
     def _plain(self, data: bytes) -> PlainHead | None:
         """Give the head that has come, where it is plain and h11 need not see it; else None."""
-        return None if self._is_amid else read_plain(data)
+        return None if self.is_amid else read_plain(data)
 
     def _past_empty_lines(self, data: bytes) -> bytes:
         """Give what comes after the empty lines, which are ignored between requests (RFC 9112, 2.2)."""
-        return data if self._is_amid else past_empty_lines(data)
+        return data if self.is_amid else past_empty_lines(data)
 
     async def _begin_plain(self, plain: PlainHead) -> None:
         unseen = self._unseen = _Unseen(plain.as_it_came, 0, plain.body_bytes)
@@ -242,14 +249,18 @@ class PlainHttp(H11Protocol):
 
     async def _maybe_recycle(self) -> None:
         answered, self._answered = self._answered, False
-        if self.context.terminated.is_set():
-            # What was sent ahead is read no more. Hypercorn would wait without end for leave to read it.
-            await self.initiate()
-        elif answered:
+        connection = self.connection
+        if answered or (connection.our_state is h11.DONE and connection.their_state is h11.DONE):
             await self._close_stream()
+            if not answered:
+                connection.start_next_cycle()
+            # Also while the service ends: the reply did not say that it was the last.
             await self.can_read.set()
             await self.send(Updated(idle=True))
             return
+        if self.context.terminated.is_set():
+            # What was sent ahead is read no more. Hypercorn would wait without end for leave to read it.
+            await self.initiate()
         await super()._maybe_recycle()
 
     async def _is_ended(self) -> bool:
@@ -301,3 +312,8 @@ class PlainHttp(H11Protocol):
             )
         )
         self.keep_alive_requests += 1
+
+
+def _closing(headers: Headers) -> Headers:
+    """Give the headers of a reply that is the last on its connection."""
+    return (*(header for header in headers if header[0] != _CONNECTION), (_CONNECTION, b"close"))

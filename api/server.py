@@ -12,11 +12,6 @@ from api.connection import PromptServer
 from api.crowd import Crowd
 from api.settings import Settings
 
-KEEP_ALIVE_S = 15.0
-"""How long a connection may be without a request: before its first byte, amid a head, between two requests.
-
-Longer than clients keep idle connections, most of them 5 s, so that they are the ones who close."""
-
 _KEEP_ALIVE_REQUESTS_MAX: Final = 100_000
 _CONNECTIONS: Final = 10_000
 _BACKLOG: Final = 1024
@@ -44,7 +39,7 @@ def server_config(settings: Settings) -> Config:
     config.accesslog = "-" if settings.access_log else None
     config.errorlog = "-"
     config.include_server_header = False
-    config.keep_alive_timeout = KEEP_ALIVE_S
+    config.keep_alive_timeout = settings.keep_alive_s
     config.keep_alive_max_requests = _KEEP_ALIVE_REQUESTS_MAX
     # Past this the server itself cuts off, without an envelope; up to it the application judges the headers.
     config.h11_max_incomplete_size = 4 * settings.max_header_bytes

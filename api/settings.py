@@ -95,6 +95,12 @@ class Settings:
         "token let pass is closed for each that comes.",
         least=1,
     )
+    keep_alive_s: float = _setting(
+        75.0,
+        "Seconds that a connection may wait for its next request. Longer than those who call keep theirs, "
+        "most load balancers 60 s, so that they are the ones who close.",
+        least=0.1,
+    )
     max_header_bytes: int = _setting(16 * 1024, "Bytes of a request's headers together.", least=1024)
     max_body_bytes: int = _setting(_MIB, "Bytes of a request's body.", least=1)
     max_batch_body_bytes: int = _setting(16 * _MIB, "Bytes of a batch's body.", least=1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api import server
+from api import connection
 from api.crowd import Crowd, Place, Ways
 from tests.api.conftest import BOOTSTRAP
 from tests.api.leaks import EVENT, LOOPS, World, run, world
@@ -144,10 +144,10 @@ def test_a_crowd_without_a_token_keeps_nobody_out(tmp_path: Path, loop: str, wha
 def test_past_the_bound_the_descriptors_are_bounded_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
-    monkeypatch.setattr(server, "KEEP_ALIVE_S", 1_000)
+    monkeypatch.setattr(connection, "HEAD_S", 1_000)
 
     async def work() -> None:
-        async with world(tmp_path, crowd=Crowd(20)) as given:
+        async with world(tmp_path, crowd=Crowd(20), keep_alive_s=1_000) as given:
             before = await given.at_rest()
             crowd = [await connect(given) for _ in range(200)]
             async with asyncio.timeout(20):

@@ -226,10 +226,9 @@ async def test_what_looks_like_a_request_amid_another_is_none(
 
 
 async def test_a_connection_is_not_idle_amid_a_plain_request_and_is_after_it(
-    scripted: ScriptedFleet, held: Held, monkeypatch: pytest.MonkeyPatch
+    scripted: ScriptedFleet, held: Held
 ) -> None:
-    monkeypatch.setattr(server, "KEEP_ALIVE_S", 0.3)
-    settings = Settings()
+    settings = Settings(keep_alive_s=0.3)
     async with served(create_app(settings, scripted), settings) as wire:
         connection = await wire.connect()
         await connection.send(PLAIN)
@@ -371,6 +370,7 @@ class Bare:
         )
         self.http.send_at_once = self._send_at_once
         self.http.is_over = lambda: Closed() in self.sent
+        self.http.is_last = self.context.terminated.is_set
 
     async def _send(self, event: Event) -> None:
         self.sent.append(event)
@@ -421,9 +421,10 @@ async def test_what_was_sent_ahead_does_not_hold_up_the_end(
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_what_comes_between_an_answer_and_its_end_is_taken_unless_the_service_ends(
+async def test_what_comes_between_an_answer_and_its_end_is_taken_though_the_service_ends(
     *, ends: bool
 ) -> None:
+    """The answer did not say that it was the last; the next one does."""
     async with asyncio.timeout(5), TaskGroup(asyncio.get_running_loop()) as tasks:
         bare = Bare(tasks)
         bare.go.set()
@@ -438,7 +439,7 @@ async def test_what_comes_between_an_answer_and_its_end_is_taken_unless_the_serv
             await bare.context.terminated.set()
         bare.back.set()
         await ahead
-    assert bare.asked == (1 if ends else 2)
+    assert bare.asked == 2
     assert (Closed() in bare.sent) == ends
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from api import connection, draining, lines, server
+from api import connection as connections
+from api import draining, lines, server
 from api.app import create_app
 from api.draining import Drains
 from api.settings import Settings
@@ -187,7 +188,7 @@ async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
 async def test_a_caller_who_never_takes_replies_is_cut_off(
     scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "STALLED_S", 0.2)
+    monkeypatch.setattr(connections, "STALLED_S", 0.2)
 
     async def long_answers(_: str, operation: Operation) -> Answer:
         return Done(b"\n".join([b"x" * 5_000] * (operation.payload.count(b"\n") + 1)))
@@ -221,7 +222,7 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
             await told.wait()
 
     streams = Streams(Settings(deadline_s=0.2), scripted, Drains(1), 1)  # type: ignore[arg-type]
-    opened = await streams.open(DETECTOR)
+    opened = streams.open(DETECTOR)
     async with asyncio.timeout(5):
         await opened.serve(receive, send)
     assert messages == []
@@ -476,9 +477,10 @@ async def test_the_server_ends_at_once_though_callers_wait(
     scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, waits: str
 ) -> None:
     # Nothing ends by itself before the test's own time-out.
-    monkeypatch.setattr(server, "KEEP_ALIVE_S", 1_000)
+    monkeypatch.setattr(connections, "HEAD_S", 1_000)
+    monkeypatch.setattr(connections, "QUIET_S", 0.1)
     monkeypatch.setattr(draining, "DRAIN_S", 1_000)
-    settings = Settings(deadline_s=1_000)
+    settings = Settings(deadline_s=1_000, keep_alive_s=1_000)
     app = create_app(settings, scripted)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from api import connection, draining, server
+from api import connection, draining
 from tests.api.conftest import BOOTSTRAP
 from tests.api.leaks import LOOPS, World, run, world
 from tests.api.streaming import NDJSON, line
@@ -38,11 +38,12 @@ OVERDUE = (b"HTTP/1.1 504", b'"code":1502')
 REFUSED = (b"HTTP/1.1 401", b'"code":1100')
 
 ENDS: dict[str, tuple[str, Slow]] = {
-    "no byte": ("idle", Slow(b"", b"", ())),
-    "half a head": ("idle", Slow(post()[:30], b"", ())),
-    "a head that trickles": ("idle", Slow(b"POST /api/x", b"x", ())),
-    "header lines that trickle": ("idle", Slow(post()[:-2], b"A: b\r\n", ())),
-    "a second head that trickles": ("idle", Slow(request("GET", "/healthz"), b"x", (b"HTTP/1.1 200",))),
+    "no byte": ("head", Slow(b"", b"", ())),
+    "half a head": ("head", Slow(post()[:30], b"", ())),
+    "a head that trickles": ("head", Slow(b"POST /api/x", b"x", ())),
+    "header lines that trickle": ("head", Slow(post()[:-2], b"A: b\r\n", ())),
+    "a second head that trickles": ("head", Slow(request("GET", "/healthz"), b"x", (b"HTTP/1.1 200",))),
+    "no second request": ("idle", Slow(request("GET", "/healthz"), b"", (b"HTTP/1.1 200",))),
     "no body": ("deadline", Slow(post("/evaluate", "Content-Length: 900"), b"", OVERDUE)),
     "a body that trickles": ("deadline", Slow(post("/evaluate", "Content-Length: 900"), b"{", OVERDUE)),
     "chunks that trickle": ("deadline", Slow(post("/evaluate", CHUNKED), BYTE, OVERDUE)),
@@ -86,14 +87,20 @@ async def hasty(
     folder: Path, monkeypatch: pytest.MonkeyPatch, time_out: str, idle_s: float = FOR_EVER_S
 ) -> AsyncIterator[World]:
     """Give a world in which one time-out is short, and nothing else comes to its end."""
-    named = {"idle": idle_s, "deadline": FOR_EVER_S, "drain": FOR_EVER_S, "stalled": FOR_EVER_S}
+    named = {
+        "head": idle_s,
+        "idle": idle_s,
+        "deadline": FOR_EVER_S,
+        "drain": FOR_EVER_S,
+        "stalled": FOR_EVER_S,
+    }
     named[time_out] = 0.3
-    monkeypatch.setattr(server, "KEEP_ALIVE_S", named["idle"])
+    monkeypatch.setattr(connection, "HEAD_S", named["head"])
     monkeypatch.setattr(connection, "STALLED_S", named["stalled"])
     monkeypatch.setattr(connection, "LET_GO_S", FOR_EVER_S)
     monkeypatch.setattr(draining, "DRAIN_S", named["drain"])
     monkeypatch.setattr(draining, "LINGER_S", 0.1)
-    async with world(folder, deadline_s=named["deadline"]) as given:
+    async with world(folder, deadline_s=named["deadline"], keep_alive_s=named["idle"]) as given:
         yield given
 
 
@@ -140,6 +147,22 @@ def test_whoever_is_slow_is_told_and_cut(
 
     run(loop, work())
     assert caplog.records == [], "nobody can fill the log"
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_an_empty_line_after_a_request_is_not_the_beginning_of_a_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    async def work() -> None:
+        async with hasty(tmp_path, monkeypatch, "head") as given:
+            caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
+            await (await caller.send(request("GET", "/healthz"))).receive()
+            await caller.send(b"\r\n")
+            await asyncio.sleep(0.6)
+            assert (await (await caller.send(request("GET", "/healthz"))).receive()).status == 200
+            await caller.close()
+
+    run(loop, work())
 
 
 LAST = request("GET", "/healthz", headers=("Connection: close",))
@@ -212,7 +235,7 @@ def test_what_runs_on_after_the_end_of_its_connection_is_cancelled_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, loop: str
 ) -> None:
     async def work() -> None:
-        async with hasty(tmp_path, monkeypatch, "idle") as given:
+        async with hasty(tmp_path, monkeypatch, "head") as given:
             monkeypatch.setattr(connection, "LET_GO_S", 0.1)
             before = await given.at_rest()
 
