@@ -74,7 +74,8 @@ def several(rounds: int, seconds: float) -> dict[str, float]:
                     rates.append(tally.per_s)
                     for each, began_s, ended_s in zip(us.values(), before_s, after_s, strict=True):
                         each.append((ended_s - began_s) / answered * 1e6)
-            return {name: median(each) for name, each in us.items()} | {"per s": median(rates)}
+            medians = {name: median(each) for name, each in us.items()}
+            return medians | {"per s": median(rates), "worst": max(us["hosting"])}
 
     return run(work)
 
@@ -136,6 +137,7 @@ async def _rates(
                         waited_s.update({n: s - waited_before_s[n] for n, s in ours.waited_s().items()})
         answers["own"], answers["actor"] = answers.total(), answers["ours"]
         found |= {f"{name} {connections}": median(each) for name, each in rates.items()}
+        found[f"worst {connections}"] = min(rates["ours"])
         for name in peers:
             pairs = zip(rates["ours"], rates[name], strict=True)
             found[f"share {name} {connections}"] = median(
@@ -173,7 +175,11 @@ async def _delays(ours: Service, place: Place, rounds: int, calls: int) -> dict[
     return {
         f"{name} {which}": value
         for name, times in took_ms.items()
-        for which, value in (("p50", median(times)), ("p99", quantiles(times, n=100)[98]))
+        for which, value in (
+            ("p50", median(times)),
+            ("p99", quantiles(times, n=100)[98]),
+            ("worst", max(times)),
+        )
     }
 
 
@@ -292,6 +298,7 @@ async def _batches(ours: Service, rounds: int, seconds: float) -> dict[str, floa
         name = form.name
         pairs = zip(rates[name], floors[name], strict=True)
         found[f"{name}"] = median(rates[name])
+        found[f"{name} worst"] = min(rates[name])
         found[f"{name} floor"] = median(floors[name])
         found[f"{name} share"] = median(rate / floor for rate, floor in pairs)
         found[f"{name} late"] = late[name] / answered[name]

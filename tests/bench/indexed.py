@@ -118,6 +118,7 @@ def _row(kind: str, count: int, raced: Raced) -> Row:
         name=f"{kind}, {count} rules",
         unit="µs per event",
         ours=cost_us,
+        worst=raced.worst_s * 1e6,
         floor=floor_us,
         ratio=raced.ratio,
         # Many rules live in slow memory, and how slow it is depends on what else the machine does.

@@ -66,6 +66,11 @@ class Raced:
         return {name: statistics.median(each) for name, each in self.passes_s.items()}
 
     @property
+    def worst_s(self) -> float:
+        """What an event cost us in our slowest pass."""
+        return max(self.passes_s["ours"])
+
+    @property
     def ratio(self) -> float:
         """What ours costs over what the floor costs: the median over the rounds.
 
@@ -127,9 +132,8 @@ def _portion(runner: _Runner, effort: Effort) -> int:
     """Give how many events a pass of this contestant has, once it is warm: much is made when first needed."""
     most = len(runner.events) // 4
     cost_s = runner.advance(min(PROBE_EVENTS, most))
-    # Of the contestants only ours makes much when it is first needed.
-    warm_s = effort.warm_s if runner.contestant.name == "ours" else effort.pass_s
-    runner.advance(max(1, min(effort.warm_events, most, int(warm_s / max(cost_s, 1e-9)))))
+    # Everyone warms up alike.
+    runner.advance(max(1, min(effort.warm_events, most, int(effort.warm_s / max(cost_s, 1e-9)))))
     cost_s = runner.advance(min(10 * PROBE_EVENTS, most))
     fair = int(effort.pass_s / max(cost_s, 1e-9))
     left = len(runner.events) - runner.place

@@ -116,21 +116,21 @@ def gone(results: Results, ratios: Mapping[str, float]) -> list[str]:
 
 def ratios_recorded(effort: str, path: Path = RECORDED) -> dict[str, float]:
     """Give the recorded ratios of one kind of run; none where nothing has been recorded."""
-    ratios: dict[str, float] = _read(path).get(effort, {}).get("ratios", {})
-    return ratios
+    return {key: entry["ratio"] for key, entry in _read(path).get(effort, {}).items()}
 
 
 def record(rows: Sequence[Row], effort: str, path: Path = RECORDED) -> None:
-    """Put the ratios of these rows in the place of those recorded for their cases."""
+    """Put the ratios of these rows in the place of those recorded for their cases.
+
+    Each is kept with when and on what it was measured: cases are recorded one by one.
+    """
     document = _read(path)
     cases = {row.case for row in rows}
     kept = {
-        key: ratio
-        for key, ratio in ratios_recorded(effort, path).items()
-        if key.partition(": ")[0] not in cases
+        key: entry for key, entry in document.get(effort, {}).items() if key.partition(": ")[0] not in cases
     }
-    ratios = {**kept, **{row.key: float(f"{row.ratio:.4g}") for row in rows}}
-    document[effort] = {**circumstances(), "ratios": ratios}
+    measured_on = circumstances()
+    document[effort] = kept | {row.key: {"ratio": float(f"{row.ratio:.4g}"), **measured_on} for row in rows}
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -130,6 +130,7 @@ def measure(keyed: bool, effort: Effort) -> list[Row]:
             name=f"{kind}, {count} rules",
             unit="µs per event",
             ours=each.cost_s["ours"] * 1e6,
+            worst=each.worst_s * 1e6,
             floor=each.cost_s["floor"] * 1e6,
             ratio=each.ratio,
             remark=f"{each.events['ours']} events, {each.fired['ours']} firings",

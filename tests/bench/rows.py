@@ -22,14 +22,16 @@ class Target:
 class Row:
     """One line of the table. All figures are in `unit`; None stands for what there is not.
 
-    `ratio` is what ours costs over what `over` costs, so that less is better whatever the unit. It is what
-    is recorded and checked, for it says the same on any machine of a kind.
+    `ours` is the median of what was measured, `worst` the worst of it; where `worst` is None, `ours` is one
+    measurement, or a count. `ratio` is what ours costs over what `over` costs, so that less is better whatever
+    the unit. It is what is recorded and checked, for it says the same on any machine of a kind.
     """
 
     case: str
     name: str
     unit: str
     ours: float
+    worst: float | None = None
     floor: float | None = None
     peers: Mapping[str, Other] = field(default_factory=dict)
     ratio: float

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.bench.rows import Other, Row
 
-HEADINGS = ("case", "what", "unit", "ours", "floor", "peers", "ours costs", "target")
+HEADINGS = ("case", "what", "unit", "ours", "worst", "floor", "peers", "ours costs", "target")
 
 
 def figure(value: float) -> str:
@@ -34,6 +34,7 @@ def cells(row: Row) -> tuple[str, ...]:
         row.name,
         unit,
         figure(row.ours),
+        "" if row.worst is None else figure(row.worst),
         "" if row.floor is None else figure(row.floor),
         peers_shown(row.peers),
         f"{figure(row.ratio)}x {row.over}",

@@ -137,6 +137,7 @@ def measure(member: Member, keyed: bool, effort: Effort) -> list[Row]:
             name=f"{member.name}, {f'{stream.keys} keys' if keyed else 'no key'}",
             unit="M events/s",
             ours=rate["ours"],
+            worst=1e-6 / raced.worst_s,
             floor=rate["floor"],
             peers={**figures, **absent},
             ratio=raced.ratio,

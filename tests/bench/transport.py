@@ -116,7 +116,11 @@ async def _delay(calls: int, folder: Path) -> dict[str, float]:
     return {
         f"{way} {name}": value
         for way, times in took_ms.items()
-        for name, value in (("p50", median(times)), ("p99", quantiles(times, n=100)[98]))
+        for name, value in (
+            ("p50", median(times)),
+            ("p99", quantiles(times, n=100)[98]),
+            ("worst", max(times)),
+        )
     }
 
 
@@ -135,8 +139,7 @@ def rate(seconds: float) -> dict[str, float]:
 async def _rate(seconds: float, folder: Path) -> dict[str, float]:
     from engine.runtime.on_ray import fleet_on_ray  # noqa: PLC0415
 
-    done: dict[str, int] = {}
-    took_s: dict[str, float] = {}
+    rates: dict[str, list[float]] = {}
     fleets = {}
     for way in ("ray", "auto"):
         settings = RuntimeSettings(data=folder / way, journal_sync="interval", spares=0, batch_transport=way)
@@ -153,11 +156,12 @@ async def _rate(seconds: float, folder: Path) -> dict[str, float]:
                 counts = await asyncio.gather(*(asked() for _ in range(callers)))
                 if one_round:
                     key = f"{way} {callers}"
-                    done[key] = done.get(key, 0) + sum(counts)
-                    took_s[key] = took_s.get(key, 0) + time.perf_counter() - began_s
+                    took_s = time.perf_counter() - began_s
+                    rates.setdefault(key, []).append(sum(counts) / took_s)
     for fleet, _, _ in fleets.values():
         await fleet.close()
-    return {key: done[key] / took_s[key] for key in done}
+    medians = {key: median(each) for key, each in rates.items()}
+    return medians | {f"{key} worst": min(each) for key, each in rates.items()}
 
 
 async def _ask_until(fleet: Any, detector_id: str, events: Events, until_s: float) -> int:
@@ -182,6 +186,7 @@ def measure_delay(effort: Effort) -> list[Row]:
             name=f"a batch of one, {name}",
             unit="ms",
             ours=run[f"{way} p50"],
+            worst=run[f"{way} worst"],
             floor=bare,
             ratio=run[f"{way} p50"] / bare,
             over="a bare call of Ray",
@@ -205,6 +210,7 @@ def measure_rate(effort: Effort) -> list[Row]:
             name=f"evaluations of {callers} {'caller' if callers == 1 else 'callers'}",
             unit="/s",
             ours=run[f"auto {callers}"],
+            worst=run[f"auto {callers} worst"],
             floor=run[f"ray {callers}"],
             ratio=run[f"ray {callers}"] / run[f"auto {callers}"],
             over="the same by Ray",

@@ -34,6 +34,7 @@ def rows() -> list[Row]:
             unit="µs",
             remark="7 events",
             ours=1.5,
+            worst=1.75,
             floor=3.0,
             peers={"fast": 0.25, "gone": NOT_INSTALLED},
             ratio=0.5,
@@ -65,12 +66,13 @@ def test_the_table_is_markdown_in_which_all_lines_have_all_columns() -> None:
         "many",
         "µs (7 events)",
         "1.50",
+        "1.75",
         "3.00",
         "fast 0.250, gone not installed",
         "0.500x floor",
         "at most 2x: met",
     ]
-    assert columns[3][3:] == ["12.0", "", "", "4.00x dict", "at most 3x: MISSED"]
+    assert columns[3][3:] == ["12.0", "", "", "", "4.00x dict", "at most 3x: MISSED"]
     assert columns[4][-1] == ""
 
 
