@@ -1,6 +1,8 @@
-"""Lists the tests that were skipped and why; fails where a reason is not in expected_skips.txt.
+"""Lists the tests that were skipped, why, and what is untested for it; fails where a reason is not expected.
 
 python tests/skips.py RESULTS.xml    reads what pytest --junitxml wrote
+
+A line of expected_skips.txt is the beginning of a reason, ` => `, and what such a skip leaves untested.
 """
 
 import sys
@@ -13,17 +15,21 @@ EXPECTED = Path(__file__).with_name("expected_skips.txt")
 def main(results: str) -> int:
     """Print every skip; give 1 where one of them is unexpected."""
     lines = EXPECTED.read_text("utf-8").splitlines()
-    expected = [line for line in lines if line and not line.startswith("#")]
+    expected = dict(line.split(" => ") for line in lines if line and not line.startswith("#"))
     unexpected = 0
+    untested: set[str] = set()
     cases = list(ET.parse(results).getroot().iter("testcase"))
     skipped = [(case, skip) for case in cases for skip in case.iter("skipped")]
     for case, skip in skipped:
         reason = skip.get("message", "")
-        known = any(reason.startswith(start) for start in expected)
+        known = [what for start, what in expected.items() if reason.startswith(start)]
         unexpected += not known
+        untested.update(known)
         print(
             f"{'skipped' if known else 'NOT EXPECTED'}: {case.get('classname')}::{case.get('name')}: {reason}"
         )
+    for what in sorted(untested):
+        print(f"left untested: {what}")
     print(f"{len(cases)} tests, {len(skipped)} skipped, {unexpected} of them unexpectedly")
     if not cases:
         print("no test was run")

@@ -20,7 +20,16 @@ from tests.bench import (
 )
 from tests.bench.cases import CASES
 from tests.bench.effort import FULL, QUICK, TINY
-from tests.bench.peers import NAMES, NOT_INSTALLED, Contestant, Field, Verdicts, of_three_leaves, version_of
+from tests.bench.peers import (
+    NAMES,
+    NOT_INSTALLED,
+    Contestant,
+    Field,
+    Verdicts,
+    of_temporal,
+    of_three_leaves,
+    version_of,
+)
 from tests.bench.race import Condition, Event, World, ours, race
 from tests.bench.rows import Part
 
@@ -87,8 +96,26 @@ def test_a_peer_that_is_not_installed_is_not_made() -> None:
 def test_the_peers_that_are_installed_judge_alike() -> None:
     rules = stateless.rules_drawn(30)
     events = stateless.events_drawn(TINY.events)
-    contestants = [stateless.floor(rules), *of_three_leaves(rules).contestants]
-    assert race(contestants, events, TINY).fired["floor"] > 0
+    peers = installed(of_three_leaves(rules))
+    assert race([stateless.floor(rules), *peers], events, TINY).fired["floor"] > 0
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("member", temporal.MEMBERS, ids=lambda member: member.name)
+def test_a_peer_with_time_judges_alike(member: temporal.Member, keyed: bool) -> None:
+    stream = temporal.Stream(step_ms=1_000, window_ms=20_000, keys=3)
+    pattern = f"exists[u]. {{user: *u}} and {member.pattern_keyed}" if keyed else member.pattern
+    peers = installed(of_temporal(pattern.replace("STEPS", str(stream.steps)), keyed=keyed))
+    floor = temporal.by_hand(member.loop_keyed if keyed else member.loop, stream.window_ms)
+    events = stream.events(TINY.events, alarming=0.05)
+    assert race([floor, *peers], events, TINY).fired["floor"] > 0
+
+
+def installed(peers: Field) -> list[Contestant]:
+    """Give the peers that are there. With none there is nothing to compare."""
+    if not peers.contestants:
+        pytest.skip("no peer is installed")
+    return peers.contestants
 
 
 def agree(conditions: Sequence[Condition], floor: Contestant, events: list[Event]) -> None:
