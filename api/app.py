@@ -10,6 +10,7 @@ from quart.routing import QuartRule
 
 from api import dispatch
 from api.auth import Gate
+from api.body_memory import BodyMemory
 from api.dispatch import Dispatcher
 from api.docs import Page, pages
 from api.draining import Drains
@@ -52,9 +53,12 @@ class Application(Dispatcher):
         self.quart.after_serving(self._end)
         gate = Gate(fleet, settings.bootstrap_token)
         paths = self.quart.url_map.bind("localhost")
-        hot = HotPath(settings, gate, fleet)
+        self.memory = memory = BodyMemory(settings.max_reading_bytes)
+        hot = HotPath(settings, gate, fleet, memory)
         self._drains = Drains(settings.max_drain_bytes)
-        self._streams = Streams(settings, fleet, self._drains, settings.deadline_s + dispatch.BACKSTOP_S)
+        self._streams = Streams(
+            settings, fleet, self._drains, memory, settings.deadline_s + dispatch.BACKSTOP_S
+        )
         super().__init__(
             settings,
             gate,
@@ -62,6 +66,7 @@ class Application(Dispatcher):
             self._streams,
             self._drains,
             fleet=fleet,
+            memory=memory,
             meter=self._meter,
             quart=self.quart,
             paths=paths,

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from api.body_memory import Claim
 from api.envelope import Reply
 from api.requests import too_large
 
@@ -15,26 +16,47 @@ class CallerGone(Exception):
     """The caller closed the connection; nobody waits for a reply."""
 
 
-async def read_body(receive: Receive, bytes_max: int) -> bytes:
-    """Give the whole body, of at most `bytes_max` bytes.
+async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:
+    """Give the whole body, of at most `bytes_max` bytes, for which the claim holds the memory.
 
-    Raises RequestRefusal 1003 as soon as more has come; what is left of it is for `Drains`. Raises
-    CallerGone where it never ends.
+    Raises RequestRefusal 1003 as soon as more has come, and 1401 where there is no memory for it; what is
+    left of it is for `Drains`. Raises CallerGone where it never ends.
     """
-    chunks: list[bytes] = []
-    size = 0
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise CallerGone
-        if chunk := message.get("body"):
-            size += len(chunk)
-            if size > bytes_max:
-                raise too_large(bytes_max)
-            chunks.append(chunk)
-        more = message.get("more_body", False)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    message = await receive()
+    body = _part(message)
+    if not message.get("more_body", False):
+        # It came in one piece, as most do, and is not read but has been.
+        _check_size(body, bytes_max)
+        return body
+    # Many small pieces, each an object, would take more memory than is counted.
+    buffer = bytearray(body)
+    try:
+        while message.get("more_body", False):
+            _check_size(buffer, bytes_max)
+            claim.hold(len(buffer))
+            message = await receive()
+            buffer += _part(message)
+        _check_size(buffer, bytes_max)
+        claim.hold(len(buffer))
+    except BaseException:
+        # Whoever keeps the error, or waits for the garbage collector to find it, does not keep the body.
+        buffer.clear()
+        claim.release()
+        raise
+    claim.complete()
+    return bytes(buffer)
+
+
+def _check_size(body: bytes | bytearray, bytes_max: int) -> None:
+    if len(body) > bytes_max:
+        raise too_large(bytes_max)
+
+
+def _part(message: Message) -> bytes:
+    if message["type"] == "http.disconnect":
+        raise CallerGone
+    part: bytes = message.get("body", b"")
+    return part
 
 
 async def skip_body(receive: Receive, bytes_max: int) -> None:

@@ -9,6 +9,7 @@ from werkzeug.routing import MapAdapter
 
 from api.auth import Gate
 from api.bodies import CallerGone, Message, Receive, Send, read_body, send_reply, skip_body
+from api.body_memory import BodyMemory, Claim
 from api.crowd import STATE
 from api.draining import Drains
 from api.envelope import NDJSON, Headers, Reply, RequestRefusal, reply_to
@@ -18,6 +19,7 @@ from api.operations import OPERATIONS, Operation
 from api.plain_http import REPLY
 from api.requests import (
     Head,
+    announced_length,
     authorization,
     canonical_path,
     check_headers,
@@ -56,6 +58,8 @@ class Handover(NamedTuple):
 
     scope: Scope
     receive: Receive
+    claim: Claim
+    """On the memory of the body, for as long as the handler has it."""
 
 
 class Dispatcher:
@@ -75,6 +79,7 @@ class Dispatcher:
         drains: Drains,
         *,
         fleet: Fleet,
+        memory: BodyMemory,
         meter: Meter,
         quart: App,
         paths: MapAdapter,
@@ -85,6 +90,7 @@ class Dispatcher:
         self._streams = streams
         self._drains = drains
         self._fleet = fleet
+        self._memory = memory
         self._meter = meter
         self._quart = quart
         self._paths = paths
@@ -113,7 +119,10 @@ class Dispatcher:
             self._count(watch, 200 if stayed else CALLER_GONE)
             return
         if isinstance(outcome, Handover):
-            status = await self._by_quart(outcome, send)
+            try:
+                status = await self._by_quart(outcome, send)
+            finally:
+                outcome.claim.release()
             self._count(watch, status)
             return
         self._count(watch, outcome.status)
@@ -156,11 +165,16 @@ class Dispatcher:
             if is_stream:
                 watch.operation = STREAM
                 return self._streams.open(detector_id)
-        body = await self._read(receive, bytes_max, operation)
+        claim = self._memory.claim(announced_length(head), watch.end)
+        body = await self._read(receive, bytes_max, operation, claim)
+        if operation is not None and operation.is_evaluation:
+            # From here on it waits for its detector, whose queue is bounded too.
+            claim.release()
         watch.body_read()
         key = idempotency_key(head) if operation is not None and operation.takes_key else ""
         says_more = operation is not None and operation.says_more and self._gate.knows(authorization(head))
-        return _handover(scope, path, body, _passed_on(media_type, key, says_more=says_more), receive)
+        headers = _passed_on(media_type, key, says_more=says_more)
+        return Handover(*_for_quart(scope, path, body, headers, receive), claim)
 
     async def _judge(
         self, head: Head, path: str, method: str, watch: Watch
@@ -219,12 +233,14 @@ class Dispatcher:
             raise no_such_detector(detector_id)
         await self._fleet.confirm(detector_id)
 
-    async def _read(self, receive: Receive, bytes_max: int, operation: Operation | None) -> bytes:
+    async def _read(
+        self, receive: Receive, bytes_max: int, operation: Operation | None, claim: Claim
+    ) -> bytes:
         """Give the body; one that the operation does not take is read and dropped."""
         if operation is None or operation.body is None:
             await skip_body(receive, bytes_max)
             return b""
-        return await read_body(receive, bytes_max)
+        return await read_body(receive, bytes_max, claim)
 
 
 def _no_such_path(path: str) -> RequestRefusal:
@@ -238,7 +254,9 @@ def _passed_on(media_type: bytes, key: str, *, says_more: bool) -> Headers:
     return tuple((name, value) for name, value in named if value)
 
 
-def _handover(scope: Scope, path: str, body: bytes, headers: Headers, receive: Receive) -> Handover:
+def _for_quart(
+    scope: Scope, path: str, body: bytes, headers: Headers, receive: Receive
+) -> tuple[Scope, Receive]:
     """Give Quart the request without query and with few headers: it has no use for them and could stumble.
 
     The body travels beside it: Quart would copy it several times.
@@ -256,4 +274,4 @@ def _handover(scope: Scope, path: str, body: bytes, headers: Headers, receive: R
         "headers": [(b"host", b"localhost"), *headers],
         BODY: body,
     }
-    return Handover(plain, receive_read)
+    return plain, receive_read

@@ -43,8 +43,8 @@ CODES: Final[dict[int, Code]] = {
     1400: Code(409, "A count limit is reached."),
     1401: Code(
         429,
-        "Too many requests wait for this detector, or too many answers are kept for it; nothing was done. "
-        "See `Retry-After`.",
+        "Too many requests wait for this detector, too many answers are kept for it, or too much is being "
+        "read; nothing was done. See `Retry-After`.",
     ),
     1402: Code(422, "The event's timestamp is too late or too far ahead."),
     1500: Code(500, "An internal error; the log repeats the reference in the message."),

@@ -4,13 +4,19 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Final
 
+from api.allocator import return_large_blocks, trim
 from api.app import Application
+from api.body_memory import BodyMemory
 from api.crowd import Crowd
 from api.descriptors import connections_max
 from api.server import serve, server_config
 from api.settings import Settings
 from engine.runtime.collector import settle
+
+_TRIM_S: Final = 10.0
+_TRIM_BYTES: Final = 64 * 1024 * 1024
 
 
 async def serve_on(
@@ -41,5 +47,18 @@ async def serve_on(
         await asyncio.sleep(wait_s())
         app.end_streams()
 
+    return_large_blocks()
     settle()
-    await serve(app, config, until_ended, crowd)
+    trimming = asyncio.create_task(_trim_on(app.memory))
+    try:
+        await serve(app, config, until_ended, crowd)
+    finally:
+        trimming.cancel()
+
+
+async def _trim_on(memory: BodyMemory) -> None:
+    """Give memory back to the system after many bodies were read at once: their pieces were in the heap."""
+    while True:
+        await asyncio.sleep(_TRIM_S)
+        if memory.take_fallen() >= _TRIM_BYTES:
+            trim()

@@ -3,7 +3,8 @@
 import asyncio
 from typing import Final
 
-from api.bodies import CallerGone, Receive
+from api.bodies import CallerGone, Message, Receive
+from api.body_memory import BodyMemory
 from engine.evaluation.lines import BLANKS
 from engine.language.diagnostics import Entry, Refusal
 
@@ -22,7 +23,7 @@ class Lines:
     stands in its place.
     """
 
-    def __init__(self, receive: Receive, line_bytes_max: int, patience_s: float) -> None:
+    def __init__(self, receive: Receive, line_bytes_max: int, patience_s: float, memory: BodyMemory) -> None:
         self.ended = False
         """Whether the body was read to its end."""
         self._receive = receive
@@ -40,6 +41,9 @@ class Lines:
         self._room = asyncio.Event()
         self._room.set()
         self._given_up = False
+        self._claim = memory.claim(None, self.lose)
+        self._lost: Exception | None = None
+        """Why what was held is gone."""
         self._over: Exception | None = None
         """Why no more lines are given, though more may come."""
         self._heard_s = asyncio.get_running_loop().time()
@@ -58,19 +62,8 @@ class Lines:
         """Read for as long as the caller is there. Raises CallerGone at the end of the connection."""
         while True:
             await self._room.wait()
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise CallerGone
-            body = message.get("body", b"")
-            # Part of a line is no sign of life: who sends a byte now and then could go on for ever.
-            if b"\n" in body:
-                self._heard_s = asyncio.get_running_loop().time()
-            if not message.get("more_body", False):
-                self.ended = True
-            if not self._given_up:
-                self._rest, self._at = body, 0
-                self._split()
-            self._news.set()
+            # Nothing of it is kept here: an error would keep this frame.
+            self._come(await self._receive())
 
     async def take(self) -> list[bytes | None]:
         """Give the lines that have come, as soon as there is one, at most a batch; none at the body's end.
@@ -93,7 +86,10 @@ class Lines:
                 raise Refusal(Entry(_OVERDUE, said)) from None
             self._check()
         taken, self._ready, self._ready_bytes = self._ready, [], 0
+        # What is left is as young as the room that was made for it.
+        self._claim.release()
         self._split()
+        self._hold()
         # Whoever was not listened to was not silent.
         self._heard_s = asyncio.get_running_loop().time()
         return taken
@@ -103,16 +99,57 @@ class Lines:
         self._over = reason
         self._news.set()
 
+    def lose(self, reason: Exception) -> None:
+        """Drop what is held, and give nothing more: the memory is needed for others."""
+        # Its traceback would keep the frames of whoever has just received something.
+        self._lost = reason.with_traceback(None)
+        self.give_up()
+
+    def close(self) -> None:
+        """Hold nothing any more."""
+        self.give_up()
+
     def give_up(self) -> None:
         """From now on read past all that comes, so that the end of the connection is heard."""
         self._given_up = True
         self._ready, self._ready_bytes = [], 0
         self._partial.clear()
         self._rest, self._at = b"", 0
+        self._claim.release()
         self._room.set()
         self._news.set()
 
+    def _come(self, message: Message) -> None:
+        """Take what was received. Raises CallerGone."""
+        if message["type"] == "http.disconnect":
+            raise CallerGone
+        body = message.get("body", b"")
+        # Part of a line is no sign of life: who sends a byte now and then could go on for ever.
+        if b"\n" in body:
+            self._heard_s = asyncio.get_running_loop().time()
+        if not message.get("more_body", False):
+            self.ended = True
+        if not self._given_up:
+            self._rest, self._at = body, 0
+            self._split()
+            self._hold()
+        self._news.set()
+
+    def _hold(self) -> None:
+        """Claim the memory of what is held; give up where there is none."""
+        self._claim.is_paused = not self._room.is_set()
+        held_bytes = self.held_bytes
+        if not held_bytes:
+            self._claim.release()
+            return
+        try:
+            self._claim.hold(held_bytes)
+        except Refusal as refusal:
+            self.lose(refusal)
+
     def _check(self) -> None:
+        if self._lost is not None:
+            raise self._lost
         if self._over is not None and not self.ended:
             raise self._over
 

@@ -12,7 +12,7 @@ Method = Literal["GET", "POST", "PATCH", "DELETE"]
 _ANYWHERE: Final = (1003, 1006, 1500, 1502)
 """A body that nobody asked for is read past too, up to a bound and a deadline."""
 _WITH_TOKEN: Final = (1100, 1101, 1501, 1503)
-_WITH_BODY: Final = (1000, 1001, 1002)
+_WITH_BODY: Final = (1000, 1001, 1002, 1401)
 _CONDITION: Final = (1300, 1301, 1302, 1303)
 
 
@@ -30,6 +30,9 @@ class Operation:
     own_codes: tuple[int, ...] = ()
     body_example: Any = None
     result_example: Any
+    is_evaluation: bool = False
+    """Whether the body goes on to its detector as it came."""
+
     is_batch: bool = False
     media_types: tuple[bytes, ...] = (JSON,)
     """Of the body; the first is that of one that does not say."""
@@ -163,9 +166,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=EvaluateBody,
         body_example={"event": _EVENT, "context": {"vars": {"blocklist": ["203.0.113.7"]}}},
         result=messages.Actions,
-        own_codes=(1401, 1402),
+        own_codes=(1402,),
         result_example={"actions": [_ACTION]},
         takes_key=True,
+        is_evaluation=True,
     ),
     Operation(
         name="evaluate_batch",
@@ -179,11 +183,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=BatchBody,
         body_example={"events": [_EVENT], "context": {"vars": {}}},
         result=messages.BatchResults,
-        own_codes=(1400, 1401),
+        own_codes=(1400,),
         result_example={"results": [{"actions": [_ACTION]}]},
         is_batch=True,
         media_types=(JSON, MSGPACK, NDJSON),
         takes_key=True,
+        is_evaluation=True,
         is_addition=True,
     ),
     Operation(
@@ -210,7 +215,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             "notify": False,
         },
         result=messages.Identified,
-        own_codes=(*_CONDITION, 1400, 1401),
+        own_codes=(*_CONDITION, 1400),
         result_example={"id": _RULE_ID},
     ),
     Operation(
@@ -233,7 +238,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=messages.RuleChange,
         body_example={"enabled": True, "notify": False},
         result=messages.Rule,
-        own_codes=(1201, *_CONDITION, 1401),
+        own_codes=(1201, *_CONDITION),
         result_example=_RULE,
     ),
     Operation(

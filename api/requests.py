@@ -57,10 +57,16 @@ def authorization(head: Head) -> bytes | None:
     return b"" if b"authorization" in head.repeated else value
 
 
+def announced_length(head: Head) -> int | None:
+    """Give the announced length of the body; None where none was announced that can be read."""
+    value = head.found.get(b"content-length", b"")
+    return int(value[-_LENGTH_DIGITS_MAX:]) if value.isdigit() else None
+
+
 def check_length(head: Head, bytes_max: int) -> None:
     """Raise RequestRefusal 1003 where the announced length of the body is more than it may have."""
-    value = head.found.get(b"content-length", b"")
-    if value.isdigit() and (len(value) > _LENGTH_DIGITS_MAX or int(value) > bytes_max):
+    length = announced_length(head)
+    if length is not None and length > bytes_max:
         raise too_large(bytes_max)
 
 

@@ -104,6 +104,12 @@ class Settings:
     max_header_bytes: int = _setting(16 * 1024, "Bytes of a request's headers together.", least=1024)
     max_body_bytes: int = _setting(_MIB, "Bytes of a request's body.", least=1)
     max_batch_body_bytes: int = _setting(16 * _MIB, "Bytes of a batch's body.", least=1)
+    max_reading_bytes: int = _setting(
+        256 * _MIB,
+        "Bytes of all bodies that are being read, of each front end; past that, those that have stalled are "
+        "refused, then those that come too slowly, then the youngest.",
+        least=_MIB,
+    )
     max_drain_bytes: int = _setting(
         32 * _MIB,
         "Bytes of a refused body that are still read, so that the caller can read the answer.",
@@ -158,6 +164,12 @@ class Settings:
         if self.max_body_bytes > self.max_batch_body_bytes:
             defects.append(
                 f"max_body_bytes: {self.max_body_bytes} is above max_batch_body_bytes "
+                f"({self.max_batch_body_bytes})"
+            )
+        # A quarter of it is for small bodies, and what is left has to hold the largest.
+        if self.max_reading_bytes < 2 * self.max_batch_body_bytes:
+            defects.append(
+                f"max_reading_bytes: {self.max_reading_bytes} is below twice max_batch_body_bytes "
                 f"({self.max_batch_body_bytes})"
             )
         if defects:

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from api.bodies import CallerGone, Receive, Send
+from api.body_memory import BodyMemory
 from api.draining import Drains
 from api.envelope import NDJSON, DeadlinePassed, entries_of
 from api.lines import Lines
@@ -26,8 +27,11 @@ _START: Final = {
 class Streams:
     """Where streams are opened, and ended all together. `deadline_s` is for each few lines of one."""
 
-    def __init__(self, settings: Settings, fleet: Fleet, drains: Drains, deadline_s: float) -> None:
+    def __init__(
+        self, settings: Settings, fleet: Fleet, drains: Drains, memory: BodyMemory, deadline_s: float
+    ) -> None:
         self.settings = settings
+        self._memory = memory
         self.fleet = fleet
         self.drains = drains
         self.deadline_s = deadline_s
@@ -49,7 +53,7 @@ class Streams:
     @contextmanager
     def lines(self, receive: Receive) -> Iterator[Lines]:
         """Give the lines of a stream, for as long as it is open."""
-        lines = Lines(receive, self.settings.max_body_bytes, self.settings.deadline_s)
+        lines = Lines(receive, self.settings.max_body_bytes, self.settings.deadline_s, self._memory)
         self._open.add(lines)
         if self._ending:
             lines.end(_shutting_down())
@@ -57,6 +61,7 @@ class Streams:
             yield lines
         finally:
             self._open.discard(lines)
+            lines.close()
 
 
 def _shutting_down() -> DetectorUnavailable:

@@ -85,7 +85,7 @@ class Watch:
         self._begun = False
         self._timer: asyncio.TimerHandle | None = None
         self._looker: asyncio.Task[None] | None = None
-        self._reason: type[Exception] | None = None
+        self._reason: Exception | None = None
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
@@ -122,10 +122,15 @@ class Watch:
         if self._looker is not None:
             self._looker.cancel()
         # A cancellation from elsewhere may have come at the same time, and then counts.
-        if self._reason is not None and self._task is not None:
+        reason, self._reason = self._reason, None
+        if reason is not None and self._task is not None:
             others = self._task.uncancel()
             if kind is asyncio.CancelledError and not others:
-                raise self._reason from None
+                try:
+                    raise reason from None
+                finally:
+                    # Its traceback holds this frame; without that there is no cycle.
+                    del reason
 
     def begin(self) -> None:
         """Begin to watch in earnest."""
@@ -137,9 +142,9 @@ class Watch:
     def _overdue(self) -> None:
         if self.body_is_read:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._watches.backstop_s, self._end, DeadlinePassed)
+            self._timer = loop.call_later(self._watches.backstop_s, self.end, DeadlinePassed())
         else:
-            self._end(DeadlinePassed)
+            self.end(DeadlinePassed())
 
     def _look(self) -> None:
         self._looker = asyncio.get_running_loop().create_task(self._until_gone())
@@ -147,9 +152,10 @@ class Watch:
     async def _until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._end(CallerGone)
+        self.end(CallerGone())
 
-    def _end(self, reason: type[Exception]) -> None:
+    def end(self, reason: Exception) -> None:
+        """Cancel what runs inside; what is raised instead is the first reason that is given."""
         if self._reason is None and self._task is not None:
             self._reason = reason
             self._task.cancel()

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from api.bodies import CallerGone, Message
+from api.body_memory import BodyMemory
 from api.lines import LINES_MAX, Lines
 from engine.language.diagnostics import Refusal
 
@@ -38,9 +39,9 @@ class Body:
 
 @asynccontextmanager
 async def reading(
-    body: Body, line_bytes_max: int = LINE_BYTES, patience_s: float = 5
+    body: Body, line_bytes_max: int = LINE_BYTES, patience_s: float = 5, memory: BodyMemory | None = None
 ) -> AsyncIterator[Lines]:
-    lines = Lines(body, line_bytes_max, patience_s)
+    lines = Lines(body, line_bytes_max, patience_s, memory or BodyMemory(100_000_000))
     task = asyncio.create_task(lines.read())
     yield lines
     task.cancel()
@@ -180,10 +181,10 @@ async def test_whoever_was_not_listened_to_was_not_silent() -> None:
 
 
 async def test_whoever_goes_is_noticed_and_what_is_given_up_is_read_past() -> None:
-    lines = Lines(Body([b"a\n"], goes=True), LINE_BYTES, 1)
+    lines = Lines(Body([b"a\n"], goes=True), LINE_BYTES, 1, BodyMemory(100_000_000))
     with pytest.raises(CallerGone):
         await lines.read()
-    lines = Lines(Body([b"a\n" * 5_000] * 50, goes=True), LINE_BYTES, 1)
+    lines = Lines(Body([b"a\n" * 5_000] * 50, goes=True), LINE_BYTES, 1, BodyMemory(100_000_000))
     task = asyncio.create_task(lines.read())
     await asyncio.sleep(0.01)
     assert not task.done()

@@ -11,6 +11,7 @@ import pytest
 from api import connection as connections
 from api import draining, lines, server
 from api.app import create_app
+from api.body_memory import BodyMemory
 from api.draining import Drains
 from api.settings import Settings
 from api.streams import Streams
@@ -221,7 +222,8 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
         if message.get("body"):
             await told.wait()
 
-    streams = Streams(Settings(deadline_s=0.2), scripted, Drains(1), 1)  # type: ignore[arg-type]
+    memory = BodyMemory(100_000_000)
+    streams = Streams(Settings(deadline_s=0.2), scripted, Drains(1), memory, 1)  # type: ignore[arg-type]
     opened = streams.open(DETECTOR)
     async with asyncio.timeout(5):
         await opened.serve(receive, send)
