@@ -55,6 +55,9 @@ class OpenFile(Protocol):
     def is_named(self, path: Path) -> bool:
         """Whether this is the file of that name."""
 
+    def descriptor(self) -> int | None:
+        """The operating system's number for the open file; None where it has none."""
+
     def close(self) -> None:
         """Give the descriptor back. Says nothing about the disk."""
 
@@ -129,6 +132,9 @@ class _RealFile:
         except FileNotFoundError:
             return False
         return (status.st_ino, status.st_dev) == self._identity
+
+    def descriptor(self) -> int | None:
+        return self._descriptor
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -440,6 +440,9 @@ class _FaultyFile:
         self._files._may_fail("is_named")
         return self._file.is_named(path)
 
+    def descriptor(self) -> int | None:
+        return self._file.descriptor()
+
     def close(self) -> None:
         # The descriptor is gone either way, as with the real call.
         self._files._may_fail("close", self._file.close)

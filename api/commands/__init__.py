@@ -6,6 +6,7 @@ from api.commands.check import check
 from api.commands.demo import demo
 from api.commands.inspect import inspect
 from api.commands.replay import replay
+from api.commands.retry import retry
 from api.commands.serve import serve
 from api.commands.token import token
 
@@ -30,3 +31,4 @@ main.add_command(token)
 main.add_command(check)
 main.add_command(replay)
 main.add_command(inspect)
+main.add_command(retry)

@@ -23,12 +23,14 @@ from engine.evaluation.detector import Detector
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.printer import format as canonical
 from engine.runtime.answers import Answers
+from engine.runtime.attempts import LEFT_ALONE_S, Deaths, last_deaths
 from engine.runtime.directory import kept_of
-from engine.runtime.recovery import DEATHS_MAX, last_mark, restore
+from engine.runtime.recovery import restore
 from engine.runtime.register import Kept
 from snapshots.errors import StorageError
 from snapshots.files import RealFiles
 from snapshots.identity import IDENTITY_NAME, read_identity
+from snapshots.pages import now_us
 from snapshots.recovered import Recovered
 from snapshots.store import Store
 
@@ -143,12 +145,14 @@ class _Reader:
         if contents is None and not folder.exists() and self._is_deleted(detector_id):
             return None
         mark = folder / "replaying"
-        sequence, attempts = last_mark(mark, RealFiles()) if folder.is_dir() else (0, 0)
-        if attempts > DEATHS_MAX:
-            said = f"{DEATHS_MAX} processes died at record {sequence}, which is not tried while this is here"
-            self._remarks.append(f"{mark}: {said}")
-        elif attempts:
-            said = f"record {sequence} of the journal is being taken again, or a process died of it"
+        deaths = last_deaths(mark, RealFiles()) if folder.is_dir() else Deaths()
+        if deaths.too_many and not deaths.expired(now_us()):
+            self._remarks.append(
+                f"{mark}: {deaths}, which is left alone for {LEFT_ALONE_S} s; "
+                "`rule-detector retry` has it tried at once"
+            )
+        elif deaths.sequence:
+            said = f"record {deaths.sequence} of the journal is being replayed, or a process ended at it"
             self._remarks.append(f"{mark}: {said}")
         self._note(look)
         if contents is not None and contents.diverged is not None:

@@ -19,13 +19,14 @@ from engine.evaluation.events import Answer, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime import history, kept, recovery
 from engine.runtime.answers import PAGE_VERSION, Answers, Unwritten
+from engine.runtime.attempts import Attempt
 from engine.runtime.errors import STARTING
 from engine.runtime.history import EVALUATED, RECORD_VERSION, History, Step
 from engine.runtime.kept import KEPT_VERSION, Kept
 from engine.runtime.operations import READS, Crash, Operation, Reply
 from engine.runtime.settings import RuntimeSettings
 from engine.runtime.steps import Stepped, take
-from snapshots.errors import NoRoom, StorageError
+from snapshots.errors import StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.identity import check_identity
 from snapshots.store import Store
@@ -109,8 +110,11 @@ class DetectorActor:
         *,
         files: Files | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        crashes_to: Callable[[int | None], None] = lambda _: None,
     ) -> None:
+        """Host nothing yet. `crashes_to` has a crash of the process described in an open file."""
         self._settings = settings
+        self._crashes_to = crashes_to
         self._files = files or RealFiles()
         self._now_us = now_us
         self._hosted: _Hosted | None = None
@@ -129,7 +133,7 @@ class DetectorActor:
         store = Store(
             folder, epoch=epoch, kept=settings.snapshots_kept, files=self._files, now_us=self._now_us
         )
-        attempt = recovery.Attempt(folder, self._files)
+        attempt = Attempt(folder, self._files, now_us=self._now_us, crashes_to=self._crashes_to)
         answers = Answers(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
         try:
             attempt.begin()
@@ -302,15 +306,21 @@ class DetectorActor:
         return take(hosted.detector, hosted.detector_id, hosted.answers, operation, now_us)
 
     def _without_room(self, hosted: _Hosted, batch: Sequence[Operation]) -> Refused | None:
-        """Give what is answered to all that would have to be written, if the disk has no room for it."""
+        """Give what is answered to all that would have to be written, if the disk has no room for it.
+
+        Raises WriteFailed where the store is of no more use. In either case, nothing was done.
+        """
         sizes = [len(one.payload) + _STEP_BYTES for one in batch if one.kind not in READS]
         if not sizes:
             return None
         try:
             hosted.store.reserve(sum(sizes))
-        except NoRoom as error:
+        except StorageError as error:
             said = f"nothing was done, because it could not be kept: {error}"
-            return Refused((Entry(STARTING, said),))
+            if hosted.store.broken is None:
+                return Refused((Entry(STARTING, said),))
+            self.discard()
+            raise WriteFailed(said) from error
         return None
 
     def _make_last(self, hosted: _Hosted, steps: Sequence[Step], reached: Position, now_us: int) -> None:

@@ -9,6 +9,7 @@ import ray
 from engine.runtime.actor import Activated, DetectorActor
 from engine.runtime.batch_server import BatchServer
 from engine.runtime.collector import leave_alone, look_at_all, look_seldom
+from engine.runtime.crashes import crashes_to
 from engine.runtime.frames import Address, Payload
 from engine.runtime.operations import decode_batch, encode_reply
 from engine.runtime.settings import RuntimeSettings
@@ -27,7 +28,7 @@ class HostActor(DetectorActor):
     """
 
     def __init__(self, settings: RuntimeSettings) -> None:
-        super().__init__(settings)
+        super().__init__(settings, crashes_to=crashes_to)
         # Some methods call others.
         self._one_at_a_time = threading.RLock()
         look_seldom()

@@ -242,6 +242,9 @@ class MemoryFile:
         self._disk.call("is_named")
         return self._disk.live.get(path.name) is self._inode
 
+    def descriptor(self) -> int | None:
+        return None
+
     def close(self) -> None:
         self._disk.call("close")
 

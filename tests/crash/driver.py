@@ -174,6 +174,9 @@ class _HaltingFile:
     def is_named(self, path: Path) -> bool:
         return bool(self._files.around(f"is_named {self._kind}", lambda: self._file.is_named(path)))
 
+    def descriptor(self) -> int | None:
+        return self._file.descriptor()
+
     def close(self) -> None:
         self._file.close()
 

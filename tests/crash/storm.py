@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engine.runtime.attempts import retry
 from engine.runtime.operations import Reply, decode_reply, encode_batch
+from snapshots.files import RealFiles
 from tests.crash import evidence
 from tests.crash.driver import MAIN, SAVER
 from tests.crash.oracle import Asked, Evaluation, ListRules, Lost, Oracle, told
@@ -42,7 +44,7 @@ class Counts:
     records: int = 0
     """That were taken again."""
     set_aside: int = 0
-    """Detectors that were refused because they had died twice at one record."""
+    """Detectors that were refused because too many processes had been killed at one record."""
     detectors: int = 0
 
     @property
@@ -60,7 +62,7 @@ class Counts:
             **{f"- {name}": count for name, count in self.outcomes.most_common()},
             "wakes": self.wakes,
             "records taken again": self.records,
-            "set aside, having died twice at one record": self.set_aside,
+            "left alone, having been killed at one record again and again": self.set_aside,
             "answers checked": self.checked,
             "lost": 0,
         }
@@ -121,11 +123,11 @@ class Fight:
                 self._kill(waking=True)
                 continue
             except Failed as failed:
-                # Two have died at one record. As the message says: remove the mark, and it is tried again.
-                if "2 processes died at the record" not in str(failed):
+                # Several were killed at one record. As the message says: ask for it, and it is tried again.
+                if "processes were killed at record" not in str(failed):
                     raise
                 self.counts.set_aside += 1
-                (self.folder / "replaying").unlink()
+                retry(self.folder, RealFiles())
                 self._kill(waking=True)
                 continue
             victim.halt(-1)

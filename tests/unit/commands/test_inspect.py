@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -374,11 +375,17 @@ def test_a_state_that_makes_no_sense_is_told_and_the_others_too(data: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("attempts", "said"), [(1, "record 7 of the journal is being"), (3, "2 processes died at record 7")]
+    ("kills", "ago_s", "said"),
+    [
+        (0, 0, "record 7 of the journal is being replayed"),
+        (4, 0, "5 processes were killed at record 7, which is left alone for 600 s"),
+        (4, 601, "record 7 of the journal is being replayed"),
+    ],
 )
-def test_a_mark_that_recovery_left_is_told(data: Path, attempts: int, said: str) -> None:
+def test_a_mark_that_recovery_left_is_told(data: Path, kills: int, ago_s: int, said: str) -> None:
     mark = data / "detectors" / shop(told(data))["id"] / "replaying"
-    mark.write_bytes(struct.pack("<QQ", 7, attempts))
+    at_us = time.time_ns() // 1_000 - ago_s * 1_000_000
+    mark.write_bytes(b"RDMARK2\n" + struct.pack("<QIIq", 7, kills, 0, at_us))
     assert told(data)["remarks"][0].startswith(f"{mark}: {said}")
 
 

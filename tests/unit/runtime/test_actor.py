@@ -14,10 +14,10 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime import operations as ops
 from engine.runtime import steps as steps_module
 from engine.runtime.actor import Activated, DetectorActor
+from engine.runtime.attempts import Poisoned
 from engine.runtime.history import Replay
 from engine.runtime.kept import KEPT_VERSION
 from engine.runtime.operations import Operation
-from engine.runtime.recovery import Poisoned
 from engine.runtime.settings import RuntimeSettings
 from snapshots.errors import (
     Fenced,
@@ -415,33 +415,27 @@ def test_a_detector_that_a_newer_program_saved_does_not_wake(make, actor, monkey
         make().activate(ONE, 2)
 
 
-def test_a_record_at_which_two_processes_died_is_not_tried_again(make, actor, tmp_path, monkeypatch):
-    """As a process that is killed does, an exception that nobody catches leaves the mark behind."""
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
+@pytest.mark.parametrize("failing", ["create", "reserve"])
+def test_where_no_room_can_be_had_nothing_is_done_and_that_is_said(make, actor, files, failing, error):
+    """Whatever the reason for that is. What is only read is answered."""
+    files.error = error
+    files.fail_next(failing)
+    files.for_good = True
+    reply = actor.handle([event(1000, a=1), ops.rules(), ops.add_rule("r", "a == 1")])
+    assert [type(one) for one in reply.answers] == [Refused, Done, Refused]
+    for refused in (reply.answers[0], reply.answers[2]):
+        assert codes(refused) == [1501]
+        assert refused.entries[0].message.startswith("nothing was done, because it could not be kept: ")
+    files.fails_at = None
+    assert fired(actor, -290_000, a=1) == [], "the clock has not moved"
 
-    class Killed(BaseException):
-        pass
 
-    def killed(replay, told):
-        if told.events_seen == 2:
-            raise Killed
-        take(replay, told)
-
-    add(actor)
-    for at in (1000, 2000, 3000):
-        fired(actor, at, a=1)
-    take = Replay.take
-    monkeypatch.setattr(Replay, "take", killed)
-    for epoch in (2, 3):
-        with pytest.raises(Killed):
-            make().activate(ONE, epoch)
-    for epoch in (4, 5):
-        with pytest.raises(Poisoned, match=r"journal-.* at [0-9]+: 2 processes died at the record 3"):
-            make().activate(ONE, epoch)
-    monkeypatch.undo()
-    (tmp_path / "detectors" / ONE / "replaying").unlink()
-    other = make()
-    assert other.activate(ONE, 6).records == 4
-    assert not (tmp_path / "detectors" / ONE / "replaying").exists()
+def test_where_the_journal_breaks_before_a_batch_nothing_is_done_and_that_is_said(actor, files):
+    files.fail_next("sync_folder")
+    with pytest.raises(WriteFailed, match="nothing was done, because it could not be kept"):
+        actor.handle([event(1000, a=1)])
+    assert actor.health().detector_id is None
 
 
 def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, monkeypatch):

@@ -16,10 +16,11 @@ from engine.language.limits import Limits
 from engine.runtime import history, kept, steps
 from engine.runtime import operations as ops
 from engine.runtime.answers import PAGE_VERSION, Answers, KeptAnswer, key_digest
+from engine.runtime.attempts import Poisoned
 from engine.runtime.history import RECORD_VERSION, Diverged, History, Replay, Step
 from engine.runtime.kept import KEPT_VERSION
 from engine.runtime.operations import Operation
-from engine.runtime.recovery import Poisoned, restore
+from engine.runtime.recovery import restore
 from snapshots.errors import NewerFormat
 from snapshots.pages import Page
 from snapshots.records import Snapshot

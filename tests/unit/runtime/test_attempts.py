@@ -1,0 +1,215 @@
+"""Records at which processes ended: told by how they ended, left alone for a time, tried again on demand."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from api.commands import main
+from engine.runtime import attempts
+from engine.runtime import operations as ops
+from engine.runtime.actor import DetectorActor
+from engine.runtime.attempts import Poisoned
+from engine.runtime.history import Replay
+from engine.runtime.settings import RuntimeSettings
+from snapshots.files import RealFiles
+from tests.faults import newborn
+
+ONE = "1" * 32
+
+VICTIM = """
+import ctypes, os, signal, sys
+from pathlib import Path
+from engine.runtime.actor import DetectorActor
+from engine.runtime.crashes import crashes_to
+from engine.runtime.history import Replay
+from engine.runtime.settings import RuntimeSettings
+
+data, epoch, death = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+take = Replay.take
+
+def dies(replay, told):
+    if told.events_seen == 2:
+        if death == "segmentation fault":
+            ctypes.string_at(0)
+        os.kill(os.getpid(), getattr(signal, death))
+    return take(replay, told)
+
+if death != "none":
+    Replay.take = dies
+actor = DetectorActor(RuntimeSettings(data=data), now_us=lambda: int(sys.argv[4]), crashes_to=crashes_to)
+print(actor.activate(sys.argv[5], epoch).records)
+if death == "none":
+    # What it is replayed with is over: a crash goes to standard error again.
+    ctypes.string_at(0)
+"""
+
+
+class World:
+    """A detector with four records, and processes that wake it."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.now_us = 10**12
+        newborn(data, ONE)
+        actor = DetectorActor(RuntimeSettings(data=data), now_us=lambda: self.now_us)
+        actor.activate(ONE, 1)
+        actor.handle([ops.add_rule("r", "a == 1")])
+        for at_ms in (1000, 2000, 3000):
+            event = {"fields": {"a": 1}, "timestamp_ms": at_ms}
+            actor.handle([ops.evaluate(json.dumps({"event": event}).encode())])
+        actor.discard()
+        self.epoch = 1
+
+    @property
+    def mark(self) -> Path:
+        return self.data / "detectors" / ONE / "replaying"
+
+    def process(self, death: str) -> subprocess.CompletedProcess[str]:
+        """Wake the detector in a process of its own, which ends so while it replays record 3."""
+        self.epoch += 1
+        arguments = (str(self.data), str(self.epoch), death, str(self.now_us), ONE)
+        command = [sys.executable, "-c", VICTIM, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def wake(self) -> int:
+        """Wake the detector in this process; gives how many records were replayed."""
+        self.epoch += 1
+        actor = DetectorActor(RuntimeSettings(data=self.data), now_us=lambda: self.now_us)
+        return actor.activate(ONE, self.epoch).records
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+class Killed(BaseException):
+    """As a process that is killed does, what nobody catches leaves the mark behind."""
+
+
+@pytest.fixture
+def deadly(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    take = Replay.take
+
+    def killed(replay: Replay, told: Any) -> bool:
+        if told.events_seen == 2:
+            raise Killed
+        return take(replay, told)
+
+    monkeypatch.setattr(Replay, "take", killed)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("death", ["segmentation fault", "SIGABRT"])
+def test_two_crashes_at_a_record_are_enough_and_what_they_were_is_told(world: World, death: str) -> None:
+    for _ in range(2):
+        ended = world.process(death)
+        assert ended.returncode in (-signal.SIGSEGV, -signal.SIGABRT), ended.stderr
+    crash = {"segmentation fault": "Segmentation fault", "SIGABRT": "Aborted"}[death]
+    said = rf"journal-.* at [0-9]+: 2 processes crashed \({crash}\) at record 3"
+    for _ in range(2):
+        with pytest.raises(Poisoned, match=said):
+            world.wake()
+
+
+def test_a_kill_from_outside_says_less_of_the_record_than_a_crash(world: World) -> None:
+    for _ in range(2):
+        assert world.process("SIGKILL").returncode == -signal.SIGKILL
+    assert attempts.last_deaths(world.mark, RealFiles()).kills == 2
+    assert world.wake() == 4
+    assert not world.mark.exists()
+
+
+def test_a_crash_after_the_replay_is_told_on_standard_error(world: World) -> None:
+    ended = world.process("none")
+    assert (ended.returncode, ended.stdout) == (-signal.SIGSEGV, "4\n"), ended.stderr
+    assert "Fatal Python error: Segmentation fault" in ended.stderr
+    assert not world.mark.exists()
+
+
+def test_a_record_at_which_many_were_killed_is_left_alone_for_ten_minutes(
+    world: World, deadly: pytest.MonkeyPatch
+) -> None:
+    for _ in range(5):
+        world.now_us += 1_000_000
+        with pytest.raises(Killed):
+            world.wake()
+    last_us = world.now_us
+    for ago_s in (0, 300, 600):
+        # Asking does not prolong it.
+        world.now_us = last_us + ago_s * 1_000_000
+        with pytest.raises(
+            Poisoned, match="5 processes were killed at record 3, which is not replayed for 600"
+        ):
+            world.wake()
+    world.now_us += 1
+    with pytest.raises(Killed):
+        world.wake()
+    assert attempts.last_deaths(world.mark, RealFiles()).kills == 1, "it is counted anew"
+    deadly.undo()
+    assert world.wake() == 4
+
+
+def test_deaths_at_different_records_do_not_add_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    take = Replay.take
+    for number in range(12):
+
+        def killed(replay: Replay, told: Any, at: int = number % 2) -> bool:
+            if told.events_seen == 1 + at:
+                raise Killed
+            return take(replay, told)
+
+        monkeypatch.setattr(Replay, "take", killed)
+        with pytest.raises(Killed):
+            world.wake()
+    monkeypatch.undo()
+    assert world.wake() == 4
+
+
+@pytest.mark.usefixtures("deadly")
+def test_the_operator_can_have_it_tried_again_at_once(world: World, deadly: pytest.MonkeyPatch) -> None:
+    for _ in range(5):
+        with pytest.raises(Killed):
+            world.wake()
+    with pytest.raises(Poisoned) as refused:
+        world.wake()
+    deadly.undo()
+    # As the message says.
+    command = str(refused.value).split("`")[1].split()[1:]
+    run = CliRunner().invoke(main, command)
+    assert run.exit_code == 0, run.output
+    assert "is tried again at the next request: 5 processes were killed at record 3" in run.output
+    assert world.wake() == 4
+    run = CliRunner().invoke(main, command)
+    assert (run.exit_code, run.output) == (0, f"Nothing keeps the detector {ONE} from being tried.\n")
+
+
+def test_a_detector_that_is_not_there_cannot_be_tried_again(world: World) -> None:
+    for name in ("none", f"{ONE}/x"):
+        run = CliRunner().invoke(main, ["retry", "--data", str(world.data), "--detector", name])
+        assert run.exit_code == 1
+        assert "holds no detector" in run.output
+
+
+def test_a_mark_of_an_earlier_program_keeps_nobody(world: World) -> None:
+    """It did not tell when the attempts were."""
+    world.mark.write_bytes((3).to_bytes(8, "little") + (2).to_bytes(8, "little"))
+    assert attempts.last_deaths(world.mark, RealFiles()).kills == 2
+    assert world.wake() == 4
+
+
+def test_a_mark_that_was_cut_off_tells_of_what_was_before(world: World) -> None:
+    assert world.process("SIGKILL").returncode == -signal.SIGKILL
+    data = world.mark.read_bytes()
+    for length in range(len(data)):
+        world.mark.write_bytes(data[:length])
+        assert attempts.last_deaths(world.mark, RealFiles()).sequence <= 3
+    os.truncate(world.mark, 0)
+    assert world.wake() == 4
