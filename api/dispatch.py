@@ -17,6 +17,8 @@ from api.hot import HotPath
 from api.meter import CALLER_GONE, Meter
 from api.operations import OPERATIONS, Operation
 from api.plain_http import REPLY
+from api.request_ids import STATE as ID_STATE
+from api.request_log import RequestLog
 from api.requests import (
     Head,
     announced_length,
@@ -33,6 +35,7 @@ from api.streams import Stream, Streams
 from api.watch import OTHER, Watch, Watches
 from engine.runtime.errors import no_such_detector
 from engine.runtime.fleet import Fleet
+from engine.runtime.request_ids import REQUEST_ID
 
 Scope = Mapping[str, Any]
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -92,6 +95,7 @@ class Dispatcher:
         self._fleet = fleet
         self._memory = memory
         self._meter = meter
+        self._log = RequestLog(settings)
         self._quart = quart
         self._paths = paths
         self._watches = Watches(settings.deadline_s, BACKSTOP_S)
@@ -101,14 +105,16 @@ class Dispatcher:
         if scope["type"] != "http":
             await self._quart(scope, receive, send)
             return
-        watch = Watch(self._watches, receive, scope.get("state", {}).get(STATE))
+        state = scope.get("state", {})
+        REQUEST_ID.set(state.get(ID_STATE, b"").decode("ascii"))
+        watch = Watch(self._watches, receive, state.get(STATE))
         outcome: Reply | Handover | Stream
         try:
             with watch:
                 reply = await self._hot.answer(scope, receive, watch)
                 outcome = reply or await self._serve(scope, receive, watch)
         except CallerGone:
-            self._count(watch, CALLER_GONE)
+            self._over(scope, watch, CALLER_GONE)
             return
         except Exception as error:  # noqa: BLE001 -- each becomes a reply; this is where that happens
             outcome = reply_to(error)
@@ -116,38 +122,48 @@ class Dispatcher:
                 outcome = outcome.closing()
         if isinstance(outcome, Stream):
             stayed = await outcome.serve(receive, send)
-            self._count(watch, 200 if stayed else CALLER_GONE)
+            self._over(scope, watch, 200 if stayed else CALLER_GONE)
             return
         if isinstance(outcome, Handover):
             try:
-                status = await self._by_quart(outcome, send)
+                status, begun = await self._by_quart(outcome, send)
             finally:
                 outcome.claim.release()
-            self._count(watch, status)
+            self._over(scope, watch, status, begun)
             return
-        self._count(watch, outcome.status)
+        self._over(scope, watch, outcome.status, outcome.body)
         if watch.body_is_read:
-            at_once = scope.get("state", {}).get(REPLY)
+            at_once = state.get(REPLY)
             if at_once is None or not await at_once(outcome.status, outcome.own_headers(), outcome.body):
                 await send_reply(outcome, send)
         else:
             await self._drains.refuse(outcome, receive, send, watch.left_s)
 
-    def _count(self, watch: Watch, status: int) -> None:
-        self._meter.count(watch.operation, status, watch.elapsed_s)
+    def _over(self, scope: Scope, watch: Watch, status: int, body: bytes = b"") -> None:
+        """Count a request, and log it where it is to be logged."""
+        elapsed_s = watch.elapsed_s
+        self._meter.count(watch.operation, status, elapsed_s)
+        if elapsed_s >= self._log.from_s:
+            is_stream = watch.operation == STREAM
+            self._log.write(scope, watch.operation, status, elapsed_s, body=body, is_stream=is_stream)
 
-    async def _by_quart(self, handover: Handover, send: Send) -> int:
-        """Have Quart answer, and give the status. It begins no reply where the caller has gone."""
-        status = CALLER_GONE
+    async def _by_quart(self, handover: Handover, send: Send) -> tuple[int, bytes]:
+        """Have Quart answer, and give the status, and what the body begins with.
+
+        It begins no reply where the caller has gone.
+        """
+        status, begun = CALLER_GONE, b""
 
         async def send_on(message: Message) -> None:
-            nonlocal status
+            nonlocal status, begun
             if message["type"] == "http.response.start":
                 status = message["status"]
+            elif message["type"] == "http.response.body":
+                begun = begun or message.get("body", b"")
             await send(message)
 
         await self._quart(handover.scope, handover.receive, send_on)
-        return status
+        return status, begun
 
     async def _serve(self, scope: Scope, receive: Receive, watch: Watch) -> Handover | Stream:
         head = read_head(scope["headers"])

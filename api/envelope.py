@@ -11,6 +11,7 @@ import msgspec
 from engine.evaluation.events import Answer, BatchForm, Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.request_ids import REQUEST_ID
 
 _log = logging.getLogger("rule_detector.api")
 
@@ -162,7 +163,8 @@ def entries_of(error: Exception) -> Sequence[Entry]:
             return [Entry(1502, message)]
         case _:
             reference = secrets.token_hex(6)
-            _log.error("internal error %s", reference, exc_info=error)
+            fields = {"request": REQUEST_ID.get()}
+            _log.error("internal error %s", reference, exc_info=error, extra={"fields": fields})
             return [Entry(1500, f"an internal error; its reference is {reference}")]
 
 

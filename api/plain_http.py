@@ -14,7 +14,8 @@ from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 
 from api.envelope import Headers
 from api.plain_requests import PlainHead, read_plain
-from api.reply_heads import HEADS
+from api.reply_heads import HEADS, with_request_id
+from api.request_ids import HEADER, STATE, request_id
 
 REPLY: Final = "reply"
 """Under this name a request's ASGI state holds a way to send a whole reply at once."""
@@ -132,7 +133,6 @@ class PlainHttp(H11Protocol):
             or stream.state is not ASGIHTTPState.REQUEST
             or stream.scope["method"] == "HEAD"
             or self.keep_alive_requests >= self.config.keep_alive_max_requests
-            or self.config.accesslog is not None
         ):
             return False
         unseen = self._unseen
@@ -157,6 +157,7 @@ class PlainHttp(H11Protocol):
                 # What they sent last was no HTTP. The usual way knows what to do.
                 return False
         stream.state = ASGIHTTPState.CLOSED
+        head = with_request_id(head, self.connection_state[STATE])
         # With its length said, a body travels as it is, and nothing follows it.
         for piece in (head + body,) if len(body) <= JOINED_BYTES_MAX else (head, body):
             await self.send_at_once(piece)
@@ -167,8 +168,9 @@ class PlainHttp(H11Protocol):
         """Do what the application asks for, in parts."""
         if self._unseen is not None:
             self._show()
-        if isinstance(event, Response) and self.is_last():
-            event = replace(event, headers=[*_closing(tuple(event.headers))])
+        if isinstance(event, Response):
+            headers = (*event.headers, (HEADER, self.connection_state[STATE]))
+            event = replace(event, headers=list(_closing(headers) if self.is_last() else headers))
         await super().stream_send(event)
 
     # -- plain requests --------------------------------------------------------------------------------------
@@ -290,6 +292,8 @@ class PlainHttp(H11Protocol):
         self, method: bytes, target: bytes, headers: list[tuple[bytes, bytes]], version: bytes = b"1.1"
     ) -> None:
         """Hand a request to the application."""
+        # The stream gives it to the application, with a copy of the state.
+        self.connection_state[STATE] = request_id(headers)
         self.stream = HTTPStream(
             self.app,
             self.config,

@@ -7,6 +7,7 @@ from typing import Final
 import h11
 
 from api.envelope import Headers
+from api.request_ids import HEADER
 
 
 class Heads:
@@ -38,6 +39,11 @@ class Heads:
             response = h11.Response(status_code=status, headers=said)
             made = self._made[which] = response, b"HTTP/1.1 %d \r\n%b\r\n" % (status, lines)
         return made
+
+
+def with_request_id(head: bytes, request_id: bytes) -> bytes:
+    """Give a head that also bears the id of its request, which no two have alike."""
+    return b"%b%b: %b\r\n\r\n" % (head[:-2], HEADER, request_id)
 
 
 HEADS: Final = Heads()

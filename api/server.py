@@ -38,7 +38,8 @@ async def serve(
 def server_config(settings: Settings) -> Config:
     """Give Hypercorn's configuration; where to listen is for the caller to say."""
     config = Config()
-    config.accesslog = "-" if settings.access_log else None
+    # The application logs requests itself, with what it knows of them and nothing that callers could forge.
+    config.accesslog = None
     config.errorlog = "-"
     config.include_server_header = False
     config.keep_alive_timeout = settings.keep_alive_s

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from api.secret_files import SecretFileError, read_secret
 from api.setting import PREFIX, Setting, SettingsError
@@ -14,8 +14,12 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.settings import JournalSync, RuntimeSettings
 
 _MIB: Final = 1024 * 1024
-_CHOICES: Final[dict[Any, tuple[str, ...]]] = {JournalSync: typing.get_args(JournalSync)}
-_PLAIN_KINDS: Final[dict[Any, type]] = {str | None: str, Path | None: Path, JournalSync: str}
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+_CHOICES: Final[dict[Any, tuple[str, ...]]] = {
+    word: typing.get_args(word) for word in (JournalSync, LogFormat, LogLevel)
+}
+_PLAIN_KINDS: Final[dict[Any, type]] = {str | None: str, Path | None: Path, **dict.fromkeys(_CHOICES, str)}
 _DATA: Final = Path("rule-detector-data")
 
 
@@ -48,9 +52,21 @@ class Settings:
     bootstrap_token_file: Path | None = _setting(  # noqa: RUF009 — a path is immutable
         None, "A file that holds the bootstrap token."
     )
+    log_format: LogFormat = _setting(  # noqa: RUF009 — a word is immutable
+        "text", "How the log is written to standard error: `text` for people, `json` for programs."
+    )
+    log_level: LogLevel = _setting(  # noqa: RUF009 — a word is immutable
+        "warning",
+        "What is logged: this and what is worse. With `debug` that is also what Ray says.",
+    )
     access_log: bool = _setting(
         False,
-        "Write a line for each request, at the cost of much of the throughput; /metrics counts them anyway.",
+        "Log each request, at the cost of much of the throughput; /metrics counts them anyway.",
+    )
+    slow_request_ms: float = _setting(
+        1000.0,
+        "Milliseconds from which on a request is logged as slow, at most 100 a second; 0 logs none.",
+        least=0,
     )
 
     max_resident: int = _setting(50, "Detectors awake at once.", least=1)

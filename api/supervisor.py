@@ -1,7 +1,6 @@
 """Starts the service and ends it: socket, Ray, fleet, front end, signals, draining."""
 
 import asyncio
-import logging
 import os
 import signal
 import socket
@@ -12,6 +11,7 @@ from functools import partial
 
 import uvloop
 
+from api import logs
 from api.app import create_app
 from api.descriptors import raise_limit
 from api.front_end import serve_on
@@ -63,7 +63,7 @@ def run(settings: Settings, work: Work) -> None:
     once; the signal handlers come last, since Ray installs its own when it starts. Raises StartError,
     UnsavedError, RayLostError.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.set_up(settings)
     _interrupt_on_signals()
     _clear_settings_from_environment()
     raise_limit()

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import logging
 import signal
 import socket
 import sys
@@ -13,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import uvloop
 
+from api import logs
 from api.app import Application, create_app
 from api.front_end import serve_on
 from api.settings import Settings
@@ -106,8 +106,8 @@ def main() -> None:
     """Be a front end: its settings come on standard input, link and listening socket as descriptors."""
     # Ctrl-C goes to all processes of a terminal. The one that started this one says when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = decode_settings(sys.stdin.buffer.read())
+    logs.set_up(settings)
     link, listener = (socket.socket(fileno=int(number)) for number in sys.argv[1:])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(settings, link, listener))

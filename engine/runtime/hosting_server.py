@@ -112,7 +112,7 @@ class HostingServer:
 
     def _submit(self, call: Call) -> None:
         try:
-            request = self._hosting.submit(call.detector_id, call.operation)
+            request = self._hosting.submit(call.detector_id, call.operation, call.request_id)
         except Exception as error:  # noqa: BLE001 -- whoever asked is to raise it
             self._send(_raised(call.number, error))
             return

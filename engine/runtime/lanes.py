@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 _SENT_MAX = 2
 """So often an evaluation with an idempotency key is sent, if the process that it was sent to dies."""
 
+_IDS_TOLD = 10
+"""Of the requests in flight, in a line of the log."""
+
 
 class Lane:
     """A detector's queue, and the task that does all that is done with the detector.
@@ -78,7 +81,7 @@ class Lane:
 
     # -- what others call ------------------------------------------------------------------------------------
 
-    def submit(self, operation: Operation) -> Request:
+    def submit(self, operation: Operation, request_id: str = "") -> Request:
         """Have an operation carried out, after all that were asked before; its answer comes to the request.
 
         Raises Refusal 1200 and DetectorUnavailable, as the request's future does. Whoever submits releases
@@ -87,7 +90,7 @@ class Lane:
         now_s = self._loop.time()
         self._check_open(now_s)
         deadline_s = now_s + self._settings.deadline_s
-        request = Request(operation, self._loop.create_future(), deadline_s)
+        request = Request(operation, self._loop.create_future(), deadline_s, request_id=request_id)
         self._waiting.admit(request)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline_s, self._expire)
@@ -249,6 +252,8 @@ class Lane:
             reply = await self._life.ask([request.operation for request in batch])
             self._pass_on(batch, reply)
         except ActorDied:
+            said = "detector %s: its process died amid requests"
+            _log.warning(said, self.detector_id, extra={"fields": self._fields()})
             # What has a key is known again if it was carried out: then it gets the answer that it had.
             self._waiting.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
             raise
@@ -283,7 +288,9 @@ class Lane:
             return
         done = len(reply.answers)
         said = f"an internal error; its reference in the log is {crash.reference}"
-        _log.error("detector %s: %s\n%s", self.detector_id, said, crash.detail)
+        fields = {"request": batch[done].request_id, "detector": self.detector_id}
+        extra = {"fields": fields, "detail": crash.detail}
+        _log.error("detector %s: %s", self.detector_id, said, extra=extra)
         _settle(batch[done], Refused((Entry(INTERNAL, said),)))
         self._waiting.put_back(batch[done + 1 :])
         self._life.lose(self)
@@ -293,8 +300,15 @@ class Lane:
     def _reference(self, what: str) -> str:
         """Log the error that is being handled, and give the sentence that names it to a caller."""
         said = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
-        _log.exception("detector %s, %s: %s", self.detector_id, what, said)
+        extra = {"fields": self._fields()}
+        _log.exception("detector %s, %s: %s", self.detector_id, what, said, extra=extra)
         return said
+
+    def _fields(self) -> dict[str, str]:
+        """Give what the log tells beside a sentence: the detector, and a few of the requests in flight."""
+        ids = [request.request_id for request in self._in_flight if request.request_id]
+        more = f" and {len(ids) - _IDS_TOLD} more" if len(ids) > _IDS_TOLD else ""
+        return {"detector": self.detector_id, "requests": " ".join(ids[:_IDS_TOLD]) + more}
 
     def _check_open(self, now_s: float) -> None:
         if self._deleted:

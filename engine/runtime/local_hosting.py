@@ -14,6 +14,7 @@ from engine.runtime.lanes import Lane
 from engine.runtime.life import Services
 from engine.runtime.operations import Operation
 from engine.runtime.pool import Pool
+from engine.runtime.request_ids import REQUEST_ID
 from engine.runtime.residency import Residency
 from engine.runtime.settings import RuntimeSettings
 from engine.runtime.waiting import Request
@@ -116,7 +117,7 @@ class LocalHosting:
 
     # -- operations ------------------------------------------------------------------------------------------
 
-    def submit(self, detector_id: str, operation: Operation) -> Request:
+    def submit(self, detector_id: str, operation: Operation, request_id: str = "") -> Request:
         """Have a detector carry out an operation, in the order of asking; whoever asks releases the request.
 
         Raises, now or as the answer, Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. The other
@@ -127,11 +128,11 @@ class LocalHosting:
         lane = self._lanes.get(detector_id)
         if lane is None:
             lane = self._lanes[detector_id] = Lane(detector_id, self._services, self._rested)
-        return lane.submit(operation)
+        return lane.submit(operation, request_id)
 
     async def call(self, detector_id: str, operation: Operation) -> Answer:
         """Have a detector carry out an operation, in the order of asking. Raises what `submit` does."""
-        request = self.submit(detector_id, operation)
+        request = self.submit(detector_id, operation, REQUEST_ID.get())
         try:
             return await request.answer
         finally:

@@ -21,6 +21,8 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag=1):
     number: int
     detector_id: str
     operation: Operation
+    request_id: str = ""
+    """For the log."""
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag=2):

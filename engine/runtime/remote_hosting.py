@@ -29,6 +29,7 @@ from engine.runtime.messages import (
     to_front,
 )
 from engine.runtime.operations import Operation
+from engine.runtime.request_ids import REQUEST_ID
 from engine.runtime.settings import RuntimeSettings
 
 T = TypeVar("T")
@@ -84,7 +85,8 @@ class RemoteHosting:
     async def call(self, detector_id: str, operation: Operation) -> Answer:
         """Have a detector carry out an operation. Raises Refusal 1200 and DetectorUnavailable."""
         number = self._number()
-        return await self._answer_to(number, Call(number, detector_id, operation))  # type: ignore[no-any-return]
+        call = Call(number, detector_id, operation, REQUEST_ID.get())
+        return await self._answer_to(number, call)  # type: ignore[no-any-return]
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Give what is new since then."""

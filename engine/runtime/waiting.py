@@ -22,6 +22,8 @@ class Request:
     answer: asyncio.Future[Answer]
     deadline_s: float
     waits: bool = False
+    request_id: str = ""
+    """Of the HTTP request that it is part of, for the log."""
     sent: int = 0
     """How often it was sent to an actor."""
     queue: "Waiting | None" = None

@@ -1,0 +1,123 @@
+"""The log on standard error, as text or JSON, in which nothing that callers send can pass for another record.
+
+Control characters are escaped, tokens are hidden, and only the first line of a record begins at the margin.
+"""
+
+import json
+import logging
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from api.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FIELDS: Final = "fields"
+"""The `extra` of a record that has more to tell than a sentence: values by name."""
+
+DETAIL: Final = "detail"
+"""The `extra` with the text of an error that happened in another process."""
+
+_RAY: Final = ("ray", "ray._private", "ray.serve")
+_TOKEN: Final = re.compile(r"rd_[A-Za-z0-9_-]{43}")
+_HIDDEN: Final = "[hidden]"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._:/=+@-]+")
+_MARGIN: Final = "    "
+
+
+def set_up(settings: Settings) -> None:
+    """Have this process log to standard error, as the settings say."""
+    handler = logging.StreamHandler(sys.stderr)
+    secrets = () if settings.bootstrap_token is None else (settings.bootstrap_token,)
+    make = JsonFormatter if settings.log_format == "json" else TextFormatter
+    handler.setFormatter(make(secrets))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    # It says what nobody can act on; what matters of it comes as an error of the service.
+    quiet = logging.NOTSET if settings.log_level == "debug" else logging.CRITICAL
+    for name in _RAY:
+        logging.getLogger(name).setLevel(quiet)
+
+
+class _Formatter(logging.Formatter):
+    """Hides tokens: those of this service by their form, and the secrets that it was given."""
+
+    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def _hidden(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, _HIDDEN)
+        return _TOKEN.sub(_HIDDEN, text) if "rd_" in text else text
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        """Give what a record tells beside its sentence, but for what is not known."""
+        fields: Mapping[str, Any] = getattr(record, FIELDS, None) or {}
+        return {
+            name: self._hidden(value) if isinstance(value, str) else value
+            for name, value in fields.items()
+            if value is not None and value != ""
+        }
+
+    def _detail(self, record: logging.LogRecord) -> str:
+        parts = [getattr(record, DETAIL, None) or ""]
+        if record.exc_info:
+            parts.append(self.formatException(record.exc_info))
+        if record.stack_info:
+            parts.append(record.stack_info)
+        return self._hidden("\n".join(part for part in parts if part))
+
+
+class TextFormatter(_Formatter):
+    """A record as text: time, level, logger, sentence, fields as `name=value`. Tracebacks are indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the record without a line end."""
+        message = escaped(self._hidden(record.getMessage()))
+        said = f"{_time(record)} {record.levelname} {record.name}: {message}"
+        for name, value in self._fields(record).items():
+            said += f" {name}={_shown(value)}"
+        more = (_MARGIN + escaped(line) for line in self._detail(record).splitlines())
+        return "\n".join([said, *more])
+
+
+class JsonFormatter(_Formatter):
+    """A record as JSON on one line: `time`, `level`, `logger`, `message`, the fields, `detail`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the record without a line end."""
+        said: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self._hidden(record.getMessage()),
+            **self._fields(record),
+        }
+        if detail := self._detail(record):
+            said["detail"] = detail
+        return _json(said)
+
+
+def escaped(text: str) -> str:
+    """Give a text in which every character can be seen: the others as Python writes them."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else _json(text)
+
+
+def _json(value: object) -> str:
+    """Give JSON in visible ASCII: no character means anything to a terminal, or ends a line."""
+    return json.dumps(value, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")
+
+
+def _time(record: logging.LogRecord) -> str:
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{seconds}.{int(record.msecs):03d}Z"

@@ -1,0 +1,80 @@
+"""The log names the requests of a detector by their ids, also where they came through another process."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from engine.evaluation.events import Refused
+from engine.runtime import operations as ops
+from engine.runtime import steps
+from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.fleet import Fleet
+from engine.runtime.request_ids import REQUEST_ID
+from tests.faults import front_end, local_service, until
+
+
+async def asked(fleet: Fleet, detector_id: str, request_id: str, **fields: Any) -> Any:
+    """Have an event evaluated for a request; for its own task."""
+    REQUEST_ID.set(request_id)
+    body = json.dumps({"event": {"fields": fields, "timestamp_ms": 0}}).encode()
+    try:
+        return await fleet.call(detector_id, ops.evaluate(body))
+    except DetectorUnavailable as error:
+        return error
+
+
+def told(caplog: pytest.LogCaptureFixture, said: str) -> list[dict[str, str]]:
+    """Give the fields of the records that say so."""
+    return [record.fields for record in caplog.records if said in record.getMessage()]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_an_operation_that_breaks_the_engine_is_logged_with_its_own_request(
+    tmp_path, monkeypatch, caplog, *, apart
+):
+    evaluate_body = steps.evaluate_body
+
+    def breaks(detector: Any, body: bytes) -> Any:
+        if b"crash" in body:
+            raise RuntimeError("an engine that breaks")
+        return evaluate_body(detector, body)
+
+    monkeypatch.setattr(steps, "evaluate_body", breaks)
+    async with local_service(tmp_path) as service, front_end(service) as other:
+        fleet = other.fleet if apart else service.fleet
+        detector_id = await fleet.create_detector("d")
+        # The first one begins the work that the others are done by.
+        await asyncio.create_task(asked(fleet, detector_id, "first"))
+        broken = await asyncio.create_task(asked(fleet, detector_id, "second", crash=1))
+        assert isinstance(broken, Refused)
+        (fields,) = told(caplog, "an internal error")
+        assert fields == {"request": "second", "detector": detector_id}
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_requests_whose_actor_dies_are_named(tmp_path, caplog, *, apart):
+    async with local_service(tmp_path) as service, front_end(service) as other:
+        fleet = other.fleet if apart else service.fleet
+        detector_id = await fleet.create_detector("d")
+        assert await asyncio.create_task(asked(fleet, detector_id, "before"))
+        actor = service.actors.hosting(detector_id)
+        held = asyncio.Event()
+
+        async def hold(call: str) -> None:
+            if call == "handle":
+                held.set()
+                await asyncio.sleep(60)
+
+        actor.before = hold
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            first = asyncio.create_task(asked(fleet, detector_id, "one"))
+            await held.wait()
+            actor.die()
+            assert (await first).code == 1502
+            await until(lambda: told(caplog, "its process died amid requests"))
+        (fields,) = told(caplog, "its process died amid requests")
+        assert fields == {"detector": detector_id, "requests": "one"}
