@@ -57,7 +57,12 @@ class Application(Dispatcher):
         hot = HotPath(settings, gate, fleet, memory)
         self._drains = Drains(settings.max_drain_bytes)
         self._streams = Streams(
-            settings, fleet, self._drains, memory, settings.deadline_s + dispatch.BACKSTOP_S
+            settings,
+            fleet,
+            self._drains,
+            gate=gate,
+            memory=memory,
+            deadline_s=settings.deadline_s + dispatch.BACKSTOP_S,
         )
         super().__init__(
             settings,

@@ -59,7 +59,18 @@ class Gate:
         digest = self.unknown(authorization)
         if digest is None or await self._tokens.token_lookup(digest):
             return
-        raise RequestRefusal(1101, "the token is unknown or revoked", headers=_CHALLENGE)
+        raise _unknown_token()
+
+    def objection(self, authorization: bytes | None) -> Exception | None:
+        """Say why a caller who was let in may not go on, None where he may: 1101 or 1501."""
+        try:
+            return None if self.unknown(authorization) is None else _unknown_token()
+        except (RequestRefusal, DetectorUnavailable) as error:
+            return error
+
+
+def _unknown_token() -> RequestRefusal:
+    return RequestRefusal(1101, "the token is unknown or revoked", headers=_CHALLENGE)
 
 
 def _digest(token: bytes) -> bytes:

@@ -180,7 +180,7 @@ class Dispatcher:
             await self._confirm(detector_id)
             if is_stream:
                 watch.operation = STREAM
-                return self._streams.open(detector_id)
+                return self._streams.open(detector_id, authorization(head))
         claim = self._memory.claim(announced_length(head), watch.end)
         body = await self._read(receive, bytes_max, operation, claim)
         if operation is not None and operation.is_evaluation:

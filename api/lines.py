@@ -54,6 +54,11 @@ class Lines:
         return self._ready_bytes + len(self._partial) + len(self._rest) - self._at
 
     @property
+    def is_lost(self) -> bool:
+        """Whether what was held was dropped."""
+        return self._lost is not None
+
+    @property
     def patience_left_s(self) -> float:
         """For how long a line may still be waited for."""
         return self._heard_s + self._patience_s - asyncio.get_running_loop().time()
@@ -100,7 +105,7 @@ class Lines:
         self._news.set()
 
     def lose(self, reason: Exception) -> None:
-        """Drop what is held, and give nothing more: the memory is needed for others."""
+        """Drop what is held, and give nothing more, the last lines of the body not either."""
         # Its traceback would keep the frames of whoever has just received something.
         self._lost = reason.with_traceback(None)
         self.give_up()

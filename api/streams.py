@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from api.auth import Gate
 from api.bodies import CallerGone, Receive, Send
 from api.body_memory import BodyMemory
 from api.draining import Drains
@@ -17,6 +18,9 @@ from engine.runtime.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.fleet import Fleet
 from engine.runtime.operations import evaluate_lines
 
+LOOK_S: Final = 0.2
+"""Between two looks at the tokens of open streams. A front end hears of a revocation within half a second."""
+
 _START: Final = {
     "type": "http.response.start",
     "status": 200,
@@ -28,21 +32,31 @@ class Streams:
     """Where streams are opened, and ended all together. `deadline_s` is for each few lines of one."""
 
     def __init__(
-        self, settings: Settings, fleet: Fleet, drains: Drains, memory: BodyMemory, deadline_s: float
+        self,
+        settings: Settings,
+        fleet: Fleet,
+        drains: Drains,
+        *,
+        gate: Gate,
+        memory: BodyMemory,
+        deadline_s: float,
     ) -> None:
         self.settings = settings
+        self._gate = gate
         self._memory = memory
         self.fleet = fleet
         self.drains = drains
         self.deadline_s = deadline_s
         self._ending = False
-        self._open: set[Lines] = set()
+        self._open: dict[Lines, bytes | None] = {}
+        """Each with the Authorization header that it came with."""
+        self._looking: asyncio.TimerHandle | None = None
 
-    def open(self, detector_id: str) -> "Stream":
-        """Give a stream to a detector that exists. Raises DetectorUnavailable 1503."""
+    def open(self, detector_id: str, authorization: bytes | None) -> "Stream":
+        """Give a stream to a detector that exists, for a caller who may. Raises DetectorUnavailable 1503."""
         if self._ending:
             raise _shutting_down()
-        return Stream(self, detector_id)
+        return Stream(self, detector_id, authorization)
 
     def end(self) -> None:
         """Let all streams end that wait for lines, or would: each with what is under way, and says why."""
@@ -50,17 +64,33 @@ class Streams:
         for lines in self._open:
             lines.end(_shutting_down())
 
+    def _look(self) -> None:
+        """End the streams of callers whose tokens do not let them in any more, and look again later."""
+        for lines, authorization in self._open.items():
+            if (objection := self._gate.objection(authorization)) is not None:
+                lines.lose(objection)
+        self._looking = None
+        self._keep_looking()
+
+    def _keep_looking(self) -> None:
+        if self._open and self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
     @contextmanager
-    def lines(self, receive: Receive) -> Iterator[Lines]:
+    def lines(self, receive: Receive, authorization: bytes | None) -> Iterator[Lines]:
         """Give the lines of a stream, for as long as it is open."""
         lines = Lines(receive, self.settings.max_body_bytes, self.settings.deadline_s, self._memory)
-        self._open.add(lines)
+        self._open[lines] = authorization
+        self._keep_looking()
         if self._ending:
             lines.end(_shutting_down())
         try:
             yield lines
         finally:
-            self._open.discard(lines)
+            del self._open[lines]
+            if not self._open and self._looking is not None:
+                self._looking.cancel()
+                self._looking = None
             lines.close()
 
 
@@ -75,11 +105,12 @@ class Stream:
     that is read. A caller who does not take replies is not read from.
     """
 
-    def __init__(self, streams: Streams, detector_id: str) -> None:
+    def __init__(self, streams: Streams, detector_id: str, authorization: bytes | None) -> None:
         self._streams = streams
         self._settings = streams.settings
         self._fleet = streams.fleet
         self._detector_id = detector_id
+        self._authorization = authorization
         said = f"the line is longer than {self._settings.max_body_bytes} bytes"
         self._too_long = result_of(Refusal(Entry(1003, said)))
 
@@ -88,7 +119,7 @@ class Stream:
 
         False where the caller left before the end.
         """
-        with suppress(CallerGone), self._streams.lines(receive) as lines:
+        with suppress(CallerGone), self._streams.lines(receive, self._authorization) as lines:
             await self._converse(lines, send)
             await self._end(lines, receive, send)
             return True
@@ -112,7 +143,7 @@ class Stream:
         if lines.ended:
             await send({"type": "http.response.body", "body": b""})
         else:
-            await self._streams.drains.finish(receive, send, lines.patience_left_s)
+            await self._streams.drains.finish(receive, send, 0 if lines.is_lost else lines.patience_left_s)
 
     async def _answer(self, lines: Lines, send: Send, tasks: asyncio.TaskGroup) -> None:
         done = 0

@@ -11,14 +11,16 @@ import pytest
 from api import connection as connections
 from api import draining, lines, server
 from api.app import create_app
+from api.auth import Gate
 from api.body_memory import BodyMemory
 from api.draining import Drains
 from api.settings import Settings
-from api.streams import Streams
+from api.streams import LOOK_S, Streams
 from engine.evaluation.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.errors import DetectorUnavailable
 from engine.runtime.operations import Operation
+from engine.runtime.settings import RuntimeSettings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
@@ -222,9 +224,15 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
         if message.get("body"):
             await told.wait()
 
-    memory = BodyMemory(100_000_000)
-    streams = Streams(Settings(deadline_s=0.2), scripted, Drains(1), memory, 1)  # type: ignore[arg-type]
-    opened = streams.open(DETECTOR)
+    streams = Streams(
+        Settings(deadline_s=0.2),
+        scripted,  # type: ignore[arg-type]
+        Drains(1),
+        gate=Gate(scripted, None),
+        memory=BodyMemory(100_000_000),
+        deadline_s=1,
+    )
+    opened = streams.open(DETECTOR, f"Bearer {TOKEN}".encode())
     async with asyncio.timeout(5):
         await opened.serve(receive, send)
     assert messages == []
@@ -523,3 +531,68 @@ async def test_the_server_ends_at_once_though_callers_wait(
         assert await silent[0].read() == b""
     await connection.close()
     silent[1].close()
+
+
+@pytest.mark.parametrize("by", ["this front end", "another"])
+async def test_a_stream_ends_where_its_token_is_revoked(
+    settings: Settings, service: LocalService, caller: Caller, real: Wire, by: str
+) -> None:
+    detector = await caller.detector()
+    minted = (await caller("POST", "/api/token")).result
+    revoked = await stream(real, detector, minted["token"])
+    other = await stream(real, detector, BOOTSTRAP)
+    for one in (revoked, other):
+        await one.send(line())
+        await one.begun()
+        assert await one.next() == {"actions": []}
+    if by == "another":
+        await service.hosting.revoke_token(minted["id"])
+    else:
+        await caller("DELETE", f"/api/token/{minted['id']}")
+    closing = await revoked.next()
+    assert (closing["done"], [entry["code"] for entry in closing["errors"]]) == (1, [1101])
+    await other.send(line())
+    assert await other.next() == {"actions": []}
+    assert LOOK_S + RuntimeSettings(data=settings.data).poll_s + RuntimeSettings(data=settings.data).ask_s < 1
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("why", ["revoked", "no word"])
+async def test_a_stream_whose_token_is_not_good_any_more_answers_what_is_under_way_and_nothing_else(
+    wire: Wire, scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch, why: str, *, ended: bool
+) -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def answers(detector_id: str, operation: Operation) -> Answer:
+        asked.set()
+        await go.wait()
+        return echoes(detector_id, operation)
+
+    scripted.answers = answers
+    one = await stream(wire)
+    await one.send(line())
+    await asked.wait()
+    for _ in range(3):
+        await one.send(line())
+    if ended:
+        await one.end()
+    looked = asyncio.Event()
+    if why == "revoked":
+
+        def token_known(_: bytes) -> bool:
+            looked.set()
+            return False
+
+        monkeypatch.setattr(scripted, "token_known", token_known)
+    else:
+        scripted.stale = DetectorUnavailable(1501, "there was no word", 1)
+        asyncio.get_running_loop().call_later(3 * LOOK_S, looked.set)
+    await looked.wait()
+    go.set()
+    await one.begun()
+    assert (await one.next())["actions"] == []
+    closing = await one.next()
+    code = 1101 if why == "revoked" else 1501
+    assert (closing["done"], [entry["code"] for entry in closing["errors"]]) == (1, [code])
+    assert len(scripted.operations) == 1
+    assert await one.next() is None
