@@ -152,6 +152,16 @@ class Settings:
         "Size of a compiled regular expression, in RE2's instructions.",
         least=1,
     )
+    max_condition_preparation: int = _setting(
+        DEFAULT_LIMITS.condition_preparation_max,
+        "Work of compiling the regular expressions of one condition, in units of about 0.5 µs.",
+        least=1,
+    )
+    max_detector_preparation: int = _setting(
+        DEFAULT_LIMITS.detector_preparation_max,
+        "The same for all rules of a detector, which compiles them whenever it wakes.",
+        least=1,
+    )
     max_pattern_text_chars: int = _setting(
         DEFAULT_LIMITS.pattern_text_chars_max,
         "Characters of a text that regular expressions are tried on.",
@@ -216,6 +226,8 @@ class Settings:
             nodes_max=self.max_condition_nodes,
             depth_max=self.max_condition_depth,
             pattern_program_max=self.max_pattern_program,
+            condition_preparation_max=self.max_condition_preparation,
+            detector_preparation_max=self.max_detector_preparation,
             pattern_text_chars_max=self.max_pattern_text_chars,
             pattern_work_max=self.max_pattern_work,
             pattern_event_work_max=self.max_pattern_event_work,

@@ -9,6 +9,7 @@ from engine.evaluation import saved
 from engine.evaluation.compiler import Event, Fired
 from engine.evaluation.facts import Relations
 from engine.evaluation.outcomes import BatchRefused, Notes, Outcome
+from engine.evaluation.preparation import Preparation
 from engine.evaluation.programs import Programs
 from engine.evaluation.remarks import remarks_on
 from engine.evaluation.rules import Rule, check_name
@@ -62,6 +63,8 @@ class Detector:
         self._now_us = now_us
         self._new_id = new_id or (lambda: secrets.token_hex(16))
         self._programs = Programs(self.state, limits)
+        self._preparation: Preparation | None = None
+        """None until a rule is added or changed: a detector that only evaluates has no need of it."""
         self._messages: list[Entry] | Notes | None = None
         """Where what is said about the event at hand goes."""
 
@@ -83,6 +86,7 @@ class Detector:
         read = self._read(condition)
         if len(self.live) >= self.limits.rules_max:
             raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
+        self._prepared().check(read)
         rule_id = rule_id or self._new_id()
         priority = self.priority_highest + 1
         self.put_rule(Rule(id=rule_id, name=name, condition=read, notify=notify, priority=priority))
@@ -106,10 +110,13 @@ class Detector:
         before = live.rule
         if name is not None:
             check_name(name)
+        read = before.condition if condition is None else self._read(condition)
+        if condition is not None:
+            self._prepared().check(read, before.condition)
         after = replace(
             before,
             name=before.name if name is None else name,
-            condition=before.condition if condition is None else self._read(condition),
+            condition=read,
             enabled=before.enabled if enabled is None else enabled,
             notify=before.notify if notify is None else notify,
         )
@@ -129,6 +136,8 @@ class Detector:
         """Remove a rule and what only it remembered. Raises Refusal 1201."""
         live = self._named(rule_id)
         del self.live[rule_id]
+        if self._preparation is not None:
+            self._preparation.remove(live.rule.condition)
         if live.rule.enabled:
             self._programs.remove(live.rule.priority, self.clock_us or 0)
 
@@ -332,6 +341,10 @@ class Detector:
         """Put a rule in its place. Its history begins at `birth`; what it remembers since then is kept."""
         before = self.live.get(rule.id)
         self.live[rule.id] = LiveRule(rule, birth)
+        if self._preparation is not None and (before is None or before.rule.condition != rule.condition):
+            self._preparation.add(rule.condition)
+            if before is not None:
+                self._preparation.remove(before.rule.condition)
         if before is not None and before.rule.enabled:
             if rule.enabled and before.birth == birth and before.rule.condition == rule.condition:
                 self._programs.rename(rule)
@@ -339,6 +352,12 @@ class Detector:
             self._programs.remove(rule.priority, self.clock_us or 0)
         if rule.enabled:
             self._programs.add(rule, birth, self.events_seen)
+
+    def _prepared(self) -> Preparation:
+        if self._preparation is None:
+            conditions = (live.rule.condition for live in self.live.values())
+            self._preparation = Preparation(conditions, self.limits)
+        return self._preparation
 
     def _named(self, rule_id: str) -> LiveRule:
         try:

@@ -33,15 +33,12 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.slices import NodeName
 from engine.evaluation.tables import Key, KeyTable
 from engine.language.condition import Condition
-from engine.language.document import condition_from_document
-from engine.language.limits import Limits
+from engine.language.document import condition_from_stored
 
 if TYPE_CHECKING:
     from engine.evaluation.detector import Detector
 
 STATE_VERSION: Final = 3
-
-_UNBOUNDED: Final = Limits(text_bytes_max=2**62, nodes_max=2**62, depth_max=2**62, pattern_program_max=2**31)
 
 
 def dump(detector: "Detector") -> bytes:
@@ -150,7 +147,7 @@ def _key(value: Any) -> Key | None:
 
 def stored_condition(data: bytes) -> Condition:
     """Give a condition that was judged when it was stored; bounds that were lowered since do not undo it."""
-    return condition_from_document(msgspec.json.decode(data), _UNBOUNDED)
+    return condition_from_stored(msgspec.json.decode(data))
 
 
 def _unpack_extension(code: int, data: bytes) -> int | tuple[str, str]:

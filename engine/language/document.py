@@ -1,6 +1,6 @@
 """JSON documents to conditions, with every defect and its place; and conditions back to documents."""
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from engine.language.condition import (
     All,
@@ -27,6 +27,8 @@ from engine.language.judgement import judge
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.size import check_size, check_text_size, json_levels_max, too_deep
 
+_UNBOUNDED: Final = Limits(text_bytes_max=2**62, nodes_max=2**62, depth_max=2**62)
+
 
 def condition_from_document(document: object, limits: Limits = DEFAULT_LIMITS) -> Condition:
     """Give the condition that a decoded JSON document is.
@@ -35,6 +37,11 @@ def condition_from_document(document: object, limits: Limits = DEFAULT_LIMITS) -
     the order of the document, each with its place.
     """
     return judge(document, limits)
+
+
+def condition_from_stored(document: object) -> Condition:
+    """Give the condition of a document that was judged when it was stored, whatever the bounds are now."""
+    return judge(document, _UNBOUNDED, is_stored=True)
 
 
 def condition_from_json(text: str | bytes, limits: Limits = DEFAULT_LIMITS) -> Condition:

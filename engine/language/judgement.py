@@ -53,14 +53,18 @@ _Fields = dict[str, Callable[[Anything, Spot], object]]
 _Made = TypeVar("_Made")
 
 
-def judge(document: object, limits: Limits, source: Source | None = None) -> Condition:
+def judge(
+    document: object, limits: Limits, source: Source | None = None, *, is_stored: bool = False
+) -> Condition:
     """Give the condition, or raise ConditionError: 1303 alone, else all of 1301 and 1302 in document order.
 
-    `source` is the text that the document was read from; its lines and columns are then told too.
+    `source` is the text that the document was read from; its lines and columns are then told too. One that
+    `is_stored` was judged before, and its patterns are not compiled again.
     """
     check_size(document, limits)
     defects = Defects(source)
-    condition = _Conditions(defects, Values(defects, limits)).condition(document, defects.root())
+    values = Values(defects, limits, is_stored=is_stored)
+    condition = _Conditions(defects, values).condition(document, defects.root())
     if isinstance(condition, Defect):
         raise ConditionError(*defects.entries)
     return condition

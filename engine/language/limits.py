@@ -26,6 +26,14 @@ class Limits:
     pattern_event_work_max: int = 2_000_000
     """The same for all patterns of that kind together that may be in the texts of one event."""
 
+    condition_preparation_max: int = 600_000
+    """Work of judging and compiling the patterns of one condition, in units of at most some 0.5 µs: some
+    hundreds for a pattern, thousands or tens of thousands for one whose states must be counted. Past it the
+    condition is refused with 1302."""
+    detector_preparation_max: int = 12_000_000
+    """The same for all different patterns of a detector's rules, which are prepared each time that it wakes.
+    Past it a rule is refused with 1400."""
+
     body_depth_max: int = 64
     digits_max: int = 4_000
     batch_events_max: int = 10_000

@@ -5,7 +5,7 @@ built once and a byte of text costs a nanosecond or two. Expressions such as `[a
 every byte of a text made for it demands another one, and costs some 10 ns for each place of the expression.
 """
 
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from engine.language.pattern_states import STATES_MAX, states, states_backwards
 from engine.language.pattern_syntax import (
@@ -117,18 +117,44 @@ def is_vague(tree: Tree) -> bool:
             assert_never(tree)
 
 
+class Judged(NamedTuple):
+    """What is told about the states that an expression has."""
+
+    explodes: bool
+    """Whether some text can make RE2 build one for nearly each of its bytes. In doubt, it can."""
+    steps: int
+    """How many it took to count them."""
+
+
+def is_plain(tree: Tree) -> bool:
+    """Tell whether the expression is one text, perhaps anchored."""
+    parts = tree.parts if isinstance(tree, Sequence) else (tree,)
+    return all(isinstance(part, Char) or (isinstance(part, Assertion) and not part.word) for part in parts)
+
+
 def explodes(tree: Tree) -> bool:
     """Tell whether some text can make RE2 build a state for nearly each of its bytes. In doubt, it can."""
+    return judged(tree).explodes
+
+
+def judged(tree: Tree) -> Judged:
+    """Tell whether an expression explodes, and what it took to tell."""
+    if is_plain(tree) and is_words(tree):
+        return Judged(explodes=False, steps=0)
     # RE2 searches forwards for a match's end, then backwards from there for its beginning.
     choices = (
         _choices(tree, repeated=False, row_max=_ROW_MAX),
         _choices(_reversed(tree), repeated=False, row_max=_ROW_BACKWARDS_MAX),
     )
     if is_words(tree) or max(choices) <= CHOICES_MAX:
-        return False
+        return Judged(explodes=False, steps=0)
     if _is_beyond_counting(tree, repeated=False) or places(tree) > PLACES_MAX:
-        return True
-    return states(tree) > STATES_MAX or states_backwards(tree) > STATES_MAX
+        return Judged(explodes=True, steps=0)
+    found = states(tree)
+    if found.states > STATES_MAX:
+        return Judged(explodes=True, steps=found.steps)
+    backwards = states_backwards(tree)
+    return Judged(backwards.states > STATES_MAX, found.steps + backwards.steps)
 
 
 def _brief_classes(tree: Tree) -> int:

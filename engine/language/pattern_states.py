@@ -8,7 +8,7 @@ Machine Approach" (2009), over the letters that the expression tells apart.
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from engine.language.pattern_syntax import (
     POINT_MAX,
@@ -31,28 +31,56 @@ STATES_MAX: Final = 400
 STEPS_MAX: Final = 25_000
 """What counting may take: some milliseconds. What takes more is said to have more than STATES_MAX states."""
 
+_Ordered = Callable[[dict[int, None]], list[int]]
+"""Puts the places of a state in the order in which RE2 keeps them."""
+
 _END: Final = 0
 """The node at which a match is complete."""
 
 
-def states(tree: Tree) -> int:
-    """Give how many states a search through a text has; any number above STATES_MAX for more."""
-    try:
-        return _Automaton(tree, backwards=False).count(list)
-    except _TooManyStepsError:
-        return STATES_MAX + 1
+class Counted(NamedTuple):
+    """How many states there are, any number above STATES_MAX for more, and how many steps it took to tell."""
+
+    states: int
+    steps: int
 
 
-def states_backwards(tree: Tree) -> int:
-    """Give the same for the search from a match's end to its beginning, for which the order is no matter."""
+def states(tree: Tree) -> Counted:
+    """Count the states that a search through a text has."""
+    return _counted(tree, list, backwards=False)
+
+
+def states_backwards(tree: Tree) -> Counted:
+    """Count those of the search from a match's end to its beginning, for which the order is no matter."""
+    return _counted(tree, sorted, backwards=True)
+
+
+def _counted(tree: Tree, ordered: "_Ordered", *, backwards: bool) -> Counted:
+    spent = _Steps()
     try:
-        return _Automaton(tree, backwards=True).count(sorted)
+        found = _Automaton(tree, spent, backwards=backwards).count(ordered)
     except _TooManyStepsError:
-        return STATES_MAX + 1
+        found = STATES_MAX + 1
+    return Counted(found, min(spent.count, STEPS_MAX))
 
 
 class _TooManyStepsError(Exception):
     """The states were not counted to their end."""
+
+
+class _Steps:
+    """How many steps a count has taken so far."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def spend(self, steps: int) -> None:
+        """Take some more. Raises _TooManyStepsError past STEPS_MAX."""
+        self.count += steps
+        if self.count > STEPS_MAX:
+            raise _TooManyStepsError
 
 
 class _Automaton:
@@ -61,8 +89,8 @@ class _Automaton:
     Assertions are taken as holding.
     """
 
-    def __init__(self, tree: Tree, *, backwards: bool) -> None:
-        self._steps = STEPS_MAX
+    def __init__(self, tree: Tree, steps: _Steps, *, backwards: bool) -> None:
+        self._spend = steps.spend
         self._backwards = backwards
         self._next: list[tuple[int, ...]] = [()]
         self._ranges: list[Ranges | None] = [None]
@@ -73,7 +101,7 @@ class _Automaton:
         anywhere = [start for start, branch in starts if not (backwards or _is_anchored(branch))]
         self._restarting = self._together(anywhere)
 
-    def count(self, ordered: Callable[[dict[int, None]], list[int]]) -> int:
+    def count(self, ordered: "_Ordered") -> int:
         """Count the lists of nodes that have just taken a letter."""
         letters = [letter.__contains__ for letter in self._letters()]
         known: set[tuple[int, ...]] = set()
@@ -89,11 +117,6 @@ class _Automaton:
                     after = chain.from_iterable(map(self._closure, taken))
                     waiting.append(tuple(ordered(dict.fromkeys(chain(after, self._restarting)))))
         return min(len(known), STATES_MAX + 1)
-
-    def _spend(self, steps: int) -> None:
-        self._steps -= steps
-        if self._steps < 0:
-            raise _TooManyStepsError
 
     def _together(self, starts: list[int]) -> tuple[int, ...]:
         return tuple(dict.fromkeys(chain.from_iterable(self._reachable((start,)) for start in starts)))

@@ -68,6 +68,8 @@ class Repeat:
 Tree = Char | Class | Opaque | Assertion | Sequence | Choice | Repeat
 
 _DEPTH_MAX: Final = 50
+_COUNTS_CHARS_MAX: Final = 64
+"""RE2 takes no number of repetitions above a thousand; zeros may stand before it."""
 _MEANINGFUL: Final = frozenset(r"\.[]{}()*+?^$|")
 
 _DIGITS: Final[Ranges] = ((48, 57),)
@@ -204,9 +206,11 @@ class _Reader:
 
     def _counts(self) -> tuple[int, int | None] | None:
         """Read `{n}`, `{n,}` or `{n,m}`; a brace that begins none of them is a character."""
-        end = self._pattern.find("}", self.at)
+        end = self._pattern.find("}", self.at, self.at + _COUNTS_CHARS_MAX)
+        if end < 0:
+            return None
         least, comma, most = self._pattern[self.at + 1 : end].partition(",")
-        if end < 0 or not _is_number(least) or (most and not _is_number(most)):
+        if not _is_number(least) or (most and not _is_number(most)):
             return None
         self.at = end + 1
         if not comma:

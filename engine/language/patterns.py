@@ -5,8 +5,8 @@ from functools import lru_cache
 import re2
 
 from engine.language.limits import Limits
-from engine.language.pattern_cost import explodes, is_vague, places
-from engine.language.pattern_syntax import read
+from engine.language.pattern_cost import Judged, is_plain, is_vague, judged, places
+from engine.language.pattern_syntax import Tree, read
 
 MEMORY_BYTES_MAX = 1024 * 1024
 """What RE2 may use for one expression. Past it RE2 searches by its slower method; the answer is the same."""
@@ -21,8 +21,17 @@ EXPLODING_MEMORY_BYTES_MAX = 256 * 1024
 UNICODE_CLASSES_MAX = 1_000
 """How many classes such as `\\pL` the patterns of one condition may have: a tenth of a second's work."""
 
-COMPILED_PATTERNS_MAX = 1024
-"""How many compiled expressions are kept for those who ask again."""
+COMPILED_PATTERNS_MAX = 4096
+"""How many expressions are kept for those who ask again: more than a condition can have."""
+
+_PLAIN_PREPARATION, _PLAIN_LETTER_PREPARATION = 100, 4
+"""What the preparation of an expression that is one text takes, and for each of its characters."""
+_PREPARATION, _LETTER_PREPARATION, _STEP_PREPARATION = 300, 20, 4
+"""The same for any other one, and for each instruction that it has when compiled."""
+_PLACE_STEPS = 4
+"""About how many instructions a place of an expression has."""
+REFUSED_PREPARATION = 20_000
+"""What an expression took that was refused: RE2 may have written out much of it before."""
 
 
 class PatternError(Exception):
@@ -37,15 +46,44 @@ class CompiledPattern:
     texts that it takes. All of it follows from the expression alone.
     """
 
-    __slots__ = ("_search", "explodes", "program_size", "text_bytes_max", "text_chars_max", "work_per_byte")
+    __slots__ = (
+        "_expression",
+        "_pattern",
+        "explodes",
+        "preparation",
+        "text_bytes_max",
+        "text_chars_max",
+        "work_per_byte",
+    )
 
-    def __init__(self, expression: "re2._Regexp", explodes: bool, work_per_byte: int, limits: Limits) -> None:
-        self._search = expression.search
-        self.program_size: int = expression.programsize
-        self.explodes = explodes
-        self.work_per_byte = work_per_byte
+    def __init__(self, pattern: str, limits: Limits) -> None:
+        """RE2 compiles it when it is first tried or its size is asked for; that may raise PatternError."""
+        self._pattern = pattern
+        self._expression: re2._Regexp | None = None
+        tree = read(pattern)
+        found = Judged(explodes=True, steps=0) if tree is None else judged(tree)
+        self.explodes = found.explodes
+        self.work_per_byte = 1
+        if found.explodes:
+            vague = tree is None or is_vague(tree)
+            self.work_per_byte = max(1, self.program_size if tree is None or vague else places(tree))
         self.text_chars_max = limits.pattern_text_chars_max
-        self.text_bytes_max: int = limits.pattern_work_max // work_per_byte
+        self.text_bytes_max: int = limits.pattern_work_max // self.work_per_byte
+        self.preparation = self._prepared(tree, found)
+        """What it takes to judge and to compile the expression, in units of at most some 0.5 µs."""
+
+    def _prepared(self, tree: Tree | None, found: Judged) -> int:
+        length = len(self._pattern)
+        if tree is not None and is_plain(tree):
+            return _PLAIN_PREPARATION + _PLAIN_LETTER_PREPARATION * length
+        size = self.program_size if tree is None or is_vague(tree) else _PLACE_STEPS * places(tree)
+        return _PREPARATION + _LETTER_PREPARATION * length + _STEP_PREPARATION * size + found.steps
+
+    @property
+    def program_size(self) -> int:
+        """How many instructions the expression has when compiled."""
+        size: int = self._compiled().programsize
+        return size
 
     def found_in(self, text: str) -> bool:
         """Tell whether the expression is found anywhere in the text.
@@ -58,7 +96,7 @@ class CompiledPattern:
             return False
         if len(text) > self.text_chars_max or len(encoded) > self.text_bytes_max:
             return False
-        found: object = self._search(encoded)
+        found: object = self._compiled().search(encoded)
         return found is not None
 
     def too_long(self, text: str) -> bool:
@@ -68,37 +106,46 @@ class CompiledPattern:
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         return size > self.text_bytes_max
 
+    def take(self, expression: "re2._Regexp") -> None:
+        """Take the expression as RE2 has compiled it for somebody else."""
+        if self._expression is None:
+            if self.explodes:
+                expression = _again(self._pattern, expression, EXPLODING_MEMORY_BYTES_MAX)
+            elif expression.programsize > LARGE_STEPS_MIN:
+                memory_bytes = MEMORY_BYTES_MAX + expression.programsize * STEP_MEMORY_BYTES
+                expression = _again(self._pattern, expression, memory_bytes)
+            self._expression = expression
+
+    def _compiled(self) -> "re2._Regexp":
+        """Give the expression as RE2 has it, compiled when it is first needed."""
+        if self._expression is None:
+            self.take(_compiled(self._pattern))
+        return self._expression
+
 
 def judged_pattern(pattern: str, limits: Limits) -> CompiledPattern:
-    """Give the compiled expression of a new condition, or raise PatternError."""
-    compiled = compile_pattern(pattern, limits)
-    size = compiled.program_size
+    """Give the expression of a new condition, or raise PatternError.
+
+    What RE2 refuses, and what is too large, is told before anything else is asked about it.
+    """
+    expression = _compiled(pattern)
+    size = expression.programsize
     if size > limits.pattern_program_max:
         raise PatternError(
             f"it is too large: {size} steps when compiled, at most {limits.pattern_program_max} are allowed"
         )
+    compiled = compile_pattern(pattern, limits)
+    compiled.take(expression)
     return compiled
 
 
 @lru_cache(maxsize=COMPILED_PATTERNS_MAX)
 def compile_pattern(pattern: str, limits: Limits) -> CompiledPattern:
-    """Give the compiled expression, or raise PatternError. `pattern` holds whole characters only.
+    """Give an expression that was judged before. `pattern` holds whole characters only.
 
     However large it is: a bound that was lowered is no reason to refuse what was stored before.
     """
-    try:
-        expression = re2.compile(pattern, options())
-    except re2.error as error:
-        raise PatternError(_reason(error)) from None
-    size = expression.programsize
-    tree = read(pattern)
-    if tree is not None and not explodes(tree):
-        if size > LARGE_STEPS_MIN:
-            expression = _again(pattern, expression, MEMORY_BYTES_MAX + size * STEP_MEMORY_BYTES)
-        return CompiledPattern(expression, explodes=False, work_per_byte=1, limits=limits)
-    work = max(1, size if tree is None or is_vague(tree) else places(tree))
-    frugal = _again(pattern, expression, EXPLODING_MEMORY_BYTES_MAX)
-    return CompiledPattern(frugal, explodes=True, work_per_byte=work, limits=limits)
+    return CompiledPattern(pattern, limits)
 
 
 def unicode_classes(pattern: str) -> int:
@@ -114,6 +161,13 @@ def options(memory_bytes_max: int = MEMORY_BYTES_MAX) -> "re2.Options":
     chosen.never_capture = True
     chosen.max_mem = memory_bytes_max
     return chosen
+
+
+def _compiled(pattern: str) -> "re2._Regexp":
+    try:
+        return re2.compile(pattern, options())
+    except re2.error as error:
+        raise PatternError(_reason(error)) from None
 
 
 def _again(pattern: str, expression: "re2._Regexp", memory_bytes_max: int) -> "re2._Regexp":

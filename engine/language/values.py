@@ -9,7 +9,13 @@ from engine.language.defects import Defect, Defects, Spot, kind, meant, named
 from engine.language.diagnostics import BAD_PATTERN, quoted
 from engine.language.limits import Limits
 from engine.language.literals import is_text
-from engine.language.patterns import UNICODE_CLASSES_MAX, PatternError, judged_pattern, unicode_classes
+from engine.language.patterns import (
+    REFUSED_PREPARATION,
+    UNICODE_CLASSES_MAX,
+    PatternError,
+    judged_pattern,
+    unicode_classes,
+)
 
 _ARRAYS = "an array of strings or of numbers"
 _ANY_VALUE = f"a string, a number, a boolean, or {_ARRAYS}"
@@ -40,10 +46,15 @@ class Values:
     is a plain one.
     """
 
-    def __init__(self, defects: Defects, limits: Limits) -> None:
+    def __init__(self, defects: Defects, limits: Limits, *, is_stored: bool = False) -> None:
+        """Patterns of a condition that `is_stored` were judged before, and are not compiled again."""
         self._tell = defects.tell
         self._limits = limits
+        self._is_stored = is_stored
         self._unicode_classes = 0
+        self._preparation = 0
+        """What the patterns so far took to judge, each once."""
+        self._judged = set[str]()
 
     def operand(self, op: object, value: object, spot: Spot) -> LeafValue | Defect:
         """Judge the value of a leaf by its operator; where that is itself none, any leaf's value will do."""
@@ -125,14 +136,27 @@ class Values:
         text = self._text(value, spot)
         if isinstance(text, Defect):
             return text
+        if self._is_stored:
+            return text
+        bound = self._limits.condition_preparation_max
+        if self._preparation > bound:
+            # That there are too many is told, and the others are not looked at.
+            return Defect.TOLD
         self._unicode_classes += unicode_classes(text)
         if self._unicode_classes > UNICODE_CLASSES_MAX:
             reason = f"a condition has at most {UNICODE_CLASSES_MAX} classes such as `\\pL` in its patterns"
             return self._tell(spot, f"the regular expression is refused: {reason}", BAD_PATTERN)
+        if text in self._judged:
+            return text
         try:
-            judged_pattern(text, self._limits)
+            self._preparation += judged_pattern(text, self._limits).preparation
+            self._judged.add(text)
         except PatternError as error:
+            self._preparation += REFUSED_PREPARATION
             return self._tell(spot, f"the regular expression is refused: {error}", BAD_PATTERN)
+        if self._preparation > bound:
+            reason = f"to compile it and those before it is more work than the {bound} units that are allowed"
+            return self._tell(spot, f"the regular expression is refused: {reason}", BAD_PATTERN)
         return text
 
     def _number(self, value: object, spot: Spot) -> float | Defect:

@@ -1,0 +1,61 @@
+"""A bound on the patterns of a detector, which are judged and compiled again each time that it wakes."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from engine.evaluation.anatomy import anatomy
+from engine.language.condition import Condition
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import Limits
+from engine.language.patterns import compile_pattern
+
+_FULL: Final = 1400
+
+
+class Preparation:
+    """The different patterns of all rules of a detector, enabled or not, and the work of preparing them."""
+
+    def __init__(self, conditions: Iterable[Condition], limits: Limits) -> None:
+        self._limits = limits
+        self._uses = Counter[str]()
+        self.work = 0
+        for condition in conditions:
+            self.add(condition)
+
+    def check(self, new: Condition, instead_of: Condition | None = None) -> None:
+        """Raise Refusal 1400 where a new condition, perhaps in place of another one, needs too much work."""
+        coming = _patterns(new)
+        more = sum(self._work_of(pattern) for pattern in coming if not self._uses[pattern])
+        going = _patterns(instead_of) - coming if instead_of is not None else ()
+        less = sum(self._work_of(pattern) for pattern in going if self._uses[pattern] == 1)
+        bound = self._limits.detector_preparation_max
+        # A detector that is past the bound already, because that was lowered, may still lose patterns.
+        if more > less and self.work + more - less > bound:
+            said = (
+                f"the regular expressions of the detector's rules would take {self.work + more - less} units "
+                f"of work to compile each time that it wakes; at most {bound} are allowed"
+            )
+            raise Refusal(Entry(_FULL, said))
+
+    def add(self, condition: Condition) -> None:
+        """Count the patterns of a rule."""
+        for pattern in _patterns(condition):
+            if not self._uses[pattern]:
+                self.work += self._work_of(pattern)
+            self._uses[pattern] += 1
+
+    def remove(self, condition: Condition) -> None:
+        """Undo one `add` of the same condition."""
+        for pattern in _patterns(condition):
+            self._uses[pattern] -= 1
+            if not self._uses[pattern]:
+                del self._uses[pattern]
+                self.work -= self._work_of(pattern)
+
+    def _work_of(self, pattern: str) -> int:
+        return compile_pattern(pattern, self._limits).preparation
+
+
+def _patterns(condition: Condition) -> frozenset[str]:
+    return frozenset(pattern for _, pattern in anatomy(condition).patterns)

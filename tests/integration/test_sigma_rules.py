@@ -1,0 +1,22 @@
+"""The bounds on patterns against what people really write: none of it is lost."""
+
+from engine.evaluation.preparation import Preparation
+from engine.language.condition import Any, Leaf
+from engine.language.document import condition_from_document, condition_to_document
+from engine.language.limits import DEFAULT_LIMITS
+from tests.sigma_rules import sigma_rules
+
+LEAVES_MAX = 1_000
+"""One rule has 4 432 values, more than a condition may have conditions; it is taken in parts."""
+
+
+def test_every_rule_is_taken_as_one_condition_and_all_of_them_by_one_detector() -> None:
+    rules = sigma_rules()
+    assert len(rules) > 3_100
+    conditions = []
+    for rule in rules:
+        leaves = [Leaf(field or "message", "matches", pattern) for field, pattern in rule.patterns]
+        for at in range(0, len(leaves), LEAVES_MAX):
+            whole = Any(tuple(leaves[at : at + LEAVES_MAX]))
+            conditions.append(condition_from_document(condition_to_document(whole)))
+    assert Preparation(conditions, DEFAULT_LIMITS).work < 0.75 * DEFAULT_LIMITS.detector_preparation_max

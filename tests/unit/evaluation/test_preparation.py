@@ -1,0 +1,149 @@
+"""The work of preparing patterns is bounded, and what was stored before still loads."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+import re2
+
+from engine import Detector, Limits
+from engine.language import patterns, values
+from engine.language.diagnostics import Refusal
+from engine.language.document import condition_from_stored
+from engine.language.limits import DEFAULT_LIMITS
+from engine.language.parser import parse
+from engine.language.patterns import REFUSED_PREPARATION, compile_pattern
+
+COSTLY = [f"x{number}[ab].{{20}}c" for number in range(50)]
+WORK = [compile_pattern(pattern, DEFAULT_LIMITS).preparation for pattern in COSTLY]
+
+
+def any_of(found: list[str]) -> str:
+    return " or ".join(f"t matches '{pattern}'" for pattern in found)
+
+
+def errors(work: Callable[[], object]) -> list[tuple[int, str]]:
+    with pytest.raises(Refusal) as refused:
+        work()
+    return [(entry.code, entry.message) for entry in refused.value.entries]
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is judged, one after the other."""
+    seen: list[str] = []
+    judge = values.judged_pattern
+
+    def noted(pattern: str, limits: Limits) -> object:
+        seen.append(pattern)
+        return judge(pattern, limits)
+
+    monkeypatch.setattr(values, "judged_pattern", noted)
+    return seen
+
+
+def test_a_condition_whose_patterns_take_too_much_work_is_refused_at_the_first_that_is_too_much(
+    judged: list[str],
+) -> None:
+    limits = Limits(condition_preparation_max=sum(WORK[:10]))
+    parse(any_of(COSTLY[:10]), limits)
+    judged.clear()
+    ((code, message),) = errors(lambda: parse(any_of(COSTLY), limits))
+    assert code == 1302
+    assert message.startswith(
+        "any[10].leaf.value: the regular expression is refused: to compile it and those "
+    )
+    assert judged == COSTLY[:11]
+
+
+def test_what_is_refused_counts_too_so_that_refusals_are_not_free(judged: list[str]) -> None:
+    limits = Limits(condition_preparation_max=5 * REFUSED_PREPARATION)
+    refused = [f"a{{{number}}}({{" for number in range(900)]
+    found = errors(lambda: parse(any_of(refused), limits))
+    assert judged == refused[:6]
+    assert {code for code, _ in found} == {1302}
+    assert len(found) == 6
+
+
+def test_the_worst_text_of_64_kib_takes_no_more_than_the_bound_and_one_pattern(judged: list[str]) -> None:
+    unit = "[ab].{30}c"
+    found = [f"{unit}{number}" for number in range(1_900)]
+    assert len(any_of(found)) <= DEFAULT_LIMITS.text_bytes_max
+    errors(lambda: parse(any_of(found)))
+    spent = sum(compile_pattern(pattern, DEFAULT_LIMITS).preparation for pattern in judged[:-1])
+    assert spent <= DEFAULT_LIMITS.condition_preparation_max
+    assert len(judged) < 60
+
+
+def test_a_detector_takes_no_more_than_its_bound_and_says_so() -> None:
+    limits = Limits(detector_preparation_max=sum(WORK[:3]))
+    detector = Detector(limits=limits)
+    ids = [detector.add_rule("n", any_of([pattern])) for pattern in COSTLY[:3]]
+    ((code, message),) = errors(lambda: detector.add_rule("n", any_of(COSTLY[3:4])))
+    assert code == 1400
+    assert str(sum(WORK[:4])) in message
+    assert len(detector.rules()) == 3
+    # Those that are there already take no more work.
+    again = detector.add_rule("n", any_of(COSTLY[:3]))
+    detector.change_rule(ids[0], condition="a == 1")
+    assert errors(lambda: detector.add_rule("n", any_of(COSTLY[3:4])))[0][0] == 1400
+    detector.remove_rule(again)
+    detector.add_rule("n", any_of(COSTLY[3:4]))
+    assert errors(lambda: detector.change_rule(ids[1], condition=any_of(COSTLY[1:5:3])))[0][0] == 1400
+    detector.change_rule(ids[1], condition=any_of(COSTLY[4:5]))
+
+
+def test_disabled_rules_count_since_they_can_be_enabled_at_any_time() -> None:
+    detector = Detector(limits=Limits(detector_preparation_max=sum(WORK[:1])))
+    rule = detector.add_rule("n", any_of(COSTLY[:1]))
+    detector.change_rule(rule, enabled=False)
+    assert errors(lambda: detector.add_rule("n", any_of(COSTLY[1:2])))[0][0] == 1400
+    detector.change_rule(rule, enabled=True)
+
+
+def test_a_detector_counts_the_same_after_it_was_loaded() -> None:
+    limits = Limits(detector_preparation_max=sum(WORK[:3]))
+    detector = Detector(limits=limits)
+    for pattern in COSTLY[:3]:
+        detector.add_rule("n", any_of([pattern]))
+    loaded = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)
+    assert errors(lambda: loaded.add_rule("n", any_of(COSTLY[3:4])))[0][0] == 1400
+    loaded.add_rule("n", any_of(COSTLY[:3]))
+
+
+def test_what_was_stored_before_the_bounds_were_as_they_are_still_loads_and_can_shrink() -> None:
+    detector = Detector(limits=Limits(condition_preparation_max=10**9))
+    rule = detector.add_rule("n", any_of(COSTLY))
+    low = Limits(condition_preparation_max=1, detector_preparation_max=1, pattern_program_max=1)
+    loaded = Detector.load(detector.dump(), Detector.STATE_VERSION, limits=low)
+    text = COSTLY[7].replace("[ab].{20}", "b" + "x" * 20)
+    assert len(loaded.evaluate({"t": text}, 0)) == 1
+    assert errors(lambda: loaded.change_rule(rule, condition=any_of(COSTLY[:1])))[0][0] == 1302
+    loaded.change_rule(rule, name="other")
+    loaded.remove_rule(rule)
+
+
+def test_loading_compiles_nothing_until_a_text_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = Detector()
+    detector.add_rule("n", any_of([*COSTLY[:5], "plain", "^[a-f]+$"]))
+    state = detector.dump()
+    compile_pattern.cache_clear()
+    compiled: list[str] = []
+    real = re2.compile
+
+    def noted(pattern: str, *more: object) -> object:
+        compiled.append(pattern)
+        return real(pattern, *more)
+
+    monkeypatch.setattr(patterns.re2, "compile", noted)
+    loaded = Detector.load(state, Detector.STATE_VERSION)
+    assert loaded.evaluate({"u": "plain"}, 0) == []
+    assert compiled == []
+    assert len(loaded.evaluate({"t": "plain"}, 0)) == 1
+    assert compiled != []
+
+
+def test_a_stored_condition_is_not_judged_again(judged: list[str]) -> None:
+    document = json.loads('{"leaf": {"fact": "t", "op": "matches", "value": "a{1000}b{1000}.{1000}"}}')
+    condition_from_stored(document)
+    assert judged == []
