@@ -24,6 +24,7 @@ from engine.runtime.errors import STARTING
 from engine.runtime.history import EVALUATED, RECORD_VERSION, History, Step
 from engine.runtime.kept import KEPT_VERSION, Kept
 from engine.runtime.operations import READS, Crash, Operation, Reply
+from engine.runtime.reading import ReadOnlyDetector, cannot_write
 from engine.runtime.settings import RuntimeSettings
 from engine.runtime.steps import Stepped, take
 from snapshots.errors import StorageError, WriteFailed
@@ -55,6 +56,8 @@ class Activated(msgspec.Struct, frozen=True):
     """How many records of the journal were taken again."""
     diverged: str | None = None
     """Which of them other rules fire at now than when they were written, if there are any."""
+    read_only: str | None = None
+    """Why the detector can only be read, if that is so."""
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -118,18 +121,35 @@ class DetectorActor:
         self._files = files or RealFiles()
         self._now_us = now_us
         self._hosted: _Hosted | None = None
+        self._read_only: ReadOnlyDetector | None = None
+        """In place of what is hosted, where the disk has no room for that."""
         self._never = threading.Event()
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
         """Wake a detector as its last answer left it.
 
+        Where the disk has no room for what that takes, the detector can at least be read.
+
         Raises StorageError where its folder does not allow that; nothing is hosted then. WrongFolder: the
         process has another data folder than the service, and can wake no detector.
         """
         assert self._hosted is None, "an actor hosts one detector at a time"
-        settings = self._settings
+        assert self._read_only is None, "an actor hosts one detector at a time"
         self._check_folder()
-        folder = settings.data / "detectors" / detector_id
+        folder = self._settings.data / "detectors" / detector_id
+        try:
+            return self._take_over(detector_id, folder, epoch)
+        except StorageError as error:
+            if not cannot_write(error):
+                raise
+            reason = str(error)
+        reading = ReadOnlyDetector(detector_id, folder, reason, self._settings.limits, self._files)
+        self._read_only = reading
+        return Activated(tuple(map(str, reading.damage)), reading.records, read_only=reason)
+
+    def _take_over(self, detector_id: str, folder: Path, epoch: int) -> Activated:
+        """Make the detector this actor's. Raises StorageError."""
+        settings = self._settings
         store = Store(
             folder, epoch=epoch, kept=settings.snapshots_kept, files=self._files, now_us=self._now_us
         )
@@ -166,6 +186,8 @@ class DetectorActor:
         Raises StorageError where they would not, and forgets the detector: WriteFailed where nothing of the
         batch can have lasted, others where some of it may have.
         """
+        if self._read_only is not None:
+            return self._read_only.handle(batch)
         hosted = self._the_hosted()
         full = self._without_room(hosted, batch)
         answers: list[Answer] = []
@@ -218,6 +240,8 @@ class DetectorActor:
         Raises StorageError where there can be no snapshot now. With WriteFailed, SyncFailed and Fenced the
         detector is forgotten, else it goes on.
         """
+        if self._read_only is not None:
+            return False
         hosted = self._the_hosted()
         try:
             return self._begin_saving(hosted)
@@ -271,6 +295,9 @@ class DetectorActor:
 
         Raises StorageError where it cannot be saved; it is then still awake.
         """
+        if self._read_only is not None:
+            self.discard()
+            return self.health().resident_bytes
         hosted = self._the_hosted()
         store = hosted.store
         long = store.journal_bytes > _REST_JOURNAL_BYTES or store.segment_count > _REST_SEGMENTS
@@ -284,13 +311,14 @@ class DetectorActor:
 
     def discard(self) -> None:
         """Forget the detector without saving it."""
+        self._read_only = None
         hosted, self._hosted = self._hosted, None
         if hosted is not None:
             hosted.store.close()
 
     def health(self) -> Health:
         """Say how the actor is. For any thread."""
-        hosted = self._hosted
+        hosted = self._hosted or self._read_only
         return Health(os.getpid(), hosted.detector_id if hosted else None, _resident_bytes())
 
     def watch(self) -> None:

@@ -98,20 +98,25 @@ class Attempt:
         deaths = last_deaths(self._path, self._files)
         self._before = Deaths() if deaths.expired(self._now_us()) else deaths
 
+    def refuse(self, record: Record) -> None:
+        """Raise Poisoned where a record that is about to be replayed was the end of others."""
+        before = self._before
+        if before.too_many and record.sequence == before.sequence:
+            raise Poisoned(
+                f"{record.path} at {record.offset}: {before}, which is not replayed for {LEFT_ALONE_S} s; "
+                f"`rule-detector retry --data {self._folder.parent.parent} "
+                f"--detector {self._folder.name}` has it tried at once"
+            )
+
     def reached(self, record: Record) -> None:
         """Mark that a record is about to be replayed. Raises Poisoned where that was the end of others."""
+        self.refuse(record)
         before = self._before
         if before.too_many and record.sequence < before.sequence:
             # The mark stays as it is, with the time of the last attempt.
             return
         if before.sequence != record.sequence:
             before = Deaths(record.sequence)
-        if before.too_many:
-            raise Poisoned(
-                f"{record.path} at {record.offset}: {before}, which is not replayed for {LEFT_ALONE_S} s; "
-                f"`rule-detector retry --data {self._folder.parent.parent} "
-                f"--detector {self._folder.name}` has it tried at once"
-            )
         if self._file is None:
             with contextlib.suppress(FileNotFoundError):
                 self._files.remove(self._path)

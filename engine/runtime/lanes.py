@@ -177,7 +177,9 @@ class Lane:
                 return False
             now_s = self._loop.time()
             busy = len(self._waiting) > 0
-            if not life.awake:
+            if busy and life.awake and life.should_wake_anew(now_s):
+                await life.discard(self)
+            elif not life.awake:
                 if not busy or self._drained:
                     return False
                 await self._wake()

@@ -31,6 +31,9 @@ _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 
+_READ_ONLY_WAKES = 4
+"""A detector that can only be read is so for this many times as long as it took to wake it, at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -82,6 +85,8 @@ class Life:
         """After a snapshot that failed, however long the journal."""
         self._in_trouble = False
         self._without_room = False
+        self._read_only_until_s: float | None = None
+        """When to try again to have more than the right to read; None where there is more."""
 
     @property
     def awake(self) -> bool:
@@ -115,6 +120,10 @@ class Life:
             turn_over = self._asked and now_s >= self._awake_since_s + self._settings.turn_s
             return self.room_wanted and turn_over
         return self.room_wanted or now_s >= self.used_at_s + self._settings.idle_rest_s
+
+    def should_wake_anew(self, now_s: float) -> bool:
+        """Whether it is time to try again to own a detector that could only be read."""
+        return self._read_only_until_s is not None and now_s >= self._read_only_until_s
 
     def next_due_s(self) -> float:
         """When, without anything to do, it will be time to save, to sync or to rest."""
@@ -262,12 +271,17 @@ class Life:
             if epoch is None:
                 return False
             hosts_nothing = False
+            began_s = self._loop.time()
             activated = await self._call(
                 actor.handle.activate(self.detector_id, epoch), self._settings.waking_hung_s
             )
             if actor.dead:
                 raise ActorDied("it died as soon as the detector was awake")
             self._now_awake(actor)
+            if activated.read_only is not None:
+                now_s = self._loop.time()
+                wait_s = max(self._settings.retry_s, _READ_ONLY_WAKES * (now_s - began_s))
+                self._read_only_until_s = now_s + wait_s
         except StorageError as error:
             # A process that has another data folder is of no use; the next one may start on another node.
             hosts_nothing = not isinstance(error, WrongFolder)
@@ -279,7 +293,9 @@ class Life:
         counts[WOKEN] += 1
         counts[RECORDS_READ] += activated.records
         counts[DAMAGED] += len(activated.damage)
-        self._services.trouble(self.detector_id, None)
+        unwritable = activated.read_only
+        said = None if unwritable is None else f"it can only be read: {unwritable}"
+        self._services.trouble(self.detector_id, said)
         for damage in activated.damage:
             self._services.damaged(self.detector_id, damage)
         if activated.diverged is not None:
@@ -294,6 +310,7 @@ class Life:
         self._asked = False
         self._save_at_s = self._sync_at_s = None
         self._without_room = False
+        self._read_only_until_s = None
         self.at_risk = False
         self._rest_not_before_s = 0.0
 

@@ -1,5 +1,7 @@
 """A disk that is full for real: what cannot be kept is refused, and all goes on when there is room."""
 
+import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -62,6 +64,13 @@ def fill(ballast: Path) -> None:
                     os.fsync(file.fileno())
             except OSError:
                 continue
+
+
+def take_all_inodes(disk: Path) -> None:
+    """Leave no room for another file, however small."""
+    with contextlib.suppress(OSError):
+        for number in itertools.count():
+            (disk / f"inode {number}").touch()
 
 
 class Detector:
@@ -156,7 +165,23 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
             hosting.die()
             await until(lambda: service.hosting.awake == 0)
             await detector.event(next(numbers))
+            # Its journal has records that its next owner would have to settle, for which there is no room.
+            for _ in range(3):
+                assert await detector.rules() == list(detector.reference.rules)
+                assert not await detector.event(next(numbers))
+            if kind == "ext4":
+                # Nor is there an inode for anything.
+                os.truncate(ballast, 0)
+                take_all_inodes(disk)
+                fill(ballast)
+                hosting = service.actors.hosting(detector.id)
+                assert hosting is not None
+                hosting.die()
+                await until(lambda: service.hosting.awake == 0)
+                assert await detector.rules() == list(detector.reference.rules)
             ballast.unlink()
+            for path in disk.glob("inode *"):
+                path.unlink()
         async with local_service(disk / "data") as service:
             detector.fleet = service.fleet
             assert await detector.rules() == list(detector.reference.rules)
