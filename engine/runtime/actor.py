@@ -8,7 +8,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,11 +17,12 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.events import Answer, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime import history, kept, recovery
-from engine.runtime.answers import PAGE_VERSION, Answers, Unwritten
+from engine.runtime.answers import PAGE_VERSION, Answers
 from engine.runtime.attempts import Attempt
 from engine.runtime.errors import STARTING
 from engine.runtime.history import EVALUATED, RECORD_VERSION, History, Step
-from engine.runtime.kept import KEPT_VERSION, Kept
+from engine.runtime.hosted import Hosted, Position, Saving, position
+from engine.runtime.kept import KEPT_VERSION
 from engine.runtime.operations import READS, Crash, Operation, Reply
 from engine.runtime.reading import ReadOnlyDetector, cannot_write
 from engine.runtime.settings import RuntimeSettings
@@ -43,11 +43,6 @@ _REST_SEGMENTS: Final = 8
 """Nor in more segments, of which each owner that wrote anything has left one at least."""
 
 
-Position = tuple[int | None, int, int]
-"""Where a detector stands: the time of its last event, how many there were, and the checksum of what fired at
-those since the last record."""
-
-
 class Activated(msgspec.Struct, frozen=True):
     """A detector is awake. `damage` names what had to be set aside to wake it."""
 
@@ -66,33 +61,6 @@ class Health(msgspec.Struct, frozen=True):
     pid: int
     detector_id: str | None
     resident_bytes: int
-
-
-@dataclass(slots=True)
-class _Hosted:
-    """The detector that is awake here, and what it stands on."""
-
-    detector_id: str
-    detector: Detector
-    answers: Answers
-    store: Store
-    unsaved: bool = False
-    """Whether there is anything that neither the newest snapshot nor the journal has."""
-    saving: "_Saving | None" = None
-    diverged: bool = False
-    """Whether the journal has records that a replay would report again."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Saving:
-    """A snapshot on its way to the disk."""
-
-    store: Store
-    kept: Kept
-    answers: Answers
-    page: Unwritten | None
-    """The answers that no page has yet."""
-    sequence: int
 
 
 class DetectorActor:
@@ -120,7 +88,7 @@ class DetectorActor:
         self._crashes_to = crashes_to
         self._files = files or RealFiles()
         self._now_us = now_us
-        self._hosted: _Hosted | None = None
+        self._hosted: Hosted | None = None
         self._read_only: ReadOnlyDetector | None = None
         """In place of what is hosted, where the disk has no room for that."""
         self._never = threading.Event()
@@ -177,7 +145,7 @@ class DetectorActor:
                 raise StorageError(f"{folder} cannot be read or written: {error}") from error
             raise
         detector.live_at(self._now_us)
-        self._hosted = _Hosted(detector_id, detector, answers, store, diverged=restored.diverged is not None)
+        self._hosted = Hosted(detector_id, detector, answers, store, diverged=restored.diverged is not None)
         return Activated(tuple(map(str, recovered.damage)), restored.records, restored.diverged)
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
@@ -194,7 +162,7 @@ class DetectorActor:
         steps: list[Step] = []
         crash: Crash | None = None
         now_us = self._now_us()
-        reached = _position(hosted.detector)
+        reached = position(hosted.detector)
         for operation in batch:
             if full is not None and operation.kind not in READS:
                 answers.append(full)
@@ -207,7 +175,7 @@ class DetectorActor:
             answers.append(stepped.answer)
             if stepped.step is not None:
                 steps.append(stepped.step)
-                reached = _position(hosted.detector)
+                reached = position(hosted.detector)
         try:
             self._make_last(hosted, steps, reached, now_us)
         except BaseException:
@@ -250,7 +218,7 @@ class DetectorActor:
                 self.discard()
             raise
 
-    def _begin_saving(self, hosted: _Hosted) -> bool:
+    def _begin_saving(self, hosted: Hosted) -> bool:
         assert hosted.saving is None, "one snapshot at a time"
         store = hosted.store
         if not hosted.unsaved and not store.journal_bytes:
@@ -260,7 +228,7 @@ class DetectorActor:
             self._write(store, hosted.detector, ())
         sequence = store.begin_snapshot()
         page = hosted.answers.begin_page(self._now_us())
-        hosted.saving = _Saving(store, kept.keep(hosted.detector), hosted.answers, page, sequence)
+        hosted.saving = Saving(store, kept.keep(hosted.detector), hosted.answers, page, sequence)
         hosted.unsaved = hosted.diverged = False
         return True
 
@@ -330,10 +298,10 @@ class DetectorActor:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _take(self, hosted: _Hosted, operation: Operation, now_us: int) -> Stepped:
+    def _take(self, hosted: Hosted, operation: Operation, now_us: int) -> Stepped:
         return take(hosted.detector, hosted.detector_id, hosted.answers, operation, now_us)
 
-    def _without_room(self, hosted: _Hosted, batch: Sequence[Operation]) -> Refused | None:
+    def _without_room(self, hosted: Hosted, batch: Sequence[Operation]) -> Refused | None:
         """Give what is answered to all that would have to be written, if the disk has no room for it.
 
         Raises WriteFailed where the store is of no more use. In either case, nothing was done.
@@ -351,7 +319,7 @@ class DetectorActor:
             raise WriteFailed(said) from error
         return None
 
-    def _make_last(self, hosted: _Hosted, steps: Sequence[Step], reached: Position, now_us: int) -> None:
+    def _make_last(self, hosted: Hosted, steps: Sequence[Step], reached: Position, now_us: int) -> None:
         """See that what was done outlives what it is said to outlive, and that nobody else does the same."""
         store = hosted.store
         sync = self._settings.journal_sync
@@ -376,7 +344,7 @@ class DetectorActor:
     ) -> None:
         """Append a record of what a batch came to; without a batch, of where the detector stands."""
         complete = self._settings.journal_sync != "off"
-        clock_us, events_seen, verdicts = reached or _position(detector)
+        clock_us, events_seen, verdicts = reached or position(detector)
         detector.verdicts.take()
         told = History(
             clock_us,
@@ -398,13 +366,9 @@ class DetectorActor:
         except OSError as error:
             raise StorageError(f"{self._settings.data} cannot be read: {error}") from error
 
-    def _the_hosted(self) -> _Hosted:
+    def _the_hosted(self) -> Hosted:
         assert self._hosted is not None, "a detector is awake here"
         return self._hosted
-
-
-def _position(detector: Detector) -> Position:
-    return detector.clock_us, detector.events_seen, detector.verdicts.checksum
 
 
 def _why(refused: Refused | None) -> str:
