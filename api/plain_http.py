@@ -7,8 +7,8 @@ from typing import Final
 
 import h11
 from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Body, EndBody, Request, Response
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.events import Request, Response
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 
@@ -16,6 +16,7 @@ from api.envelope import Headers
 from api.plain_requests import PlainHead, read_plain
 from api.reply_heads import HEADS, with_request_id
 from api.request_ids import HEADER, STATE, request_id
+from api.server_errors import server_error
 
 REPLY: Final = "reply"
 """Under this name a request's ASGI state holds a way to send a whole reply at once."""
@@ -68,6 +69,19 @@ class LenientConnection(h11.Connection):
                 # The other half of an empty line may follow.
                 return h11.NEED_DATA
         return super().next_event()
+
+
+class _Stream(HTTPStream):
+    """Hypercorn's, which answers in the envelope where the application does not answer."""
+
+    async def _send_error_response(self, status_code: int) -> None:
+        reply = server_error(status_code)
+        response = Response(stream_id=self.stream_id, headers=reply.all_headers(), status_code=reply.status)
+        await self.send(response)
+        if self.scope["method"] != "HEAD":
+            await self.send(Body(stream_id=self.stream_id, data=reply.body))
+        await self.send(EndBody(stream_id=self.stream_id))
+        self.state = ASGIHTTPState.CLOSED
 
 
 class PlainHttp(H11Protocol):
@@ -277,6 +291,15 @@ class PlainHttp(H11Protocol):
     async def _check_protocol(self, event: h11.Request) -> None:
         """Stay with this protocol."""
 
+    async def _send_error_response(self, status_code: int) -> None:
+        """Answer what is no request, in the envelope."""
+        reply = server_error(status_code)
+        headers = [*reply.all_headers(), *self.config.response_headers("h11")]
+        await self._send_h11_event(h11.Response(status_code=reply.status, headers=headers))
+        if not (isinstance(self.stream, HTTPStream) and self.stream.scope["method"] == "HEAD"):
+            await self._send_h11_event(h11.Data(data=reply.body))
+        await self._send_h11_event(h11.EndOfMessage())
+
     async def _create_stream(self, request: h11.Request) -> None:
         if await self._is_ended():
             return
@@ -294,7 +317,7 @@ class PlainHttp(H11Protocol):
         """Hand a request to the application."""
         # The stream gives it to the application, with a copy of the state.
         self.connection_state[STATE] = request_id(headers)
-        self.stream = HTTPStream(
+        self.stream = _Stream(
             self.app,
             self.config,
             self.context,

@@ -587,7 +587,8 @@ async def test_a_stream_whose_token_is_not_good_any_more_answers_what_is_under_w
     else:
         scripted.stale = DetectorUnavailable(1501, "there was no word", 1)
         asyncio.get_running_loop().call_later(3 * LOOK_S, looked.set)
-    await looked.wait()
+    async with asyncio.timeout(10):
+        await looked.wait()
     go.set()
     await one.begun()
     assert (await one.next())["actions"] == []
