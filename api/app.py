@@ -130,6 +130,8 @@ def _view(
 ) -> Callable[..., Awaitable[Response]]:
     async def view(**ids: str) -> Response:
         arguments: dict[str, Any] = {**ids}
+        if operation.query is not None:
+            arguments["query"] = request.scope[dispatch.QUERY]  # type: ignore[typeddict-item]  # as the body
         if operation.body is not None:
             arguments["body"] = request.scope[dispatch.BODY]  # type: ignore[typeddict-item]  # put there by the dispatcher
         if len(operation.media_types) > 1:

@@ -17,6 +17,7 @@ from api.hot import HotPath
 from api.meter import CALLER_GONE, Meter
 from api.operations import OPERATIONS, Operation
 from api.plain_http import REPLY
+from api.queries import read_query
 from api.request_ids import STATE as ID_STATE
 from api.request_log import RequestLog
 from api.requests import (
@@ -49,6 +50,7 @@ TOKEN_KNOWN: Final = b"x-token-known"
 STREAM: Final = "evaluate_stream"
 """The batch that is a stream: what it takes is not to be mixed with what others take."""
 
+QUERY: Final = "rule_detector.query"
 BODY: Final = "rule_detector.body"
 """Under this name the scope that Quart is given holds the body of the request."""
 
@@ -171,6 +173,9 @@ class Dispatcher:
         operation, ids = await self._judge(head, path, scope["method"], watch)
         watch.operation = operation.name if operation is not None else OTHER
         media_type = self._judge_headers(head, operation)
+        query = None
+        if operation is not None and operation.query is not None:
+            query = read_query(operation.query, scope["query_string"])
         is_stream = media_type == NDJSON
         bytes_max = self._bytes_max(operation)
         if not is_stream:
@@ -190,7 +195,8 @@ class Dispatcher:
         key = idempotency_key(head) if operation is not None and operation.takes_key else ""
         says_more = operation is not None and operation.says_more and self._gate.knows(authorization(head))
         headers = _passed_on(media_type, key, says_more=says_more)
-        return Handover(*_for_quart(scope, path, body, headers, receive), claim)
+        read = {QUERY: query, BODY: body}
+        return Handover(*_for_quart(scope, path, read, headers, receive), claim)
 
     async def _judge(
         self, head: Head, path: str, method: str, watch: Watch
@@ -271,11 +277,11 @@ def _passed_on(media_type: bytes, key: str, *, says_more: bool) -> Headers:
 
 
 def _for_quart(
-    scope: Scope, path: str, body: bytes, headers: Headers, receive: Receive
+    scope: Scope, path: str, read: Mapping[str, object], headers: Headers, receive: Receive
 ) -> tuple[Scope, Receive]:
     """Give Quart the request without query and with few headers: it has no use for them and could stumble.
 
-    The body travels beside it: Quart would copy it several times.
+    What was `read` of the request travels beside it: Quart would copy a body several times.
     """
     messages: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
@@ -288,6 +294,6 @@ def _for_quart(
         "raw_path": path.encode(),
         "query_string": b"",
         "headers": [(b"host", b"localhost"), *headers],
-        BODY: body,
+        **read,
     }
     return plain, receive_read

@@ -1,6 +1,6 @@
 """What requests and replies hold: decoding, validation and the API's description come from these types."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -18,6 +18,8 @@ ConditionSource = Annotated[
     str,
     Meta(description="A condition in the text language, or the JSON of a Condition object, as a string."),
 ]
+PAGE_MAX: Final = 1000
+"""Detectors in one page of their list."""
 
 
 class NewDetector(Struct, forbid_unknown_fields=True):
@@ -71,6 +73,34 @@ class Detector(Struct):
 
     id: str
     name: str
+
+
+class DetectorsQuery(Struct):
+    """What a list of detectors may be asked for. Without either, it has all of them."""
+
+    limit: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=PAGE_MAX,
+                description=f"At most so many detectors; {PAGE_MAX} where only `after` is there.",
+                extra={"expected": f"a whole number from 1 to {PAGE_MAX}"},
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    after: (
+        Annotated[
+            str,
+            Meta(
+                pattern="^[0-9a-f]{32}$",
+                description="Only detectors created after the one with this id: the last of the page before.",
+                extra={"expected": "the id of a detector"},
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 Window = Annotated[float, Meta(ge=0, description="Seconds; fractions count to the microsecond.")]

@@ -134,6 +134,7 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
             }
             for name in _PARAMETER.findall(operation.path)
         ]
+        + _query(operation)
         + ([_KEY] if operation.takes_key else []),
         "responses": {
             "200": {
@@ -167,6 +168,25 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
                 for media_type in operation.media_types
             },
         }
+    return described
+
+
+def _query(operation: Operation) -> list[dict[str, Any]]:
+    if operation.query is None:
+        return []
+    described = []
+    for parameter in msgspec.structs.fields(operation.query):
+        schema = msgspec.json.schema(parameter.type)
+        text = f"_An addition to the interface._ {schema.pop('description')}"
+        described.append(
+            {
+                "name": parameter.encode_name,
+                "in": "query",
+                "required": False,
+                "description": text,
+                "schema": schema,
+            }
+        )
     return described
 
 

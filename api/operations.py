@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import msgspec
+
 from api import messages
 from api.envelope import JSON, MSGPACK, NDJSON
 from engine.evaluation.events import BatchBody, EvaluateBody
@@ -25,6 +27,8 @@ class Operation:
     path: str
     summary: str
     text: str = ""
+    query: type[msgspec.Struct] | None = None
+    """The parameters that its query may have; None where a query is ignored."""
     body: Any = None
     result: Any
     own_codes: tuple[int, ...] = ()
@@ -124,7 +128,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/detectors",
         summary="List the detectors",
-        text="In order of creation.",
+        text="In order of creation. With `limit` or `after`, one page of them: at most `limit`, beginning "
+        "after the detector with the id `after`. A page with fewer is the last.",
+        query=messages.DetectorsQuery,
         result=list[messages.Detector],
         result_example=[{"id": _ID, "name": "logins"}],
     ),
@@ -137,6 +143,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=messages.NewDetector,
         body_example={"name": "logins"},
         result=messages.Identified,
+        own_codes=(1400,),
         result_example={"id": _ID},
     ),
     Operation(

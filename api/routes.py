@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -11,7 +12,7 @@ from msgspec import UNSET
 
 from api import messages
 from api.conditions import parse_condition
-from api.envelope import BATCH_FORMS, Reply, answered, failure, refused, success
+from api.envelope import BATCH_FORMS, Reply, RequestRefusal, answered, failure, refused, success
 from api.settings import Settings
 from engine.evaluation.bodies import decode
 from engine.language.diagnostics import Entry
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 DECODED_AT_ONCE_BYTES_MAX: Final = 4 * 1024
 """Larger bodies are decoded in a thread: the event loop belongs to all callers."""
+
+_PIECE: Final = 1000
+"""Entries of a list that are encoded in one go: less than a millisecond."""
 
 _NOT_READY: Final = "the service is starting, or cannot serve now; with a token, /readyz says why"
 _ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -61,10 +65,15 @@ class Routes:
 
     # Detectors.
 
-    async def list_detectors(self) -> Reply:
-        """Give all detectors in order of creation."""
-        found = await self._fleet.detectors()
-        return _success([messages.Detector(entry.id, entry.name) for entry in found])
+    async def list_detectors(self, query: messages.DetectorsQuery) -> Reply:
+        """Give all detectors, or a page of them, in order of creation."""
+        if query == messages.DetectorsQuery():
+            return success(await _listed(await self._fleet.detectors()))
+        after, most = _given(query.after), _given(query.limit) or messages.PAGE_MAX
+        page = await self._fleet.detectors_page(after, most)
+        if page is None:
+            raise RequestRefusal(1006, f"after: there is no detector `{after}`; it may have been deleted")
+        return success(await _listed(page))
 
     async def create_detector(self, body: bytes) -> Reply:
         """Create a detector."""
@@ -164,6 +173,16 @@ class Routes:
 
 def _success(result: Any) -> Reply:
     return success(msgspec.json.encode(result))
+
+
+async def _listed(entries: Sequence[tuple[str, str]]) -> bytes:
+    """Give a list of detectors as JSON; between its pieces others have their turn."""
+    pieces = []
+    for begin in range(0, len(entries), _PIECE):
+        piece = [messages.Detector(*entry) for entry in entries[begin : begin + _PIECE]]
+        pieces.append(msgspec.json.encode(piece)[1:-1])
+        await asyncio.sleep(0)
+    return b"[" + b",".join(pieces) + b"]"
 
 
 def _given(value: T | msgspec.UnsetType) -> T | None:

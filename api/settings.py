@@ -69,6 +69,7 @@ class Settings:
         least=0,
     )
 
+    max_detectors: int = _setting(100_000, "Detectors that there may be.", least=1)
     max_resident: int = _setting(50, "Detectors awake at once.", least=1)
     spares: int = _setting(2, "Started processes that wait for a detector to wake in them.", least=0)
     idle_rest_s: float = _setting(
@@ -207,6 +208,7 @@ class Settings:
             data=self.data,
             limits=self.limits(),
             deadline_s=self.deadline_s,
+            detectors_max=self.max_detectors,
             max_resident=self.max_resident,
             idle_rest_s=self.idle_rest_s,
             journal_sync=self.journal_sync,

@@ -212,7 +212,11 @@ class LocalDirectories:
             raise ActorDied("no process can be started")
         settings = self._settings
         known = DirectorySettings(
-            settings.data, settings.snapshots_kept, lock_wait_s=0, folder_id=settings.folder_id
+            settings.data,
+            settings.snapshots_kept,
+            lock_wait_s=0,
+            folder_id=settings.folder_id,
+            detectors_max=settings.detectors_max,
         )
         directory = Directory(known, files=self._files)
         handle = LocalDirectoryHandle(directory)

@@ -12,6 +12,7 @@ import msgspec
 from engine.runtime import kept as detector_kept
 from engine.runtime import register
 from engine.runtime.kept import KEPT_VERSION
+from engine.runtime.news import Chronicle, News
 from engine.runtime.register import (
     RECORD_VERSION,
     STATE_VERSION,
@@ -33,7 +34,11 @@ from snapshots.store import Store
 
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
-"""So much in the journal brings the next snapshot."""
+"""So much in the journal brings the next snapshot, or as much as the newest one has, if that is more: so
+snapshots cost each change the same, however much is kept."""
+
+_SEGMENTS_MAX: Final = 8
+"""More segments than this bring a snapshot when the folder is opened: each opening may leave one."""
 
 _RECORD_BYTES_MAX: Final = 4096
 """What a change takes in the journal at most."""
@@ -46,14 +51,12 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What a front end has not seen yet, whole, with its version; None where nothing is new."""
+    """What a front end has not seen yet."""
 
-    tokens_version: int
-    detectors_version: int
-    tokens: dict[bytes, str] | None = None
+    tokens: News[bytes]
     """Ids by digest."""
-    detectors: dict[str, str] | None = None
-    """Names by id, in order of creation."""
+    detectors: News[str]
+    """Names by id."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -74,6 +77,8 @@ class DirectorySettings:
     """The process that whoever finds the folder in use is to look for; None for the directory's own."""
     folder_id: str | None = None
     """The id that the data folder must have; None where any will do."""
+    detectors_max: int | None = None
+    """How many detectors there may be; None for any number."""
 
 
 class Directory:
@@ -95,8 +100,10 @@ class Directory:
         self._leases: dict[str, Lease] = {}
         self._opening = 0
         self._granted = 0
-        self._tokens_version = 0
-        self._detectors_version = 0
+        self._detectors_max = settings.detectors_max
+        self._tokens = Chronicle[bytes](0)
+        self._detectors = Chronicle[str](0)
+        self._snapshot_bytes = 0
         self._newborn = detector_kept.newborn()
 
     def open(self) -> Opened:
@@ -126,10 +133,14 @@ class Directory:
         self._kept = kept_of(recovered)
         assert self._store.epoch is not None, "to recover is to have an epoch"
         self._opening = self._store.epoch * _EPOCHS_PER_OPENING
-        self._tokens_version = self._detectors_version = self._opening + 1
-        if recovered.snapshot is not None and recovered.snapshot.version < STATE_VERSION:
+        self._tokens, self._detectors = Chronicle(self._opening + 1), Chronicle(self._opening + 1)
+        assert recovered.snapshot is not None, "a folder begins with one"
+        self._snapshot_bytes = len(recovered.snapshot.body)
+        if recovered.snapshot.version < STATE_VERSION:
             self._give_folders()
         self._save_if_long()
+        if self._store.segment_count > _SEGMENTS_MAX:
+            self._save_if_can_be()
         return Opened((*map(str, recovered.damage), *self._tidy()))
 
     def _begin(self) -> None:
@@ -157,7 +168,7 @@ class Directory:
     def _tidy(self) -> list[str]:
         """Remove what was left half made or half removed, and tell what could not be, or is not ours."""
         remarks = []
-        for detector_id in self._kept.struck:
+        for detector_id in list(self._kept.struck):
             try:
                 self.purge_detector(detector_id)
             except StorageError as error:
@@ -190,32 +201,33 @@ class Directory:
             self._check_folder()
         kept = self._kept
         return Changes(
-            tokens_version=self._tokens_version,
-            detectors_version=self._detectors_version,
-            tokens=None
-            if tokens_seen == self._tokens_version
-            else {token.digest: token_id for token_id, token in kept.tokens.items()},
-            detectors=None if detectors_seen == self._detectors_version else kept.detectors,
+            self._tokens.since(
+                tokens_seen,
+                lambda: {token.digest: token_id for token_id, token in kept.tokens.items()},
+            ),
+            self._detectors.since(detectors_seen, kept.detectors.copy),
         )
 
     def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
         """Keep a token; the version of the tokens that has it."""
         if token_id not in self._kept.tokens:
             self._change(TokenAdded(token_id, digest, hint))
-            self._tokens_version += 1
-        return self._tokens_version
+            self._tokens.note(digest, token_id)
+        return self._tokens.version
 
     def revoke_token(self, token_id: str) -> int | None:
         """Forget a token; the version that has it no more, None where there was none."""
-        if token_id not in self._kept.tokens:
+        token = self._kept.tokens.get(token_id)
+        if token is None:
             return None
         self._change(TokenRevoked(token_id))
-        self._tokens_version += 1
-        return self._tokens_version
+        return self._tokens.note(token.digest, None)
 
-    def create_detector(self, detector_id: str, name: str) -> int:
-        """Enter a detector; the version of the catalogue that has it."""
+    def create_detector(self, detector_id: str, name: str) -> int | None:
+        """Enter a detector; the version of the catalogue that has it, None where there are too many."""
         if detector_id not in self._kept.detectors:
+            if self._detectors_max is not None and len(self._kept.detectors) >= self._detectors_max:
+                return None
             self._check_before_change()
             self._store.reserve(_RECORD_BYTES_MAX)
             # First: a folder without a detector is removed at the next opening, a detector without is lost.
@@ -227,8 +239,8 @@ class Directory:
                     Store(self._detectors_folder / detector_id, files=self._files).destroy()
                 raise
             self._change(DetectorCreated(detector_id, name))
-            self._detectors_version += 1
-        return self._detectors_version
+            self._detectors.note(detector_id, name)
+        return self._detectors.version
 
     def delete_detector(self, detector_id: str) -> int | None:
         """Strike a detector out; the version that has it no more, None where there was none.
@@ -239,8 +251,7 @@ class Directory:
             return None
         self._change(DetectorStruck(detector_id))
         self._leases.pop(detector_id, None)
-        self._detectors_version += 1
-        return self._detectors_version
+        return self._detectors.note(detector_id, None)
 
     def purge_detector(self, detector_id: str) -> None:
         """Remove the files of a detector that was struck out and that no actor hosts."""
@@ -270,18 +281,23 @@ class Directory:
         self._store.append(register.encode(change), version=RECORD_VERSION)
         self._store.sync()
         self._store.check_owner()
-        self._kept = register.changed(self._kept, change)
+        register.make(change, self._kept)
         self._save_if_long()
 
     def _save_if_long(self) -> None:
-        if self._store.journal_bytes >= _SNAPSHOT_JOURNAL_BYTES:
-            # The journal has it all; the next change tries again.
-            with contextlib.suppress(StorageError):
-                self._save()
+        if self._store.journal_bytes >= max(_SNAPSHOT_JOURNAL_BYTES, self._snapshot_bytes):
+            self._save_if_can_be()
+
+    def _save_if_can_be(self) -> None:
+        # The journal has it all; another attempt is made later.
+        with contextlib.suppress(StorageError):
+            self._save()
 
     def _save(self) -> None:
         sequence = self._store.begin_snapshot()
-        self._store.save([register.body(self._kept)], version=STATE_VERSION, sequence=sequence)
+        body = register.body(self._kept)
+        self._store.save([body], version=STATE_VERSION, sequence=sequence)
+        self._snapshot_bytes = len(body)
 
     def _check_before_change(self) -> None:
         """See that nothing is made in a folder that is not the expected one. Raises StorageError."""
@@ -307,7 +323,7 @@ def kept_of(recovered: Recovered) -> Kept:
                 f"{record.path} at {record.offset}: the record is of a newer program, with version "
                 f"{record.version}; this one knows versions up to {RECORD_VERSION}"
             )
-        kept = register.changed(kept, register.decode(record.payload))
+        register.make(register.decode(record.payload), kept)
     return kept
 
 

@@ -6,7 +6,14 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from engine.runtime.directory import Changes, Opened
-from engine.runtime.errors import STARTING, ActorDied, DetectorUnavailable, no_such_detector, no_such_token
+from engine.runtime.errors import (
+    STARTING,
+    ActorDied,
+    DetectorUnavailable,
+    no_such_detector,
+    no_such_token,
+    too_many_detectors,
+)
 from engine.runtime.handles import DirectoryHandle, DirectoryStarter
 from engine.runtime.settings import RuntimeSettings
 from snapshots.errors import NoRoom, StorageError
@@ -67,8 +74,11 @@ class DirectoryClient:
         return version or 0
 
     async def create_detector(self, detector_id: str, name: str) -> int:
-        """Enter a detector; the version of the catalogue that has it."""
-        return await self._ask(lambda handle: handle.create_detector(detector_id, name))
+        """Enter a detector; the version of the catalogue that has it. Raises Refusal 1400."""
+        version = await self._ask(lambda handle: handle.create_detector(detector_id, name))
+        if version is None:
+            raise too_many_detectors(self._settings.detectors_max)
+        return version
 
     async def delete_detector(self, detector_id: str) -> int:
         """Strike a detector out; the version that has it no more. Raises Refusal 1200."""

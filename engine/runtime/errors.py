@@ -7,6 +7,7 @@ OUTCOME_UNKNOWN = 1502
 SHUTTING_DOWN = 1503
 TOO_MANY_WAIT = 1401
 INTERNAL = 1500
+TOO_MANY = 1400
 NO_SUCH_DETECTOR = 1200
 NO_SUCH_TOKEN = 1202
 
@@ -32,6 +33,11 @@ class ActorDied(Exception):
 def no_such_detector(detector_id: str) -> Refusal:
     """Give the refusal for a detector that is not there."""
     return Refusal(Entry(NO_SUCH_DETECTOR, f"there is no detector `{detector_id}`"))
+
+
+def too_many_detectors(detectors_max: int) -> Refusal:
+    """Give the refusal for a detector for which there is no place."""
+    return Refusal(Entry(TOO_MANY, f"the service has {detectors_max} detectors, which is the limit"))
 
 
 def no_such_token(token_id: str) -> Refusal:

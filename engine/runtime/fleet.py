@@ -95,10 +95,15 @@ class Fleet:
 
     # -- catalogue -------------------------------------------------------------------------------------------
 
-    async def detectors(self) -> list[DetectorEntry]:
-        """Give all detectors, in order of creation."""
+    async def detectors(self) -> list[tuple[str, str]]:
+        """Give the ids and names of all detectors, in order of creation."""
         await self._catch_up()
         return self._view.detectors()
+
+    async def detectors_page(self, after: str | None, most: int) -> list[tuple[str, str]] | None:
+        """Give some of them in order, from the first or from the one after an id; None for an unknown id."""
+        await self._catch_up()
+        return self._view.detectors_page(after, most)
 
     async def detector(self, detector_id: str) -> DetectorEntry:
         """Give one detector. Raises Refusal 1200."""
@@ -113,7 +118,7 @@ class Fleet:
         return self._view.has_detector(detector_id)
 
     async def create_detector(self, name: str) -> str:
-        """Enter a detector into the catalogue, durably, and give its id."""
+        """Enter a detector into the catalogue, durably, and give its id. Raises Refusal 1400."""
         detector_id = secrets.token_hex(16)
         version = await self.hosting.create_detector(detector_id, name)
         self._view.detector_created(detector_id, name, version)

@@ -77,8 +77,8 @@ class DirectoryHandle(Protocol):
     async def revoke_token(self, token_id: str) -> int | None:
         """Forget a token; the version that has it no more, None where there was none."""
 
-    async def create_detector(self, detector_id: str, name: str) -> int:
-        """Enter a detector; the version of the catalogue that has it."""
+    async def create_detector(self, detector_id: str, name: str) -> int | None:
+        """Enter a detector; the version of the catalogue that has it, None where there are too many."""
 
     async def delete_detector(self, detector_id: str) -> int | None:
         """Strike a detector out; the version that has it no more, None where there was none."""

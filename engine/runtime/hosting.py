@@ -49,7 +49,7 @@ class Hosting(Protocol):
         """Forget a token; the version that has it no more. Raises Refusal 1202."""
 
     async def create_detector(self, detector_id: str, name: str) -> int:
-        """Enter a detector; the version of the catalogue that has it."""
+        """Enter a detector; the version of the catalogue that has it. Raises Refusal 1400."""
 
     async def delete_detector(self, detector_id: str) -> int:
         """Remove a detector; the version that has it no more. Raises Refusal 1200.

@@ -90,7 +90,7 @@ class LocalHosting:
         return await self._directory.revoke_token(token_id)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
-        """Enter a detector; the version of the catalogue that has it."""
+        """Enter a detector; the version of the catalogue that has it. Raises Refusal 1400."""
         return await self._directory.create_detector(detector_id, name)
 
     async def delete_detector(self, detector_id: str) -> int:

@@ -179,8 +179,8 @@ class RayDirectoryHandle(_Handle):
         """Forget a token; the version that has it no more, None where there was none."""
         return await self._ask("revoke_token", token_id)  # type: ignore[no-any-return]
 
-    async def create_detector(self, detector_id: str, name: str) -> int:
-        """Enter a detector; the version of the catalogue that has it."""
+    async def create_detector(self, detector_id: str, name: str) -> int | None:
+        """Enter a detector; the version of the catalogue that has it, None where there are too many."""
         return await self._ask("create_detector", detector_id, name)  # type: ignore[no-any-return]
 
     async def delete_detector(self, detector_id: str) -> int | None:
@@ -240,7 +240,12 @@ class RayDirectories:
         data = settings.data.absolute()
         name = directory_name(data)
         known = DirectorySettings(
-            data, settings.snapshots_kept, settings.lock_wait_s, os.getpid(), settings.folder_id
+            data,
+            settings.snapshots_kept,
+            settings.lock_wait_s,
+            service_pid=os.getpid(),
+            folder_id=settings.folder_id,
+            detectors_max=settings.detectors_max,
         )
         try:
             actor = self._remote.options(name=name).remote(known)

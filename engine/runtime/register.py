@@ -1,10 +1,8 @@
-"""What the directory keeps: tokens and the catalogue of detectors, and every change of them. Pure."""
+"""What the directory keeps, tokens and the catalogue of detectors, and how a change changes it."""
 
-from typing import Final, TypeVar, assert_never
+from typing import Final, assert_never
 
 import msgspec
-
-T = TypeVar("T")
 
 STATE_VERSION: Final = 2
 """Of `Kept`. In version 1 a detector that had never been awake had no folder."""
@@ -20,13 +18,13 @@ class KeptToken(msgspec.Struct, frozen=True):
     hint: str
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """All that the directory keeps. Dicts are in order of creation, and never changed in place."""
+class Kept(msgspec.Struct):
+    """All that the directory keeps. Dicts are in order of creation."""
 
     tokens: dict[str, KeptToken] = {}
     detectors: dict[str, str] = {}
     """Names by id."""
-    struck: frozenset[str] = frozenset()
+    struck: set[str] = set()
     """Detectors that were deleted and whose files may still be there."""
 
 
@@ -89,25 +87,19 @@ def kept_from(data: bytes) -> Kept:
     return msgspec.msgpack.decode(data, type=Kept)
 
 
-def changed(kept: Kept, change: Change) -> Kept:
-    """Give what is kept after a change."""
-    replace = msgspec.structs.replace
+def make(change: Change, kept: Kept) -> None:
+    """Make a change, in time that does not depend on how much is kept."""
     match change:
         case TokenAdded():
-            token = KeptToken(change.digest, change.hint)
-            return replace(kept, tokens={**kept.tokens, change.id: token})
+            kept.tokens[change.id] = KeptToken(change.digest, change.hint)
         case TokenRevoked():
-            return replace(kept, tokens=_without(kept.tokens, change.id))
+            kept.tokens.pop(change.id, None)
         case DetectorCreated():
-            return replace(kept, detectors={**kept.detectors, change.id: change.name})
+            kept.detectors[change.id] = change.name
         case DetectorStruck():
-            detectors = _without(kept.detectors, change.id)
-            return replace(kept, detectors=detectors, struck=kept.struck | {change.id})
+            kept.detectors.pop(change.id, None)
+            kept.struck.add(change.id)
         case DetectorPurged():
-            return replace(kept, struck=kept.struck - {change.id})
+            kept.struck.discard(change.id)
         case _:
             assert_never(change)
-
-
-def _without(entries: dict[str, T], gone: str) -> dict[str, T]:
-    return {kept_id: entry for kept_id, entry in entries.items() if kept_id != gone}

@@ -101,7 +101,7 @@ class RemoteHosting:
         return await self._ask("revoke_token", int, token_id)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
-        """Enter a detector; the version of the catalogue that has it."""
+        """Enter a detector; the version of the catalogue that has it. Raises Refusal 1400."""
         return await self._ask("create_detector", int, detector_id, name)
 
     async def delete_detector(self, detector_id: str) -> int:

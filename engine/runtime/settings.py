@@ -21,6 +21,7 @@ class RuntimeSettings:
     deadline_s: float = 30.0
     """From a request's arrival to its answer, whatever the answer is."""
 
+    detectors_max: int = 100_000
     max_resident: int = 50
     """Detectors awake at once."""
     idle_rest_s: float = 600.0

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from engine.runtime.directory import Changes
 from engine.runtime.errors import STARTING, DetectorUnavailable
+from engine.runtime.news import Copy
 from engine.runtime.settings import RuntimeSettings
 
 _log = logging.getLogger(__name__)
@@ -29,20 +30,18 @@ class Informant(Protocol):
 class View:
     """What the directory said last, with what was changed from here since.
 
-    A change made from here shows at once. What the directory says of an earlier version is ignored from then
-    on: a question that was under way while a token was revoked must not bring the token back.
+    A change made from here shows at once. What the directory says of an earlier version does not undo it: a
+    question that was under way while a token was revoked must not bring the token back.
     """
 
     def __init__(self, informant: Informant, settings: RuntimeSettings) -> None:
         self._informant = informant
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._tokens: dict[bytes, str] = {}
-        self._tokens_seen = 0
-        self._tokens_least = 0
-        self._detectors: dict[str, str] = {}
-        self._detectors_seen = 0
-        self._detectors_least = 0
+        self._tokens = Copy[bytes]()
+        """Ids by digest."""
+        self._detectors = Copy[str]()
+        """Names by id."""
         self._heard_at_s = -float("inf")
         self._asked_at_s = -float("inf")
         self._asking: asyncio.Task[None] | None = None
@@ -80,31 +79,33 @@ class View:
         name = self._detectors.get(detector_id)
         return None if name is None else DetectorEntry(detector_id, name)
 
-    def detectors(self) -> list[DetectorEntry]:
-        """Give all detectors, in order of creation."""
-        return [DetectorEntry(detector_id, name) for detector_id, name in self._detectors.items()]
+    def detectors(self) -> list[tuple[str, str]]:
+        """Give the ids and names of all detectors, in order of creation."""
+        return self._detectors.entries()
+
+    def detectors_page(self, after: str | None, most: int) -> list[tuple[str, str]] | None:
+        """Give some of them in order, from the first or from the one after an id; None for an unknown id."""
+        return self._detectors.page(after, most)
 
     # -- changes made from here ------------------------------------------------------------------------------
 
     def token_added(self, token_id: str, digest: bytes, version: int) -> None:
         """Take note of a token that was added from here."""
-        self._tokens = {**self._tokens, digest: token_id}
-        self._tokens_least = max(self._tokens_least, version)
+        self._tokens.note_added(digest, token_id, version)
 
     def token_revoked(self, token_id: str, version: int) -> None:
         """Take note of a token that was revoked from here."""
-        self._tokens = {digest: known for digest, known in self._tokens.items() if known != token_id}
-        self._tokens_least = max(self._tokens_least, version)
+        for digest, known in self._tokens.entries():
+            if known == token_id:
+                self._tokens.note_removed(digest, version)
 
     def detector_created(self, detector_id: str, name: str, version: int) -> None:
         """Take note of a detector that was created from here."""
-        self._detectors = {**self._detectors, detector_id: name}
-        self._detectors_least = max(self._detectors_least, version)
+        self._detectors.note_added(detector_id, name, version)
 
     def detector_deleted(self, detector_id: str, version: int) -> None:
         """Take note of a detector that was deleted, from here or elsewhere."""
-        self._detectors = {known: name for known, name in self._detectors.items() if known != detector_id}
-        self._detectors_least = max(self._detectors_least, version)
+        self._detectors.note_removed(detector_id, version)
 
     # -- asking ----------------------------------------------------------------------------------------------
 
@@ -158,17 +159,9 @@ class View:
         # From here on nobody may join: what they want to know may be newer than the question.
         self._asking = None
         self._asked_at_s = begun_s = self._loop.time()
-        changes = await self._informant.changes(self._tokens_seen, self._detectors_seen)
-        if changes.tokens is not None and changes.tokens_version >= max(
-            self._tokens_least, self._tokens_seen
-        ):
-            self._tokens = changes.tokens
-            self._tokens_seen = changes.tokens_version
-        if changes.detectors is not None and changes.detectors_version >= max(
-            self._detectors_least, self._detectors_seen
-        ):
-            self._detectors = changes.detectors
-            self._detectors_seen = changes.detectors_version
+        changes = await self._informant.changes(self._tokens.seen, self._detectors.seen)
+        self._tokens.take(changes.tokens)
+        self._detectors.take(changes.detectors)
         # The word is as old as the question: what was revoked while it was under way may not be in it.
         self._heard_at_s = max(self._heard_at_s, begun_s)
 

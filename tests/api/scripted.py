@@ -55,8 +55,8 @@ class ScriptedFleet:
     async def confirm(self, detector_id: str) -> None:
         await self.detector(detector_id)
 
-    async def detectors(self) -> list[SimpleNamespace]:
-        return [await self.detector(DETECTOR)]
+    async def detectors(self) -> list[tuple[str, str]]:
+        return [(DETECTOR, "scripted")]
 
     async def call(self, detector_id: str, operation: Operation) -> Answer:
         self.operations.append(operation)

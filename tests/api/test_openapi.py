@@ -85,6 +85,14 @@ def test_the_forms_of_a_batch_are_told_and_no_other_has_any() -> None:
             assert taken == given == {"application/json"}
 
 
+def test_the_parameters_of_a_query_are_described_with_their_bounds() -> None:
+    [limit, after] = DOCUMENT["paths"]["/api/detectors"]["get"]["parameters"]
+    assert (limit["name"], limit["in"], limit["required"]) == ("limit", "query", False)
+    assert limit["schema"] == {"type": "integer", "minimum": 1, "maximum": 1000}
+    assert after["schema"] == {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+    assert all("addition" in one["description"] for one in (limit, after))
+
+
 def test_additions_are_marked_and_only_they_are() -> None:
     interface = {
         ("POST", "/api/token"),

@@ -105,7 +105,7 @@ class DetectorMachine(RuleBasedStateMachine):
         self.open()
 
     def catalogue(self) -> set[str]:
-        return set(self.directory.changes(0, 0).detectors or ())
+        return set(self.directory.changes(0, 0).detectors.whole or ())
 
     @precondition(lambda self: len(self.oracles) < DETECTORS_MAX)
     @rule(seed=SEEDS, calls=CALLS)

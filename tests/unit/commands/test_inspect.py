@@ -409,7 +409,7 @@ def test_folders_without_a_detector_are_orphans(data: Path) -> None:
 
 
 def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
-    body = register.body(Kept(struck=frozenset({SECOND})))
+    body = register.body(Kept(struck={SECOND}))
     Store(tmp_path / "directory").create(body, version=register.STATE_VERSION)
     Store(tmp_path / "detectors" / SECOND).create(b"", version=1)
     report = told(tmp_path)

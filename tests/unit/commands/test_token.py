@@ -13,7 +13,7 @@ def test_a_minted_token_is_alone_on_standard_output_and_known_afterwards(tmp_pat
     assert run.exit_code == 0, run.output
     [token] = run.stdout.splitlines()
     with opened_offline(tmp_path / "data") as directory:
-        known = directory.changes(0, 0).tokens
+        known = directory.changes(0, 0).tokens.whole
     assert known is not None
     assert list(known) == [digest_of(token)]
     assert known[digest_of(token)] in run.stderr
@@ -22,7 +22,7 @@ def test_a_minted_token_is_alone_on_standard_output_and_known_afterwards(tmp_pat
 def test_tokens_add_up(tmp_path: Path) -> None:
     tokens = {CliRunner().invoke(main, ["token", "new", "--data", str(tmp_path)]).stdout for _ in range(3)}
     with opened_offline(tmp_path) as directory:
-        known = directory.changes(0, 0).tokens
+        known = directory.changes(0, 0).tokens.whole
     assert known is not None
     assert set(known) == {digest_of(token.strip()) for token in tokens}
 

@@ -8,6 +8,7 @@ import pytest
 
 from engine.runtime import register
 from engine.runtime.directory import Directory, DirectorySettings, mint_offline, opened_offline
+from engine.runtime.news import News
 from engine.runtime.tokens import digest_of, mint
 from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError, WrongFolder
 from snapshots.files import RealFiles
@@ -49,8 +50,8 @@ def test_tokens_and_detectors_are_there_after_a_restart_in_order_of_creation(ope
     directory.revoke_token(A)
     directory.delete_detector(C)
     found = opened().changes(0, 0)
-    assert found.tokens == {digest_of(C): C, digest_of(B): B}
-    assert list((found.detectors or {}).items()) == [(B, "detector b"), (A, "detector a")]
+    assert found.tokens.whole == {digest_of(C): C, digest_of(B): B}
+    assert list((found.detectors.whole or {}).items()) == [(B, "detector b"), (A, "detector a")]
 
 
 def test_no_secret_is_on_the_disk(opened, tmp_path):
@@ -67,23 +68,30 @@ def test_no_secret_is_on_the_disk(opened, tmp_path):
 def test_only_what_is_new_is_told(opened):
     directory = opened()
     first = directory.changes(0, 0)
-    assert (first.tokens, first.detectors) == ({}, {})
-    seen = (first.tokens_version, first.detectors_version)
+    assert (first.tokens.whole, first.detectors.whole) == ({}, {})
+    seen = (first.tokens.version, first.detectors.version)
     nothing = directory.changes(*seen)
-    assert (nothing.tokens, nothing.detectors) == (None, None)
+    assert (nothing.tokens, nothing.detectors) == (News(seen[0]), News(seen[1]))
     version = directory.add_token(A, b"digest", "hint")
+    directory.create_detector(B, "b")
     news = directory.changes(*seen)
-    assert (news.tokens, news.detectors, news.tokens_version) == ({b"digest": A}, None, version)
+    assert news.tokens == News(version, changes=[(b"digest", A)])
+    assert news.detectors.changes == [(B, "b")]
+    directory.revoke_token(A)
+    directory.delete_detector(B)
+    news = directory.changes(*seen)
+    assert news.tokens.changes == [(b"digest", A), (b"digest", None)]
+    assert news.detectors.changes == [(B, "b"), (B, None)]
 
 
 def test_versions_and_epochs_grow_over_restarts(opened):
     directory = opened()
     directory.create_detector(A, "a")
-    versions, epochs = [directory.changes(0, 0).detectors_version], [directory.lease(A, "x")]
+    versions, epochs = [directory.changes(0, 0).detectors.version], [directory.lease(A, "x")]
     epochs.append(directory.lease(A, "y"))
     for _ in range(2):
         directory = opened()
-        versions.append(directory.changes(0, 0).detectors_version)
+        versions.append(directory.changes(0, 0).detectors.version)
         epochs.append(directory.lease(A, "x"))
     assert versions == sorted(set(versions))
     assert epochs == sorted(set(epochs))
@@ -102,7 +110,7 @@ def test_to_create_twice_is_to_create_once(opened):
     directory = opened()
     assert directory.create_detector(A, "a") == directory.create_detector(A, "a")
     assert directory.add_token(A, b"d", "h") == directory.add_token(A, b"d", "h")
-    assert directory.changes(0, 0).detectors == {A: "a"}
+    assert directory.changes(0, 0).detectors.whole == {A: "a"}
 
 
 def test_what_is_not_there_cannot_be_removed(opened):
@@ -176,7 +184,7 @@ def opened_with(data, files):
 
 def told(directory):
     changes = directory.changes(0, 0)
-    return changes.tokens, changes.detectors
+    return changes.tokens.whole, changes.detectors.whole
 
 
 def test_a_disk_without_room_refuses_a_change_and_takes_it_when_there_is_room(opened, files):
@@ -187,7 +195,7 @@ def test_a_disk_without_room_refuses_a_change_and_takes_it_when_there_is_room(op
         directory.create_detector(A, "a")
     files.fails_at = None
     directory.create_detector(A, "a")
-    assert list(opened().changes(0, 0).detectors or ()) == [A]
+    assert list(opened().changes(0, 0).detectors.whole or ()) == [A]
 
 
 def test_the_folder_of_a_detector_that_was_never_entered_goes_at_the_next_opening(opened, tmp_path):
@@ -228,7 +236,7 @@ def test_a_folder_that_was_begun_and_not_finished_is_begun_again(opened, tmp_pat
     (tmp_path / "directory").mkdir()
     (tmp_path / "directory" / "snapshot-00000000000000000000.rds.0.unfinished").write_bytes(b"half")
     opened().add_token(A, b"a", "hint")
-    assert opened().changes(0, 0).tokens == {b"a": A}
+    assert opened().changes(0, 0).tokens.whole == {b"a": A}
 
 
 def test_a_long_journal_becomes_a_snapshot(opened, tmp_path, monkeypatch):
@@ -237,8 +245,62 @@ def test_a_long_journal_becomes_a_snapshot(opened, tmp_path, monkeypatch):
     for number in range(100):
         directory.add_token(f"{number:032x}", b"%d" % number, "hint")
     directory.close()
-    assert sum(path.stat().st_size for path in (tmp_path / "directory").glob("journal-*")) < 4000
-    assert len(opened().changes(0, 0).tokens or ()) == 100
+    assert sum(path.stat().st_size for path in (tmp_path / "directory").glob("journal-*")) < 7000
+    assert len(opened().changes(0, 0).tokens.whole or ()) == 100
+
+
+def test_a_snapshot_is_made_once_the_journal_has_as_much_as_the_one_before(opened, tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.runtime.directory._SNAPSHOT_JOURNAL_BYTES", 1000)
+    directory = opened()
+    sizes = []
+    for number in range(2000):
+        directory.add_token(f"{number:032x}", b"%d" % number, "hint")
+        newest = max((tmp_path / "directory").glob("snapshot-*"))
+        if newest.stat().st_size not in sizes:
+            sizes.append(newest.stat().st_size)
+    # Each has at least the half more, where a fixed distance would have brought hundreds of them.
+    assert 5 < len(sizes) < 40
+    assert sum(sizes) < 5 * sizes[-1]
+    assert len(opened().changes(0, 0).tokens.whole or ()) == 2000
+
+
+def test_openings_leave_a_bounded_number_of_segments(opened, tmp_path):
+    counts = []
+    for number in range(60):
+        opened().add_token(f"{number:032x}", b"%d" % number, "hint")
+        counts.append(len(list((tmp_path / "directory").glob("journal-*-000001.rdj"))))
+    assert max(counts) <= 12
+    for _ in range(5):
+        assert len(opened().changes(0, 0).tokens.whole or ()) == 60
+    before = sorted((tmp_path / "directory").glob("snapshot-*"))
+    for _ in range(5):
+        opened()
+    assert sorted((tmp_path / "directory").glob("snapshot-*")) == before, "nothing was changed since"
+
+
+def test_no_room_for_a_snapshot_does_not_keep_the_folder_from_being_opened(opened, files):
+    for number in range(12):
+        opened().add_token(f"{number:032x}", b"%d" % number, "hint")
+    files.error, files.for_good = errno.ENOSPC, True
+    files.fail_next("rename")
+    assert len(opened().changes(0, 0).tokens.whole or ()) == 12
+
+
+def test_no_more_detectors_are_entered_than_there_may_be(tmp_path):
+    directory = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0, detectors_max=2))
+    directory.open()
+    versions = [directory.create_detector(one, "") for one in (A, B)]
+    assert directory.create_detector(C, "") is None
+    assert not (tmp_path / "detectors" / C).exists()
+    assert directory.create_detector(B, "") == versions[1], "to create twice is to create once"
+    directory.delete_detector(A)
+    assert directory.create_detector(C, "") is not None
+    directory.close()
+    again = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0, detectors_max=1))
+    again.open()
+    assert again.create_detector(A, "") is None
+    assert list(again.changes(0, 0).detectors.whole or ()) == [B, C], "a lower limit takes nothing away"
+    again.close()
 
 
 def test_detectors_of_an_older_data_folder_are_given_their_folders_once(opened, tmp_path):
@@ -275,7 +337,7 @@ def test_a_directory_saved_by_a_newer_program_is_refused(opened, tmp_path):
 
 def test_a_token_is_minted_offline(opened, tmp_path):
     minted = mint_offline(tmp_path)
-    assert opened().changes(0, 0).tokens == {digest_of(minted.token): minted.id}
+    assert opened().changes(0, 0).tokens.whole == {digest_of(minted.token): minted.id}
 
 
 @pytest.mark.parametrize("call", ["reserve", "create", "write", "sync", "rename"])
@@ -356,7 +418,7 @@ def test_a_disk_that_hesitates_does_not_keep_front_ends_from_what_is_known(tmp_p
     directory.open()
     directory.add_token(A, b"a", "hint")
     files.fail_next("read")
-    assert directory.changes(0, 0).tokens == {b"a": A}
+    assert directory.changes(0, 0).tokens.whole == {b"a": A}
     assert files.failed
     files.fail_next("read")
     with pytest.raises(StorageError, match="cannot be read"):
@@ -367,5 +429,5 @@ def test_a_disk_that_hesitates_does_not_keep_front_ends_from_what_is_known(tmp_p
 def test_a_token_that_is_minted_offline_begins_the_folder(tmp_path):
     minted = mint_offline(tmp_path / "data")
     with opened_offline(tmp_path / "data") as directory:
-        assert directory.changes(0, 0).tokens == {digest_of(minted.token): minted.id}
+        assert directory.changes(0, 0).tokens.whole == {digest_of(minted.token): minted.id}
     assert expecting(tmp_path / "data", begin_folder(tmp_path / "data")).open().damage == ()

@@ -286,7 +286,7 @@ async def test_warm_detectors_go_on_while_the_directory_is_gone(tmp_path):
         three = await fleet.create_detector("three")
         await until(lambda: fleet.exists(three))
         assert len(service.directories.started) > 1
-        assert [entry.name for entry in await fleet.detectors()] == ["warm", "cold", "three"]
+        assert [name for _, name in await fleet.detectors()] == ["warm", "cold", "three"]
 
 
 async def test_a_change_that_the_directory_died_over_is_made_exactly_once(tmp_path):

@@ -1,0 +1,133 @@
+"""The list of detectors: whole, in pages, built in pieces, and bounded."""
+
+import asyncio
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from api import routes
+from api.app import create_app
+from api.messages import DetectorsQuery
+from api.routes import Routes
+from api.settings import Settings
+from tests.api.caller import Caller
+from tests.api.scripted import ScriptedFleet
+from tests.faults import local_service
+
+UNKNOWN = "0" * 32
+
+
+async def created(caller: Caller, count: int) -> list[dict[str, str]]:
+    return [
+        {"id": await caller.detector(f"number {number}"), "name": f"number {number}"}
+        for number in range(count)
+    ]
+
+
+async def test_pages_follow_each_other_in_order_of_creation(caller: Caller) -> None:
+    detectors = await created(caller, 7)
+    assert (await caller("GET", "/api/detectors")).result == detectors
+    assert (await caller("GET", "/api/detectors?limit=3")).result == detectors[:3]
+    after = detectors[2]["id"]
+    assert (await caller("GET", f"/api/detectors?limit=3&after={after}")).result == detectors[3:6]
+    assert (await caller("GET", f"/api/detectors?after={after}")).result == detectors[3:]
+    assert (await caller("GET", f"/api/detectors?after={detectors[-1]['id']}")).result == []
+    assert (await caller("GET", "/api/detectors?limit=1000")).result == detectors
+
+
+async def test_a_page_only_changes_by_what_was_created_or_deleted_behind_its_place(caller: Caller) -> None:
+    detectors = await created(caller, 5)
+    await caller("DELETE", f"/api/detectors/{detectors[0]['id']}")
+    await caller("DELETE", f"/api/detectors/{detectors[3]['id']}")
+    later = await created(caller, 1)
+    page = (await caller("GET", f"/api/detectors?limit=10&after={detectors[1]['id']}")).result
+    assert page == [detectors[2], detectors[4], *later]
+
+
+@pytest.mark.parametrize(
+    ("query", "texts"),
+    [
+        ("limit=0", ["limit: expected a whole number from 1 to 1000, got `0`"]),
+        ("limit=1001", ["limit: expected a whole number from 1 to 1000, got `1001`"]),
+        ("limit=1.5", ["limit: expected a whole number from 1 to 1000, got `1.5`"]),
+        ("limit=", ["limit: expected a whole number from 1 to 1000, got ``"]),
+        ("limit=ten", ["limit: expected a whole number from 1 to 1000, got `ten`"]),
+        (f"limit={'9' * 5000}", [f"limit: expected a whole number from 1 to 1000, got `{'9' * 80}`"]),
+        ("limit=1&limit=2", ["limit: expected once, came more than once"]),
+        ("after=1", ["after: expected the id of a detector, got `1`"]),
+        ("after=%0A%ff", ["after: expected the id of a detector, got `\n\ufffd`"]),
+        (f"after={UNKNOWN}", [f"after: there is no detector `{UNKNOWN}`; it may have been deleted"]),
+        (
+            "after=x&limit=x",
+            [
+                "limit: expected a whole number from 1 to 1000, got `x`",
+                "after: expected the id of a detector, got `x`",
+            ],
+        ),
+    ],
+)
+async def test_wrong_parameters_are_refused_with_what_they_may_be(
+    caller: Caller, query: str, texts: list[str]
+) -> None:
+    reply = await caller("GET", f"/api/detectors?{query}")
+    assert (reply.status, set(reply.codes), reply.texts) == (400, {1006}, texts)
+
+
+async def test_a_page_after_a_detector_that_was_deleted_is_refused(caller: Caller) -> None:
+    first, *_ = await created(caller, 2)
+    await caller("DELETE", f"/api/detectors/{first['id']}")
+    assert (await caller("GET", f"/api/detectors?after={first['id']}")).codes == [1006]
+
+
+async def test_other_parameters_and_those_of_other_operations_are_ignored(caller: Caller) -> None:
+    detectors = await created(caller, 2)
+    assert (await caller("GET", "/api/detectors?x=1&limits=0&=&&")).result == detectors
+    assert (await caller("POST", "/api/detectors?limit=0", {"name": "n"})).status == 200
+    assert (await caller("GET", f"/api/detectors/{detectors[0]['id']}?limit=0")).status == 200
+
+
+async def test_parameters_are_judged_after_token_and_path(caller: Caller) -> None:
+    assert (await caller("GET", "/api/nothing?limit=0")).codes == [1004]
+    caller.token = "unknown"
+    assert (await caller("GET", "/api/detectors?limit=0")).codes == [1101]
+
+
+async def test_there_are_no_more_detectors_than_may_be(settings: Settings) -> None:
+    chosen = dataclasses.replace(settings, max_detectors=2)
+    runtime = chosen.runtime_settings()
+    rest = {name: getattr(runtime, name) for name in runtime.__slots__ if name != "data"}
+    async with local_service(chosen.data, **rest) as service:
+        caller = Caller(create_app(chosen, service.fleet), settings.bootstrap_token)
+        first, _ = await created(caller, 2)
+        full = await caller("POST", "/api/detectors", {"name": "n"})
+        assert (full.status, full.codes) == (409, [1400])
+        assert full.texts == ["the service has 2 detectors, which is the limit"]
+        assert len((await caller("GET", "/api/detectors")).result) == 2
+        await caller("DELETE", f"/api/detectors/{first['id']}")
+        assert (await caller("POST", "/api/detectors", {"name": "n"})).status == 200
+
+
+async def test_others_have_their_turn_while_a_long_list_is_built() -> None:
+    class Many(ScriptedFleet):
+        async def detectors(self) -> list[tuple[str, str]]:
+            return [(f"{number:032x}", f'"{number}"') for number in range(10 * routes._PIECE + 1)]
+
+    handlers = Routes(Settings(), Many(), parsers=None, decoders=None)  # type: ignore[arg-type]
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    reply = await handlers.list_detectors(DetectorsQuery())
+    other.cancel()
+    assert turns >= 10
+    listed: list[Any] = json.loads(reply.body)["result"]
+    assert listed == [
+        {"id": f"{number:032x}", "name": f'"{number}"'} for number in range(10 * routes._PIECE + 1)
+    ]

@@ -1,0 +1,206 @@
+"""Copies of a table: what its owner tells and what is changed meanwhile come to the same in any order."""
+
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+
+from engine.runtime import register
+from engine.runtime.news import REMEMBERED, Chronicle, Copy, News
+from engine.runtime.register import DetectorCreated, DetectorPurged, DetectorStruck, Kept
+
+
+class Owner:
+    """A table with its chronicle."""
+
+    def __init__(self, opening: int = 0) -> None:
+        self.table: dict[str, str] = {}
+        self.chronicle = Chronicle[str](opening)
+
+    def add(self, key: str) -> int:
+        self.table[key] = f"value of {key}"
+        return self.chronicle.note(key, self.table[key])
+
+    def remove(self, key: str) -> int:
+        del self.table[key]
+        return self.chronicle.note(key, None)
+
+    def reopened(self, opening: int) -> "Owner":
+        owner = Owner(opening)
+        owner.table = dict(self.table)
+        return owner
+
+    def since(self, seen: int) -> News[str]:
+        return self.chronicle.since(seen, self.table.copy)
+
+
+def test_who_has_seen_nearly_all_is_told_the_rest_and_others_are_told_all():
+    owner = Owner(10)
+    assert owner.since(0).whole == {}
+    owner.add("a")
+    owner.add("b")
+    owner.remove("a")
+    assert owner.since(0) == News(13, whole={"b": "value of b"})
+    assert owner.since(9).whole is not None
+    assert owner.since(10).changes == [("a", "value of a"), ("b", "value of b"), ("a", None)]
+    assert owner.since(12) == News(13, changes=[("a", None)])
+    assert owner.since(13) == News(13)
+    assert owner.since(14).whole is not None, "of another time"
+
+
+def test_what_is_told_one_by_one_is_bounded():
+    owner = Owner()
+    for number in range(REMEMBERED + 1):
+        owner.add(str(number))
+    assert owner.since(0).whole == owner.table
+    assert len(owner.since(1).changes) == REMEMBERED
+
+
+def test_a_change_from_here_shows_at_once_and_is_not_undone_by_an_earlier_word():
+    owner, copy = Owner(), Copy[str]()
+    owner.add("kept")
+    early = owner.since(0)
+    version = owner.add("new")
+    copy.note_added("new", "value of new", version)
+    assert "new" in copy
+    copy.take(early)
+    assert copy.entries() == list(owner.table.items())
+    under_way = owner.since(copy.seen)
+    copy.note_removed("new", owner.remove("new"))
+    copy.note_removed("kept", owner.remove("kept"))
+    assert not copy
+    copy.take(under_way)
+    copy.take(early)
+    assert copy.entries() == []
+    copy.take(owner.since(copy.seen))
+    assert copy.entries() == []
+
+
+def test_entries_come_in_the_order_of_their_creation_whoever_made_them():
+    owner, copy = Owner(), Copy[str]()
+    versions = {key: owner.add(key) for key in "abcde"}
+    # What was added from here is known before what others added earlier.
+    for key in "ecb":
+        copy.note_added(key, "value of " + key, versions[key])
+    assert [key for key, _ in copy.entries()] == ["b", "c", "e"]
+    copy.take(owner.since(0))
+    assert [key for key, _ in copy.entries()] == list("abcde")
+    copy.note_added("a", "value of a", versions["a"])
+    assert [key for key, _ in copy.entries()] == list("abcde")
+
+
+def test_what_the_owner_has_told_already_is_not_noted_again():
+    owner, copy = Owner(), Copy[str]()
+    version = owner.add("a")
+    owner.remove("a")
+    copy.take(owner.since(0))
+    copy.note_added("a", "value of a", version)
+    assert "a" not in copy, "it was removed by another meanwhile"
+
+
+def test_pages_cover_all_entries_once_and_a_page_after_what_is_gone_is_none():
+    owner, copy = Owner(), Copy[str]()
+    for key in "abcdefg":
+        version = owner.add(key)
+    copy.take(owner.since(0))
+    for key in "xy":
+        version = owner.add(key)
+        copy.note_added(key, "value of " + key, version)
+    for most in (1, 2, 4, 9, 10):
+        found, after = [], None
+        while page := copy.page(after, most):
+            assert len(page) <= most
+            found += page
+            after = page[-1][0]
+        assert found == copy.entries() == list(owner.table.items())
+    assert copy.page("y", 1) == []
+    copy.note_removed("c", owner.remove("c"))
+    assert copy.page("c", 1) is None
+    assert copy.page("b", 1) == [("d", "value of d")]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_copies_come_to_what_the_owner_has_whatever_order_words_and_changes_come_in(seed):
+    """Two copies make changes, hear of them late, and ask questions whose answers overtake each other."""
+    draw = random.Random(seed)
+    owner, copies = Owner(), [Copy[str](), Copy[str]()]
+    on_the_way: list[tuple[Copy[str], News[str]]] = []
+    own: list[set[str]] = [set(), set()]
+    gone: list[set[str]] = [set(), set()]
+    for step in range(120):
+        which = draw.randrange(2)
+        copy = copies[which]
+        match draw.choice(
+            ["add", "add", "remove", "ask", "hear", "hear", "reopen" if step % 40 == 7 else "ask"]
+        ):
+            case "add":
+                key = f"k{step}"
+                copy.note_added(key, f"value of {key}", owner.add(key))
+                own[which].add(key)
+            case "remove" if owner.table:
+                key = draw.choice(list(owner.table))
+                copy.note_removed(key, owner.remove(key))
+                own[which].discard(key)
+                own[1 - which].discard(key)
+                gone[which].add(key)
+            case "ask":
+                on_the_way.append((copy, owner.since(copy.seen)))
+            case "hear" if on_the_way:
+                hearer, news = on_the_way.pop(draw.randrange(len(on_the_way)))
+                hearer.take(news)
+            case "reopen":
+                owner = owner.reopened(owner.chronicle.version + 1000)
+        for index, one in enumerate(copies):
+            assert all(key in one and one.get(key) == f"value of {key}" for key in own[index])
+            assert not any(key in one for key in gone[index])
+            keys = [int(key[1:]) for key, _ in one.entries()]
+            assert keys == sorted(keys), "in the order of creation"
+    for hearer, news in on_the_way:
+        hearer.take(news)
+    for copy in copies:
+        copy.take(owner.since(copy.seen))
+        assert copy.entries() == list(owner.table.items())
+
+
+def quickest_s(work: Callable[[], None]) -> float:
+    times = []
+    for _ in range(5):
+        begun = time.process_time()
+        work()
+        times.append(time.process_time() - begun)
+    return min(times)
+
+
+def a_copy_of(count: int) -> Callable[[], None]:
+    owner, copy = Owner(), Copy[str]()
+    for number in range(count):
+        owner.add(str(number))
+    copy.take(owner.since(0))
+
+    def change() -> None:
+        for number in range(200):
+            key = f"new {number}"
+            copy.note_added(key, "", owner.add(key))
+            copy.take(owner.since(copy.seen))
+            copy.note_removed(key, owner.remove(key))
+            copy.take(owner.since(copy.seen))
+
+    return change
+
+
+def a_register_of(count: int) -> Callable[[], None]:
+    kept = Kept(detectors={str(number): "" for number in range(count)})
+
+    def change() -> None:
+        for number in range(200):
+            for made in (DetectorCreated(f"new {number}", ""), DetectorStruck(f"new {number}")):
+                register.make(made, kept)
+            register.make(DetectorPurged(f"new {number}"), kept)
+
+    return change
+
+
+@pytest.mark.parametrize("make", [a_copy_of, a_register_of])
+def test_a_change_costs_no_more_where_there_are_a_hundred_times_as_many_entries(make):
+    assert quickest_s(make(100_000)) < 10 * quickest_s(make(1_000))
