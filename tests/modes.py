@@ -5,13 +5,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation import columns, compiler, detector, programs, slices, tidying
+from engine.evaluation import columns, compiler, detector, lookups, programs, shapes, slices, tidying
+
+LOOKED_UP = (
+    (shapes, "WALKED_MAX", -1),
+    (lookups, "WALKED_MAX", -1),
+    (lookups, "SEARCHED_APART_MAX", 0),
+    (lookups, "SEARCHED_CHARS_MAX", 0),
+)
+"""Values of any size are treated as large ones are."""
 
 MODES = {
     "awake": (),
     "asleep": ((programs, "EAGER_RULES_MAX", 0),),
     "falling asleep": ((programs, "EAGER_RULES_MAX", 1),),
-    "asleep, in pages": (
+    "asleep, in pages, looked up": (
+        *LOOKED_UP,
         (programs, "EAGER_RULES_MAX", 0),
         (columns, "PAGED_FROM", 1),
         (columns, "SPARSE_SHARE", 1 << 62),
@@ -24,7 +33,8 @@ MODES = {
         (slices, "IDLE_ROUNDS", 1),
         (tidying, "SHRUNK_FROM", 0),
     ),
-    "awake, tidied at every event": (
+    "awake, tidied at every event, looked up": (
+        *LOOKED_UP,
         (compiler, "SETTLE_EVERY", 1),
         (detector, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),

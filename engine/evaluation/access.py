@@ -23,6 +23,16 @@ class Hit(NamedTuple):
 
     fact: str
     value: object
+    kind: str = "hit"
+    """Named tuples of two types are equal where their members are; hints of two kinds never are."""
+
+
+class Element(NamedTuple):
+    """Met where a fact is an array with an element of that key, or a text that has it, a text, in it."""
+
+    fact: str
+    value: object
+    kind: str = "element"
 
 
 class Found(NamedTuple):
@@ -30,6 +40,7 @@ class Found(NamedTuple):
 
     fact: str
     pattern: str
+    kind: str = "found"
 
 
 class Live(NamedTuple):
@@ -37,6 +48,7 @@ class Live(NamedTuple):
 
     node: Condition
     path: tuple[str, ...]
+    kind: str = "live"
 
 
 class Blank(NamedTuple):
@@ -44,9 +56,10 @@ class Blank(NamedTuple):
 
     node: Condition
     path: tuple[str, ...]
+    kind: str = "blank"
 
 
-Hint = Hit | Found | Live | Blank
+Hint = Hit | Element | Found | Live | Blank
 Hints = frozenset[Hint]
 Cost = Callable[[Hints], float]
 """How many events a set of hints will be met by, roughly; only ever compared."""
@@ -90,6 +103,8 @@ class _Analysis:
                 return frozenset(Hit(fact, key_of(element)) for element in value)
             case language.Leaf(fact, "matches", value):
                 return frozenset({Found(fact, str(value))})
+            case language.Leaf(fact, "contains", value) if value != "" and not isinstance(value, tuple):
+                return frozenset({Element(fact, key_of(value))})
             case language.Leaf(fact):
                 return _present(fact)
             case language.Ref(fact, _, reference):

@@ -30,6 +30,8 @@ class Anatomy(NamedTuple):
     relations: frozenset[str]
     patterns: frozenset[tuple[str, str]]
     """The names whose texts are tried against patterns, with each pattern."""
+    literals: frozenset[tuple[str, str]]
+    """The names whose values are asked whether they contain a text, with each text."""
 
 
 def anatomy(condition: Condition) -> Anatomy:
@@ -47,6 +49,12 @@ def anatomy(condition: Condition) -> Anatomy:
             (node.fact, str(node.value))
             for node, _ in nodes
             if isinstance(node, language.Leaf) and node.op == "matches"
+        ),
+        frozenset(
+            (node.fact, node.value)
+            for node, _ in nodes
+            if isinstance(node, language.Leaf) and node.op == "contains" and isinstance(node.value, str)
+            if node.value
         ),
     )
 

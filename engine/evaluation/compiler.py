@@ -11,7 +11,8 @@ from weakref import WeakValueDictionary
 
 from engine.evaluation.anatomy import Path
 from engine.evaluation.columns import NO_SLOT
-from engine.evaluation.facts import KEY_CHARS_MAX, Relations, dig, equal, holds, slice_key_of, split_name
+from engine.evaluation.facts import KEY_CHARS_MAX, Relations, dig, equal, slice_key_of, split_name
+from engine.evaluation.lookups import Lookups
 from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.rules import Rule
 from engine.evaluation.shapes import Abstraction, Junction, Known, Predicate, Shape, remembers
@@ -73,9 +74,10 @@ ObserveMany = Callable[[Iterable[Event], Stream, list[Fired]], None]
 class Compiler:
     """Compiles the rules of one detector."""
 
-    def __init__(self, state: State, patterns: PatternWork) -> None:
+    def __init__(self, state: State, patterns: PatternWork, lookups: Lookups) -> None:
         self._state = state
         self._patterns = patterns
+        self._lookups = lookups
         # As long as any rule uses one.
         self._functions: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
 
@@ -91,8 +93,8 @@ class Compiler:
         observe = self._functions.get(name)
         if observe is None:
             whole = self._state.whole
-            given = [*_names(parts.facts), *tables, whole, whole.cells, whole.ticks]
-            observe = _factory(_rows_source(shape, parts))(given)
+            given = [*self._names(parts), *tables, whole, whole.cells, whole.ticks]
+            observe = _rows_factory(_rows_source(shape, parts))(given)
             self._functions[name] = observe
         count = _first_constants(shape, parts)
         return Row(observe, parts.constants[:count], parts.constants[count:])
@@ -112,11 +114,22 @@ class Compiler:
             self._state.tables[path] for number, path in enumerate(parts.paths) if number in parts.sliced
         ]
         source = _stream_source(parts, writer, verdicts, begins=self._patterns.explodes)
-        given = [*parts.constants, *_names(parts.facts), *((rule,) for rule, _ in rules)]
+        given = [*parts.constants, *self._names(parts), *((rule,) for rule, _ in rules)]
         for table in tables:
             given += [table.shards, table.seen]
-        observe_many: ObserveMany = _factory(source)([*given, self._state.whole.cells, self._patterns.begin])
+        given += [self._state.whole.cells, self._patterns.begin, self._lookups.relations]
+        observe_many: ObserveMany = _stream_factory(source)(given)
         return observe_many
+
+    def _names(self, parts: Abstraction) -> list[Any]:
+        """Give what functions are told of each fact: its name in parts, and its look-up if needed."""
+        given: list[Any] = []
+        for number, said in enumerate(parts.facts):
+            _, whole, steps = split_name(said)
+            given += [whole, steps] if steps else [whole]
+            if number in parts.looked_up:
+                given.append(self._lookups.of(said))
+        return given
 
 
 _ROWS: Final = """\
@@ -130,7 +143,7 @@ def bind(given):
 
 _MANY: Final = """\
 def bind(given):
- {given}cells, begin = given
+ {given}cells, begin, relations_of = given
  def observe_many(events, detector, results):
   clock = NEVER if detector.clock_us is None else detector.clock_us
   latest, tick, state = detector.latest_us, detector.events_seen, detector.state
@@ -157,10 +170,8 @@ def bind(given):
 _GLOBALS: Final[dict[str, Any]] = {
     "NEVER": NEVER,
     "NOTHING": {},
-    "Relations": Relations,
     "dig": dig,
     "equal": equal,
-    "holds": holds,
     "microseconds": microseconds,
     "slice_key_of": slice_key_of,
 }
@@ -219,7 +230,7 @@ def _rows_source(shape: Shape, parts: Abstraction) -> str:
         else:
             lookups += _key_lookup(parts, number, path)
     return _ROWS.format(
-        given=_given(parts.facts) + _numbered("table", range(len(parts.paths))),
+        given=_given(parts) + _numbered("table", range(len(parts.paths))),
         lookups=_block(lookups, 2),
         rows=_block(_rows(shape, parts), 2),
     )
@@ -242,7 +253,7 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
     if begins or parts.asks_relations or any(name.startswith("$") for name in parts.facts):
         lookups.insert(0, "vars = vars or NOTHING")
     if parts.asks_relations:
-        lookups.insert(1, "relations = Relations(vars)")
+        lookups.insert(1, "relations = relations_of(vars)")
     constants, rules = _numbered("c", range(len(parts.constants))), _numbered("r", range(len(verdicts)))
     settle = [
         f"if state.due or not tick % {SETTLE_EVERY}:",
@@ -250,7 +261,7 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
         " detector.settle()",
     ]
     return _MANY.format(
-        given=constants + _given(parts.facts) + rules + tables,
+        given=constants + _given(parts) + rules + tables,
         load=_block([f"m{cell} = cells[{cell}]" for cell in writer.cells], 2),
         lookups=_block(lookups, 4),
         lines=_block(writer.lines, 4),
@@ -271,20 +282,13 @@ def _fired(verdicts: list[str]) -> list[str]:
     return [*lines, "append(fired)"]
 
 
-def _given(facts: Sequence[str]) -> str:
+def _given(parts: Abstraction) -> str:
     """Give the variables to which `_names` are given."""
     return "".join(
-        f"n{number}, steps{number}, " if split_name(name).steps else f"n{number}, "
-        for number, name in enumerate(facts)
+        (f"n{number}, steps{number}, " if split_name(name).steps else f"n{number}, ")
+        + (f"l{number}, " if number in parts.looked_up else "")
+        for number, name in enumerate(parts.facts)
     )
-
-
-def _names(facts: Sequence[str]) -> list[Any]:
-    given: list[Any] = []
-    for name in facts:
-        _, whole, steps = split_name(name)
-        given += [whole, steps] if steps else [whole]
-    return given
 
 
 def _fact_lookups(facts: Sequence[str]) -> list[str]:
@@ -316,9 +320,22 @@ def _block(lines: Sequence[str], depth: int) -> str:
     return ("\n" + " " * depth).join(lines) or "pass"
 
 
-@functools.lru_cache(maxsize=4096)
-def _factory(source: str) -> Callable[[list[Any]], Any]:
+@functools.lru_cache(maxsize=256)
+def _rows_factory(source: str) -> Callable[[list[Any]], Any]:
     """Give what binds a function to names and tables; rules of one shape share its code."""
+    return _factory(source)
+
+
+@functools.lru_cache(maxsize=4)
+def _stream_factory(source: str) -> Callable[[list[Any]], Any]:
+    """Give the same for a function over many events.
+
+    Each change of a rule makes another, of up to a megabyte, and hardly any comes again.
+    """
+    return _factory(source)
+
+
+def _factory(source: str) -> Callable[[list[Any]], Any]:
     namespace: dict[str, Any] = dict(_GLOBALS)
     exec(compile(source, "<rules>", "exec"), namespace)  # noqa: S102 -- the source is this module's own
     bind: Callable[[list[Any]], Any] = namespace["bind"]

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final, Self
 
 from engine.evaluation import saved
 from engine.evaluation.compiler import Event, Fired
-from engine.evaluation.facts import Relations
 from engine.evaluation.outcomes import BatchRefused, Notes, Outcome
 from engine.evaluation.preparation import Preparation
 from engine.evaluation.programs import Programs
@@ -161,7 +160,11 @@ class Detector:
 
         Raises Refusal 1402 where the timestamp is too late or too far ahead; then nothing has changed.
         """
-        return [rule.action() for rule in self._evaluate(fields, timestamp_ms, vars or _NOTHING)]
+        try:
+            fired = self._evaluate(fields, timestamp_ms, vars or _NOTHING)
+        finally:
+            self._programs.lookups.forget()
+        return [rule.action() for rule in fired]
 
     def evaluate_many(self, events: Iterable[Event]) -> list[Fired]:
         """Observe events in order and give the rules that each fires, in order of priority.
@@ -178,6 +181,8 @@ class Detector:
                 append(observe(fields, timestamp_ms, sent or _NOTHING))
         except Refusal as refusal:
             raise BatchRefused(*refusal.entries, index=len(results), results=tuple(results)) from None
+        finally:
+            self._programs.lookups.forget()
         return results
 
     def submit(
@@ -187,31 +192,30 @@ class Detector:
         vars: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> Outcome:
         """As `evaluate`, with the messages that the reply carries."""
-        sent = vars or _NOTHING
-        messages: list[Entry] = []
-        self._messages = messages
-        if self._programs.relations or self._programs.texts:
-            messages += remarks_on(fields, sent, self._programs, self.limits)
         try:
-            fired = self._evaluate(fields, timestamp_ms, sent)
+            return self._submit(fields, timestamp_ms, vars or _NOTHING)
         finally:
-            self._messages = None
-        messages.sort(key=lambda entry: entry.code)
-        if fired:
-            self.verdicts.note(self.events_seen, fired)
-        return Outcome(fired, messages)
+            self._programs.lookups.forget()
 
     def submit_many(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
         """As `submit` for each of some events; one that is refused has its Refusal in its place."""
-        if self.state.indexed or self._programs.relations or self._programs.texts:
-            return [self._submitted(*event) for event in events]
+        try:
+            if self.state.indexed or self._programs.relations or self._programs.texts:
+                return [self._submitted(*event) for event in events]
+            return self._streamed(events)
+        finally:
+            self._programs.lookups.forget()
+
+    def _streamed(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
         outcomes: list[Outcome | Refusal] = []
+        # What is refused has been taken from it, and the others come behind.
+        left = iter(events)
         while len(outcomes) < len(events):
             results: list[Fired] = []
             notes = self._messages = Notes(results)
             refusal: Refusal | None = None
             try:
-                self._programs.stream()(events[len(outcomes) :], self, results)
+                self._programs.stream()(left, self, results)
             except Refusal as refused:
                 refusal = refused
             finally:
@@ -229,9 +233,23 @@ class Detector:
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
     ) -> Outcome | Refusal:
         try:
-            return self.submit(fields, timestamp_ms, sent)
+            return self._submit(fields, timestamp_ms, sent or _NOTHING)
         except Refusal as refusal:
             return refusal
+
+    def _submit(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Outcome:
+        messages: list[Entry] = []
+        self._messages = messages
+        if self._programs.relations or self._programs.texts:
+            messages += remarks_on(fields, sent, self._programs, self.limits)
+        try:
+            fired = self._evaluate(fields, timestamp_ms, sent)
+        finally:
+            self._messages = None
+        messages.sort(key=lambda entry: entry.code)
+        if fired:
+            self.verdicts.note(self.events_seen, fired)
+        return Outcome(fired, messages)
 
     def _evaluate(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
         if self.state.indexed:
@@ -250,9 +268,8 @@ class Detector:
         self.events_seen = tick = self.events_seen + 1
         programs = self._programs
         fired: list[int] = []
-        programs.run(
-            fields, sent, now_us, tick, Relations(sent) if programs.relations else None, fired.append
-        )
+        relations = programs.lookups.relations(sent) if programs.relations else None
+        programs.run(fields, sent, now_us, tick, relations, fired.append)
         if self.state.due or not tick % SETTLE_EVERY:
             self.settle()
         return programs.rules(fired) if fired else ()

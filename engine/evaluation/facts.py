@@ -4,7 +4,9 @@ A missing value is None throughout: JSON `null` and a name that leads nowhere ar
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 TRUE_KEY: Final = ("true",)
@@ -96,8 +98,14 @@ def key_of(value: Any) -> Any:
 def slice_key_of(value: Any) -> Any:
     """Give `key_of` a scalar as it is kept: of a long text its digest, so that a key takes little room."""
     if type(value) is str and len(value) > KEY_CHARS_MAX:
-        return (LONG_TEXT, sha256(value.encode("utf-8", "surrogatepass")).hexdigest())
+        return (LONG_TEXT, _digest(value))
     return key_of(value)
+
+
+@lru_cache(maxsize=2)
+def _digest(text: str) -> str:
+    """Give the SHA-256 of a text, once for all the paths of one event that have it among their keys."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def scalar_of(key: Any) -> Any:
@@ -107,28 +115,74 @@ def scalar_of(key: Any) -> Any:
     return int(key[1], 16) if key[0] == _LARGE_NUMBER else key == TRUE_KEY
 
 
-class Relations:
-    """The relations that one event sees: those its caller sent, each read at most once."""
+def canonical(value: Any) -> str:
+    """Give a text that two JSON values have in common exactly if they are equal."""
+    kind = type(value)
+    if kind is list:
+        if _SIMPLE.issuperset(map(type, value)):
+            return repr(value)
+        return "[" + ", ".join(map(canonical, value)) + "]"
+    if kind is dict:
+        members = [f"{name!r}: {canonical(value[name])}" for name in sorted(value)]
+        return "{" + ", ".join(members) + "}"
+    if kind is float and value.is_integer():
+        return repr(int(value))
+    return repr(value)
 
-    __slots__ = ("_read", "_sent")
+
+_SIMPLE: Final = frozenset({str, int, bool, type(None)})
+"""What is written by `repr` as `canonical` has it."""
+
+
+class Relations:
+    """The relations that come with a context, each read at most once."""
+
+    __slots__ = ("_read", "sent")
 
     def __init__(self, sent: Mapping[str, Any]) -> None:
-        self._sent = sent
+        self.sent = sent
         self._read: dict[str, frozenset[Any]] = {}
 
     def holds(self, relation: str, *values: Any) -> bool:
         """Tell whether the tuple of `values` is in the relation; never where one of them is missing."""
-        row = tuple(map(key_of, values))
-        if None in row:
-            return False
         if relation not in self._read:
-            self._read[relation] = _tuples(self._sent.get(relation))
-        return row in self._read[relation]
+            self._read[relation] = _tuples(self.sent.get(relation))
+        tuples = self._read[relation]
+        if not tuples:
+            return False
+        row = tuple([value if type(value) is str else _part_of(value) for value in values])
+        return None not in row and row in tuples
 
 
 def _tuples(sent: Any) -> frozenset[Any]:
     """Give the tuples of a relation as a caller sends it; none where it has any other shape."""
     if type(sent) is not list:
         return frozenset()
-    rows = [tuple(map(key_of, element if type(element) is list else [element])) for element in sent]
-    return frozenset(rows) if not any(None in row for row in rows) else frozenset()
+    rows = [element if type(element) is list else [element] for element in sent]
+    kinds = set(map(type, chain.from_iterable(rows)))
+    if kinds <= {str}:
+        return frozenset(map(tuple, rows))
+    if not kinds <= _SCALARS:
+        return frozenset()
+    return frozenset(
+        [tuple([value if type(value) is str else _part_of(value) for value in row]) for row in rows]
+    )
+
+
+_SCALARS: Final = frozenset({str, int, float, bool})
+
+
+def _part_of(value: Any) -> Any:
+    """Give a scalar that is no text as a part of a tuple; None for anything else.
+
+    The hash of a tuple of numbers can be foreseen, so a stranger could send many that share one; that of
+    bytes cannot.
+    """
+    kind = type(value)
+    if kind is int:
+        return b"%d" % value if -_PLAIN_NUMBER_MAX < value < _PLAIN_NUMBER_MAX else b"%x" % value + b"x"
+    if kind is float:
+        return _part_of(int(value)) if value.is_integer() else repr(value).encode()
+    if kind is bool:
+        return TRUE_KEY if value else FALSE_KEY
+    return None

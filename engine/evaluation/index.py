@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from engine.evaluation.access import PRESENT, Found, Hint, Hints, Hit
+from engine.evaluation.access import PRESENT, Element, Found, Hint, Hints, Hit
 from engine.evaluation.buckets import Bucket
-from engine.evaluation.facts import Name, key_of, split_name, value_of
+from engine.evaluation.facts import key_of, split_name
+from engine.evaluation.lookups import Lookup, Lookups
+from engine.evaluation.names import Names
 from engine.evaluation.pattern_sets import PatternSets
 from engine.evaluation.shapes import Known
 
@@ -19,6 +21,9 @@ _SEARCH_COST: Final = 20.0
 """What a hint adds to the cost of each event, in runs of a rule: that a fact is there may meet every event; a
 search for patterns costs so many, and those that are searched for share it."""
 
+_ELEMENTS: Final = 2.0
+"""How many of the elements that rules ask for a value has, roughly."""
+
 NewBucket = Callable[[Known | None], Bucket]
 """Gives an empty bucket, for events of which something may be known beforehand."""
 
@@ -27,12 +32,15 @@ NewSets = Callable[[str], PatternSets]
 
 
 class _Fact:
-    """The buckets of one fact: by value, by pattern, and for any value."""
+    """The buckets of one fact: by value, by element, by pattern, and for any value."""
 
-    __slots__ = ("by_pattern", "by_value", "patterns", "present")
+    __slots__ = ("by_element", "by_pattern", "by_value", "lookup", "patterns", "present")
 
-    def __init__(self, patterns: PatternSets) -> None:
+    def __init__(self, patterns: PatternSets, lookup: Lookup) -> None:
         self.by_value: dict[Any, Bucket] = {}
+        self.by_element: dict[Any, Bucket] = {}
+        """By what an array has among its elements, or a text within it."""
+        self.lookup = lookup
         self.by_pattern: dict[str, Bucket] = {}
         self.patterns = patterns
         self.present: Bucket | None = None
@@ -41,13 +49,13 @@ class _Fact:
 class Index:
     """The rules of a detector by what makes them take notice."""
 
-    def __init__(self, new_bucket: NewBucket, new_sets: NewSets) -> None:
+    def __init__(self, new_bucket: NewBucket, new_sets: NewSets, lookups: Lookups) -> None:
         self._new_bucket = new_bucket
         self._new_sets = new_sets
+        self._lookups = lookups
         self._always = new_bucket(None)
-        self._plain: dict[str, _Fact] = {}
-        """Facts of the event without dots."""
-        self._others: dict[Name, _Fact] = {}
+        self._of_fields: Names[_Fact] = Names()
+        self._of_vars: Names[_Fact] = Names()
         self._facts: dict[str, _Fact] = {}
 
     def cost(self, hints: Hints) -> float:
@@ -63,6 +71,9 @@ class Index:
         if isinstance(hint, Found):
             fact = self._facts.get(hint.fact)
             return _SEARCH_COST / (1 + len(fact.by_pattern) if fact else 1)
+        if isinstance(hint, Element):
+            fact = self._facts.get(hint.fact)
+            return _ELEMENTS / (1 + _ELEMENTS + (len(fact.by_element) if fact else 0))
         return _PRESENT_COST if isinstance(hint, Hit) else _LIVE_COST
 
     def add(self, priority: int, hints: Hints | None) -> None:
@@ -71,7 +82,7 @@ class Index:
             self._always.add(priority)
             return
         for hint in hints:
-            if isinstance(hint, Hit):
+            if isinstance(hint, Hit | Element):
                 self._bucket(hint).add(priority)
             elif isinstance(hint, Found):
                 self._bucket_of_pattern(hint).add(priority)
@@ -82,7 +93,7 @@ class Index:
             self._always.remove(priority)
             return
         for hint in hints:
-            if isinstance(hint, Hit):
+            if isinstance(hint, Hit | Element):
                 self._bucket(hint).remove(priority)
             elif isinstance(hint, Found):
                 self._bucket_of_pattern(hint).remove(priority)
@@ -93,36 +104,30 @@ class Index:
     def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket]:
         """Give the buckets that an event meets."""
         met = [self._always] if self._always.size else []
-        plain = self._plain
-        if len(plain) <= len(fields):
-            for name, fact in plain.items():
-                value = fields.get(name)
-                if value is not None:
-                    _meet(fact, value, met)
-        else:
-            for name, value in fields.items():
-                known = plain.get(name)
-                if known is not None and value is not None:
-                    _meet(known, value, met)
-        for others, fact in self._others.items():
-            value = value_of(others, fields, sent)
-            if value is not None:
+        for fact, value in self._of_fields.found_in(fields):
+            _meet(fact, value, met)
+        if self._of_vars:
+            for fact, value in self._of_vars.found_in(sent):
                 _meet(fact, value, met)
         return met
 
     def _fact(self, said: str) -> _Fact:
         fact = self._facts.get(said)
         if fact is None:
-            fact = self._facts[said] = _Fact(self._new_sets(said))
-            name = split_name(said)
-            if name.of_vars or name.steps:
-                self._others[name] = fact
-            else:
-                self._plain[said] = fact
+            fact = self._facts[said] = _Fact(self._new_sets(said), self._lookups.of(said))
+            self._names(said).add(split_name(said), fact)
         return fact
 
-    def _bucket(self, hint: Hit) -> Bucket:
+    def _names(self, said: str) -> "Names[_Fact]":
+        return self._of_vars if split_name(said).of_vars else self._of_fields
+
+    def _bucket(self, hint: Hit | Element) -> Bucket:
         fact = self._fact(hint.fact)
+        if isinstance(hint, Element):
+            bucket = fact.by_element.get(hint.value)
+            if bucket is None:
+                bucket = fact.by_element[hint.value] = self._new_bucket(None)
+            return bucket
         if hint.value is PRESENT:
             if fact.present is None:
                 fact.present = self._new_bucket(None)
@@ -140,21 +145,23 @@ class Index:
             fact.patterns.add(hint.pattern)
         return bucket
 
-    def _drop_if_empty(self, hint: Hit | Found) -> None:
+    def _drop_if_empty(self, hint: Hit | Element | Found) -> None:
         fact = self._facts[hint.fact]
         if isinstance(hint, Found):
             if not fact.by_pattern[hint.pattern].size:
                 del fact.by_pattern[hint.pattern]
                 fact.patterns.remove(hint.pattern)
+        elif isinstance(hint, Element):
+            if not fact.by_element[hint.value].size:
+                del fact.by_element[hint.value]
         elif hint.value is PRESENT:
             if fact.present is not None and not fact.present.size:
                 fact.present = None
         elif not fact.by_value[hint.value].size:
             del fact.by_value[hint.value]
-        if fact.present is None and not fact.by_value and not fact.by_pattern:
+        if fact.present is None and not (fact.by_value or fact.by_element or fact.by_pattern):
             del self._facts[hint.fact]
-            self._plain.pop(hint.fact, None)
-            self._others.pop(split_name(hint.fact), None)
+            self._names(hint.fact).remove(split_name(hint.fact))
 
 
 def _meet(fact: _Fact, value: Any, met: list[Bucket]) -> None:
@@ -166,3 +173,19 @@ def _meet(fact: _Fact, value: Any, met: list[Bucket]) -> None:
         met.append(fact.present)
     if fact.by_pattern and type(value) is str:
         met += [fact.by_pattern[pattern] for pattern in fact.patterns.found(value)]
+    if fact.by_element:
+        met += _met_elements(fact, value)
+
+
+def _met_elements(fact: _Fact, value: Any) -> list[Bucket]:
+    """Give the buckets of what an array has among its elements, or a text within it."""
+    if type(value) is list:
+        keys = fact.lookup.keys(value)
+    elif type(value) is str:
+        keys = fact.lookup.found(value)
+    else:
+        return []
+    by_element = fact.by_element
+    if len(keys) < len(by_element):
+        return [by_element[key] for key in keys if key in by_element]
+    return [bucket for key, bucket in by_element.items() if key in keys]

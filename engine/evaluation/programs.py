@@ -1,8 +1,9 @@
 """The rules of a detector as programs: what each may sleep through, and what an event must run."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
 from engine.evaluation.access import Blank, Hints, Live, noticing
@@ -10,8 +11,10 @@ from engine.evaluation.anatomy import anatomy
 from engine.evaluation.buckets import Bucket
 from engine.evaluation.columns import Column
 from engine.evaluation.compiler import Compiler, Fire, Fired, ObserveMany, Row
-from engine.evaluation.facts import Relations
+from engine.evaluation.facts import Relations, split_name
 from engine.evaluation.index import Index
+from engine.evaluation.lookups import Lookups
+from engine.evaluation.names import Names
 from engine.evaluation.pattern_sets import PatternSets
 from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.rules import Rule
@@ -47,8 +50,9 @@ class Programs:
         self._state = state
         self._limits = limits
         self.patterns = PatternWork(limits)
-        self._compiler = Compiler(state, self.patterns)
-        self._index = Index(self._new_bucket, self._new_sets)
+        self.lookups = Lookups(limits)
+        self._compiler = Compiler(state, self.patterns, self.lookups)
+        self._index = Index(self._new_bucket, self._new_sets, self.lookups)
         self._by_priority: dict[int, Program] = {}
         self._rules: dict[int, Rule] = {}
         """The same without what only changes of rules need: what fires is found here."""
@@ -58,16 +62,22 @@ class Programs:
         self.relations: Counter[str] = Counter()
         """The relations that rules name, and how many do."""
         self._bounds: Counter[tuple[str, int]] = Counter()
-        self._texts: dict[str, int] | None = None
+        self._texts: Texts | None = None
+        self._relation_names: list[str] | None = None
 
     @property
-    def texts(self) -> dict[str, int]:
-        """The names whose texts are tried against patterns, and up to how many bytes every one of them is."""
+    def texts(self) -> "Texts":
+        """The names whose texts are tried against patterns."""
         if self._texts is None:
-            # Of several bounds of one name the smallest comes last, and stays.
-            smallest = dict(sorted(self._bounds, reverse=True))
-            self._texts = dict(sorted(smallest.items()))
+            self._texts = Texts(self._bounds)
         return self._texts
+
+    @property
+    def relation_names(self) -> list[str]:
+        """The relations that rules name, sorted."""
+        if self._relation_names is None:
+            self._relation_names = sorted(self.relations)
+        return self._relation_names
 
     # -- rules ----------------------------------------------------------------------------------------------
 
@@ -79,13 +89,14 @@ class Programs:
             for node, path, expires_after_us in parts.memories
         )
         self.relations.update(parts.relations)
+        self.lookups.add(parts.literals)
         for fact, pattern in parts.patterns:
             self.patterns.add(fact, pattern)
             self._bounds[fact, compile_pattern(pattern, self._limits).text_bytes_max] += 1
         self._nodes += parts.size
         self._by_priority[rule.priority] = Program(rule, birth, stores, None)
         self._rules[rule.priority] = rule
-        self._stream = self._texts = None
+        self._stream = self._texts = self._relation_names = None
         if self._state.indexed:
             self._let_sleep(rule.priority)
         elif len(self._by_priority) > EAGER_RULES_MAX or self._nodes > EAGER_NODES_MAX:
@@ -103,12 +114,13 @@ class Programs:
         self._nodes -= parts.size
         for node, path, _ in parts.memories:
             self._state.release(NodeName(node, path, birth), now_us)
+        self.lookups.remove(parts.literals)
         for relation in parts.relations:
             _uncount(self.relations, relation)
         for fact, pattern in parts.patterns:
             self.patterns.remove(fact, pattern)
             _uncount(self._bounds, (fact, compile_pattern(pattern, self._limits).text_bytes_max))
-        self._stream = self._texts = None
+        self._stream = self._texts = self._relation_names = None
 
     def rename(self, rule: Rule) -> None:
         """Take note that a rule is called or announced otherwise."""
@@ -209,6 +221,27 @@ class Programs:
     def _row(self, priority: int, known: Known | None) -> Row:
         program = self._by_priority[priority]
         return self._compiler.row(program.rule.condition, program.stores, known)
+
+
+class Texts:
+    """Names whose texts are tried against patterns, and up to how many bytes every one of those is."""
+
+    def __init__(self, bounds: Iterable[tuple[str, int]]) -> None:
+        self._of_fields: Names[tuple[str, int]] = Names()
+        self._of_vars: Names[tuple[str, int]] = Names()
+        # Of several bounds of one name the smallest comes last, and stays.
+        smallest = dict(sorted(bounds, reverse=True))
+        for said, bytes_max in smallest.items():
+            name = split_name(said)
+            (self._of_vars if name.of_vars else self._of_fields).add(name, (said, bytes_max))
+
+    def __bool__(self) -> bool:
+        return bool(self._of_fields or self._of_vars)
+
+    def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
+        """Give the names that lead to a text, sorted, each with its bound and the text."""
+        found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
+        return sorted((said, bytes_max, text) for (said, bytes_max), text in found if type(text) is str)
 
 
 def _uncount(counts: Counter[_Counted], item: _Counted) -> None:

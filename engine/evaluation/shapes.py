@@ -5,18 +5,22 @@ one shape are run as the rows of one loop.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, assert_never
+from weakref import WeakValueDictionary
 
 from engine.evaluation.anatomy import Path, operator_of
 from engine.evaluation.facts import key_of
+from engine.evaluation.lookups import WALKED_MAX
 from engine.evaluation.temporal import WINDOW_US_PLAIN, Operator, Regime
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue
 
 
 class Predicate(NamedTuple):
-    """A predicate: an expression with `{f0}`, `{f1}` … for facts and `{c0}`, `{c1}` … for constants."""
+    """A predicate: an expression with placeholders.
+
+    `{f0}` … stand for facts, `{l0}` … for their look-ups, `{c0}` … for constants.
+    """
 
     expression: str
     facts: tuple[int, ...]
@@ -86,6 +90,8 @@ class Abstraction:
         self.constants: list[Any] = []
         self.sliced: set[int] = set()
         """The paths on which something is remembered."""
+        self.looked_up: set[int] = set()
+        """The facts whose look-ups are asked."""
         self.asks_relations = False
         self._memories: Iterator[tuple[Any, Regime]] = iter(())
 
@@ -169,10 +175,13 @@ class Abstraction:
                 text = among if leaf.op == "in" else f"({{f0}} is not None and not {among})"
                 return self._predicate(text, [fact], [_set_of(value)])
             case "contains" if isinstance(value, str):
-                text = "((type({f0}) is str or type({f0}) is list) and {c0} in {f0})"
+                text = (
+                    "((type({f0}) is str or type({f0}) is list) and "
+                    f"({{c0}} in {{f0}} if len({{f0}}) <= {WALKED_MAX} else {{l0}}.contains({{f0}}, {{c0}})))"
+                )
                 return self._predicate(text, [fact], [value])
             case "contains":
-                return self._predicate("holds({f0}, {c0})", [fact], [value])
+                return self._predicate("(type({f0}) is list and {l0}.holds({f0}, {c0}))", [fact], [value])
             case "matches" if isinstance(value, str):
                 found_in = self._finder(leaf.fact, value)
                 return self._predicate("(type({f0}) is str and {c0}({f0}))", [fact], [found_in])
@@ -186,16 +195,18 @@ class Abstraction:
     def _ref(self, ref: language.Ref) -> Shape:
         facts = [self._fact(ref.fact), self._fact(ref.reference)]
         present = "{f0} is not None and {f1} is not None"
+        nested = "type({f0}) is list or type({f0}) is dict"
+        same = f"({{l0}}.equals({{f0}}, {{f1}}, {{l1}}) if {nested} else equal({{f0}}, {{f1}}))"
+        among = "{f0} is not None and type({f1}) is list and"
         match ref.op:
             case "eq":
-                return self._predicate(f"({present} and equal({{f0}}, {{f1}}))", facts, [])
+                return self._predicate(f"({present} and {same})", facts, [])
             case "neq":
-                return self._predicate(f"({present} and not equal({{f0}}, {{f1}}))", facts, [])
+                return self._predicate(f"({present} and not {same})", facts, [])
             case "in":
-                return self._predicate("({f0} is not None and holds({f1}, {f0}))", facts, [])
+                return self._predicate(f"({among} {{l1}}.holds({{f1}}, {{f0}}, {{l0}}))", facts, [])
             case "nin":
-                text = "({f0} is not None and type({f1}) is list and not holds({f1}, {f0}))"
-                return self._predicate(text, facts, [])
+                return self._predicate(f"({among} not {{l1}}.holds({{f1}}, {{f0}}, {{l0}}))", facts, [])
             case _:
                 raise AssertionError(ref)
 
@@ -216,6 +227,7 @@ class Abstraction:
     # -- numbers --------------------------------------------------------------------------------------------
 
     def _predicate(self, expression: str, facts: list[int], constants: list[Any]) -> Predicate:
+        self.looked_up |= {fact for place, fact in enumerate(facts) if f"{{l{place}}}" in expression}
         return Predicate(expression, tuple(facts), tuple(map(self._constant, constants)))
 
     def _fact(self, name: str) -> int:
@@ -232,10 +244,15 @@ class Abstraction:
         return len(self.constants) - 1
 
 
-@lru_cache(maxsize=4096)
+_SETS: Final[WeakValueDictionary[tuple[object, ...], frozenset[object]]] = WeakValueDictionary()
+
+
 def _set_of(values: tuple[object, ...]) -> frozenset[object]:
     """Give a set of strings or of numbers; rules that ask for the same share it."""
-    return frozenset(values)
+    found = _SETS.get(values)
+    if found is None:
+        found = _SETS[values] = frozenset(values)
+    return found
 
 
 def _junction(word: str, members: list[Shape]) -> Shape:

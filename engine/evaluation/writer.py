@@ -45,7 +45,10 @@ class Access(NamedTuple):
 
 
 class Writer:
-    """Writes the statements of shapes, in which `f0` is a fact, `k0` a key, `s0` a slot, `c0` a constant."""
+    """Writes the statements of shapes, in which `f0` is a fact, `k0` a key, `s0` a slot, `c0` a constant.
+
+    `l0` is the look-up of fact `f0`.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -59,6 +62,7 @@ class Writer:
         match shape:
             case Predicate(expression, facts, constants):
                 numbers = {f"f{place}": f"f{number}" for place, number in enumerate(facts)}
+                numbers |= {f"l{place}": f"l{number}" for place, number in enumerate(facts)}
                 numbers |= {f"c{place}": f"c{number}" for place, number in enumerate(constants)}
                 return expression.format_map(numbers)
             case Junction(word, members):

@@ -1,0 +1,282 @@
+"""What many rules ask of one value is found once, and is what each would find alone."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from engine import Detector, Limits
+from engine.evaluation import facts, lookups, programs
+from engine.evaluation.events import Done, evaluate_batch_body
+from engine.evaluation.facts import canonical
+from engine.evaluation.lookups import WALKED_MAX, Lookups
+from tests.reference_values import among, equal
+
+SCALARS: tuple[Any, ...] = (
+    0,
+    1,
+    1.0,
+    True,
+    False,
+    "1",
+    "",
+    "ab",
+    0.5,
+    10**30,
+    -(10**30),
+    1e30,
+    2**61 - 1,
+    2**53,
+)
+NESTED: tuple[Any, ...] = (
+    [],
+    {},
+    [1],
+    [1.0],
+    [True],
+    ["1"],
+    [None],
+    [[1], {}],
+    [[1.0], {}],
+    {"a": 1, "b": [2.0]},
+    {"b": [2], "a": 1.0},
+    {"a": None},
+    {"a": "1, b"},
+    ["a', 'b"],
+    ["a", "b"],
+)
+FILLING: list[Any] = [f"x{number}" for number in range(WALKED_MAX)]
+
+
+@pytest.fixture(params=[0, 32], ids=["asleep", "awake"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", request.param)
+
+
+@pytest.mark.parametrize("left", [*SCALARS, *NESTED], ids=repr)
+def test_canonical_texts_are_the_same_for_equal_values_only(left: Any) -> None:
+    for right in [*SCALARS, *NESTED]:
+        assert (canonical(left) == canonical(right)) is equal(left, right), right
+
+
+@pytest.mark.parametrize("wanted", [*SCALARS, *NESTED], ids=repr)
+def test_an_element_is_found_in_a_large_array_as_in_a_small_one(wanted: Any) -> None:
+    lookup, of_wanted = Lookups(Limits()).of("x"), Lookups(Limits()).of("y")
+    for element in [*SCALARS, *NESTED, None]:
+        array = [*FILLING, element]
+        for _ in range(2):
+            assert lookup.holds(array, wanted, of_wanted) is among(wanted, array), element
+            assert lookup.holds([element], wanted) is equal(wanted, element), element
+
+
+@pytest.mark.parametrize("left", NESTED, ids=repr)
+def test_large_values_are_compared_as_small_ones_are(left: Any) -> None:
+    ours, theirs = Lookups(Limits()).of("x"), Lookups(Limits()).of("y")
+    for right in NESTED:
+        for _ in range(2):
+            assert ours.equals(left, right, theirs) is equal(left, right), right
+
+
+@pytest.mark.parametrize("chars", ["ab", "\x00\x01.*\\[", "é\U0001f600ß", "01 "], ids=repr)
+def test_literals_are_found_together_as_one_by_one(chars: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "SEARCHED_CHARS_MAX", 0)
+    lookup = Lookups(Limits()).of("x")
+    words = sorted({a + b + c for a in chars for b in chars for c in ("", *chars)} | {"x" * 3_000, *"uvwxyz"})
+    for literal in words:
+        lookup.add(literal)
+    for removed in words[::5]:
+        lookup.remove(removed)
+    for text in ("", chars, chars * 3, "".join(words), "x" * 2_999, "\ud800" + "".join(words)):
+        expected = {literal for literal in lookup.literals if literal in text}
+        assert lookup.found(text) == expected
+        lookup.add("new" + text[:3])
+        assert lookup.found(text) == expected, "what is added later is not in this text"
+        lookup.remove("new" + text[:3])
+        lookup.forget()
+
+
+# -- work ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the arrays whose elements were gathered, compared, or read as a relation."""
+    lengths: list[int] = []
+
+    def counted(module: Any, name: str) -> None:
+        real: Callable[..., Any] = getattr(module, name)
+
+        def count(value: Any, *rest: Any) -> Any:
+            if isinstance(value, list | dict):
+                lengths.append(len(value))
+            return real(value, *rest)
+
+        monkeypatch.setattr(module, name, count)
+
+    counted(lookups, "_elements")
+    counted(lookups, "equal")
+    counted(lookups, "canonical")
+    counted(facts, "_tuples")
+    return lengths
+
+
+def _detector(rules: Iterator[str]) -> Detector:
+    detector = Detector()
+    for rule in rules:
+        detector.add_rule(rule[:50], rule)
+    return detector
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize(
+    ("rule", "walks_max"),
+    [
+        ("x contains {}", 1),
+        ('x contains "{}"', 1),
+        ("{} between 0 and 1 or x contains {}", 1),
+        ("not x contains {}", 1),
+        ("y in x and not z == {}", 1),
+        ("y in $list and not z == {}", 1),
+        ("y not in x and not z == {}", 1),
+        ("x == w and not z == {}", 3),
+        ("x != w and not z == {}", 3),
+        ("r(y, {})", 1),
+    ],
+)
+def test_an_array_is_walked_as_often_for_thirty_rules_as_for_two(
+    rule: str, walks_max: int, walks: list[int]
+) -> None:
+    many = list(range(5_000))
+    sent = {"list": many, "r": [[number, number] for number in many]}
+    for count in (2, 30):
+        walks.clear()
+        detector = _detector(
+            rule.replace("{}", str(number)).replace(f"{number} b", f"f{number} b") for number in range(count)
+        )
+        detector.evaluate({"x": many, "w": [*many], "y": 4_999, "z": "z"}, 0, sent)
+        assert len([length for length in walks if length == 5_000]) <= walks_max
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("rule", ["owns(user, thing)", "user in $users", "user not in $users"])
+def test_what_a_context_brings_is_read_once_for_a_batch(rule: str, walks: list[int]) -> None:
+    sent = {"owns": [[str(number), number] for number in range(300)], "users": [*map(str, range(300))]}
+    events = [({"user": str(number), "thing": number}, 0, sent) for number in range(250, 350)]
+    expected = [rule != "user not in $users"] * 50 + [rule == "user not in $users"] * 50
+    detector = _detector(iter([rule]))
+    assert [bool(outcome.fired) for outcome in detector.submit_many(events)] == expected
+    assert [bool(fired) for fired in detector.evaluate_many(events)] == expected
+    assert len(walks) <= 2, "once for each call"
+
+
+def test_what_was_found_is_forgotten_when_the_call_is_over() -> None:
+    detector = _detector(iter(["x contains 5", "owns(y)", "y in $list", "x == $list"]))
+    fields: dict[str, Any] = {"x": [*range(100)], "y": 7}
+    sent: dict[str, Any] = {"owns": [7], "list": [*range(100)]}
+    calls: list[Callable[[], int]] = [
+        lambda: len(detector.evaluate(fields, 0, sent)),
+        lambda: len(detector.submit(fields, 0, sent).fired),
+        lambda: len(detector.evaluate_many([(fields, 0, sent)])[0]),
+        lambda: len(detector.submit_many([(fields, 0, sent)])[0].fired),  # type: ignore[union-attr]
+    ]
+    for call in calls:
+        assert call() == 4
+        # In place: the values are the same ones, and hold something else.
+        fields["x"][5] = sent["owns"][0] = sent["list"][7] = -1
+        assert call() == 0
+        fields["x"][5], sent["owns"][0], sent["list"][7] = 5, 7, 7
+
+
+def test_a_rule_wakes_only_for_the_elements_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 0)
+    rules = [f'tags contains "{number} "' for number in range(500)]
+    detector = _detector(iter([*rules, "tags contains 7", "tags contains true", 'tags contains ""']))
+    index = detector._programs._index
+    for value, names in [
+        (["7 ", "8 ", "of no rule"], ['tags contains "7 "', 'tags contains "8 "']),
+        (
+            "of 17 8 and 19",
+            ['tags contains "7 "', 'tags contains "8 "', 'tags contains "17 "', 'tags contains ""'],
+        ),
+        ([7], ["tags contains 7"]),
+        ([7.0, True], ["tags contains 7", "tags contains true"]),
+        ([[7], "7", None], []),
+        ([""], ['tags contains ""']),
+        (7, []),
+    ]:
+        woken = sum(bucket.size for bucket in index.met_by({"tags": value}, {}))
+        # That of the empty text wakes for whatever is there.
+        assert woken == len(names) + ('tags contains ""' not in names)
+        assert sorted(action["name"] for action in detector.evaluate({"tags": value}, 0)) == sorted(names)
+
+
+def test_rules_that_go_leave_no_literal_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 0)
+    detector = Detector()
+    kept = detector.add_rule("kept", 'x contains "ab"')
+    ids = [detector.add_rule("gone", f'x contains "{number}" and y contains "ab"') for number in range(20)]
+    text = "ab 1 2 3" * 5_000
+    assert [action["ruleId"] for action in detector.evaluate({"x": text}, 0)] == [kept]
+    for rule_id in ids:
+        detector.remove_rule(rule_id)
+    assert detector._programs.lookups.of("x").literals == {"ab": 1}
+    assert detector._programs.lookups.of("y").literals == {}
+    assert [action["ruleId"] for action in detector.evaluate({"x": text}, 0)] == [kept]
+
+
+def test_a_literal_and_a_pattern_of_one_spelling_both_wake_their_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 0)
+    detector = _detector(iter(['x == "a" or x matches "a" or x contains "a"', 'x == "b" or x contains "b"']))
+    assert [len(detector.evaluate({"x": x}, 0)) for x in ("a", "ba", ["a"], "abc", "c")] == [1, 2, 1, 2, 0]
+
+
+def test_tuples_of_numbers_cannot_be_made_to_share_a_hash() -> None:
+    """Of tuples of numbers, any number with one hash are easily found."""
+    sent = [[1, 2], [1.0, 2.0], [True, 2], ["1", 2], [10**30, -(10**30)], [0.5, 1]]
+    rows = facts._tuples(sent)
+    assert len(rows) == 5
+    assert not any(type(part) in (int, float) for row in rows for part in row)
+
+
+def test_a_batch_of_refused_events_is_read_through_once() -> None:
+    class Counted(list[Any]):
+        given = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            for event in super().__iter__():
+                self.given += 1
+                yield event
+
+        def __getitem__(self, place: Any) -> Any:
+            found = super().__getitem__(place)
+            self.given += len(found) if isinstance(place, slice) else 1
+            return found
+
+    detector = Detector()
+    detector.add_rule("once", "once x == 1")
+    events = Counted(
+        [({"x": 1}, 10**9, None), *[({}, number, None) for number in range(500)], ({}, 10**9, None)]
+    )
+    outcomes = detector.submit_many(events)
+    assert [bool(getattr(outcome, "fired", None)) for outcome in outcomes] == [True, *[False] * 500, True]
+    assert events.given == len(events)
+
+
+# -- messages -----------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_relations_that_are_not_there_are_said_in_few_messages() -> None:
+    detector = _detector(f"`relation {number:03}`(x)" for number in range(100))
+    sent = {"relation 001": [1], "relation 099": [], "other": 1}
+    messages = [entry.message for entry in detector.submit({"x": 1}, 0, sent).messages]
+    assert messages[0] == "the relation `relation 000` is neither stored nor sent, and holds nothing"
+    assert "relation 001" not in "".join(messages)
+    assert len(messages) == 17
+    assert messages[-1] == "82 more relations are neither stored nor sent, and hold nothing"
+    detector.add_rule("long", f"`{'r' * 1_000}`(x)")
+    body = b'{"events":[{"fields":{},"timestamp_ms":0}]}'
+    answer, _ = evaluate_batch_body(detector, body)
+    assert isinstance(answer, Done)
+    assert len(answer.result) < 3_000
