@@ -134,6 +134,11 @@ class Settings:
     )
     max_body_depth: int = _setting(64, "Nesting of a body.", least=4, most=200)
     max_batch_events: int = _setting(10_000, "Events in one batch.", least=1)
+    max_answer_bytes: int = _setting(
+        64 * _MIB,
+        "Bytes of the answer to a batch. Events that find no room in it are not evaluated, and say so.",
+        least=1,
+    )
     max_waiting: int = _setting(10_000, "Requests that wait for one detector.", least=1)
     max_waiting_bytes: int = _setting(64 * _MIB, "Bytes of the requests that wait for one detector.", least=1)
     max_answers_kept_bytes: int = _setting(
@@ -235,6 +240,7 @@ class Settings:
             pattern_event_work_max=self.max_pattern_event_work,
             body_depth_max=self.max_body_depth,
             batch_events_max=self.max_batch_events,
+            answer_bytes_max=self.max_answer_bytes,
             rules_max=self.max_rules,
             keys_max=self.max_keys,
             late_ms_max=self.max_late_ms,

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from typing import Final
 
 from api.auth import Gate
@@ -12,7 +13,8 @@ from api.draining import Drains
 from api.envelope import NDJSON, DeadlinePassed, entries_of
 from api.lines import Lines
 from api.settings import Settings
-from engine.evaluation.events import Refused, encode_entries, result_of
+from engine.evaluation.events import Refused
+from engine.evaluation.results import encode_entries, result_of
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.fleet import Fleet
@@ -151,23 +153,28 @@ class Stream:
         sending: asyncio.Task[None] | None = None
         try:
             while batch := await lines.take():
-                results = await self._evaluated(batch)
-                done += len(batch)
-                if sending is not None:
-                    await sending
-                # The next batch is evaluated meanwhile: the actor need not wait for the caller.
-                sending = tasks.create_task(self._pass_on(results, lines, send))
+                while batch:
+                    results, count = await self._evaluated(batch)
+                    batch = batch[count:]
+                    done += count
+                    if sending is not None:
+                        await sending
+                    # What comes next is evaluated meanwhile: the actor need not wait for the caller.
+                    sending = tasks.create_task(self._pass_on(results, lines, send))
         except Exception as error:  # noqa: BLE001 -- the stream has begun, and this is the way to say it
             closing = b',"errors":' + encode_entries(tuple(entries_of(error)))
         if sending is not None:
             await sending
         await self._pass_on(b'{"done":%d' % done + closing + b"}", lines, send)
 
-    async def _evaluated(self, batch: list[bytes | None]) -> bytes:
-        """Give the result lines of a batch. Raises what its caller is told."""
+    async def _evaluated(self, batch: list[bytes | None]) -> tuple[bytes, int]:
+        """Give the result lines of a batch, or of as many of its first lines as one answer has room for.
+
+        Gives their number, too: at least one. Raises what its caller is told.
+        """
         whole = [line for line in batch if line is not None]
         if not whole:
-            return b"\n".join([self._too_long] * len(batch))
+            return b"\n".join([self._too_long] * len(batch)), len(batch)
         try:
             async with asyncio.timeout(self._streams.deadline_s):
                 answer = await self._fleet.call(self._detector_id, evaluate_lines(b"\n".join(whole)))
@@ -176,9 +183,11 @@ class Stream:
         if isinstance(answer, Refused):
             raise Refusal(*answer.entries)
         if len(whole) == len(batch):
-            return answer.result
+            return answer.result, answer.result.count(b"\n") + 1
         results = iter(answer.result.split(b"\n"))
-        return b"\n".join([self._too_long if line is None else next(results) for line in batch])
+        of_lines = (self._too_long if line is None else next(results, b"") for line in batch)
+        answered = list(takewhile(bool, of_lines))
+        return b"\n".join(answered), len(answered)
 
     async def _pass_on(self, results: bytes, lines: Lines, send: Send) -> None:
         # Sending waits for a caller who is slow to take replies, and if he has gone for us to hear of it.

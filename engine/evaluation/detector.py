@@ -1,12 +1,15 @@
 """A detector: rules and their remembered past. Events go in, one after another; actions come out."""
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, ClassVar, Final, Self
 
 from engine.evaluation import saved
 from engine.evaluation.compiler import Event, Fired
+from engine.evaluation.intake import Intake, are_plain
+from engine.evaluation.lateness import late, too_far_ahead, too_late
 from engine.evaluation.outcomes import BatchRefused, Notes, Outcome
 from engine.evaluation.preparation import Preparation
 from engine.evaluation.programs import Programs
@@ -153,17 +156,19 @@ class Detector:
     def evaluate(
         self,
         fields: Mapping[str, Any],
-        timestamp_ms: float,
+        timestamp_ms: float | datetime,
         vars: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> list[dict[str, Any]]:
         """Observe one event and give the actions of the rules that are true now, in order of priority.
 
-        Raises Refusal 1402 where the timestamp is too late or too far ahead; then nothing has changed.
+        Raises Refusal 1001 for what JSON has not, by the name of the field, and 1402 where the timestamp is
+        too late or too far ahead; then nothing has changed.
         """
+        event = self._taken(fields, timestamp_ms, vars)
         try:
-            fired = self._evaluate(fields, timestamp_ms, vars or _NOTHING)
+            fired = self._evaluate(*event)
         finally:
-            self._programs.lookups.forget()
+            self.forget_lookups()
         return [rule.action() for rule in fired]
 
     def evaluate_many(self, events: Iterable[Event]) -> list[Fired]:
@@ -172,39 +177,83 @@ class Detector:
         Raises BatchRefused at the first event that is refused; those before it stay observed.
         """
         results: list[Fired] = []
+        given = events if isinstance(events, list | tuple) and are_plain(events) else self._each_taken(events)
         try:
             if not self.state.indexed:
-                self._programs.stream()(events, self, results)
+                self._programs.stream()(given, self, results)
                 return results
             observe, append = self._observe, results.append
-            for fields, timestamp_ms, sent in events:
+            for fields, timestamp_ms, sent in given:
                 append(observe(fields, timestamp_ms, sent or _NOTHING))
         except Refusal as refusal:
             raise BatchRefused(*refusal.entries, index=len(results), results=tuple(results)) from None
         finally:
-            self._programs.lookups.forget()
+            self.forget_lookups()
         return results
 
     def submit(
         self,
         fields: Mapping[str, Any],
-        timestamp_ms: float,
+        timestamp_ms: float | datetime,
         vars: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> Outcome:
         """As `evaluate`, with the messages that the reply carries."""
-        try:
-            return self._submit(fields, timestamp_ms, vars or _NOTHING)
-        finally:
-            self._programs.lookups.forget()
+        return self.submit_clean_one(*self._taken(fields, timestamp_ms, vars))
 
     def submit_many(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
         """As `submit` for each of some events; one that is refused has its Refusal in its place."""
+        intake = Intake(self.limits.body_depth_max)
+        given = [intake.event_or_refusal(*event) for event in events]
         try:
-            if self.state.indexed or self._programs.relations or self._programs.texts:
-                return [self._submitted(*event) for event in events]
-            return self._streamed(events)
+            return self.submit_clean(given)
         finally:
-            self._programs.lookups.forget()
+            self.forget_lookups()
+
+    def submit_clean_one(
+        self, fields: dict[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
+    ) -> Outcome:
+        """As `submit`, for an event that is known to be as JSON has it."""
+        try:
+            return self._submit(fields, timestamp_ms, sent or _NOTHING)
+        finally:
+            self.forget_lookups()
+
+    def submit_clean(self, events: Sequence[Event | Refusal]) -> list[Outcome | Refusal]:
+        """As `submit_many`, for events that are known to be as JSON has them; what is a Refusal stays one.
+
+        Nothing that they bring may change until `forget_lookups`.
+        """
+        accepted = [event for event in events if not isinstance(event, Refusal)]
+        outcomes: list[Outcome | Refusal]
+        if self.state.indexed or self._programs.relations or self._programs.texts:
+            outcomes = [self._submitted(*event) for event in accepted]
+        else:
+            outcomes = self._streamed(accepted)
+        if len(accepted) == len(events):
+            return outcomes
+        coming = iter(outcomes)
+        return [event if isinstance(event, Refusal) else next(coming) for event in events]
+
+    def forget_lookups(self) -> None:
+        """Let go of what was looked up in events, which may change from here on."""
+        self._programs.lookups.forget()
+
+    @property
+    def answer_bytes_worst(self) -> int:
+        """How many bytes of actions and remarks an event can be answered with, at most."""
+        return self._programs.answer_bytes_worst
+
+    def _taken(self, *event: Any) -> tuple[dict[str, Any], float, Any]:
+        return Intake(self.limits.body_depth_max).event(*event)
+
+    def _each_taken(self, events: Iterable[Event]) -> Iterator[Event]:
+        intake = Intake(self.limits.body_depth_max)
+        for event in events:
+            yield intake.event(*event)
+            if not isinstance(events, list | tuple):
+                # The next event may be made of the same objects, changed.
+                intake.forget()
+                self.forget_lookups()
 
     def _streamed(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
         outcomes: list[Outcome | Refusal] = []
@@ -297,28 +346,14 @@ class Detector:
         if self._now_us is not None:
             ahead_us = stamped_us - self._now_us()
             if ahead_us > self.limits.ahead_ms_max * 1_000:
-                raise Refusal(
-                    Entry(
-                        1402,
-                        f"the event is stamped {_ms(ahead_us)} ms ahead of the server's time; "
-                        f"at most {self.limits.ahead_ms_max} ms are accepted",
-                    )
-                )
+                raise too_far_ahead(ahead_us, self.limits)
         if stamped_us >= clock_us:
             return stamped_us
         late_us = clock_us - stamped_us
         if late_us > self.limits.late_ms_max * 1_000:
-            raise Refusal(
-                Entry(
-                    1402,
-                    f"the event is {_ms(late_us)} ms late, "
-                    f"at most {self.limits.late_ms_max} ms are accepted; "
-                    "the first event sets a detector's clock, so a recorded past wants a fresh detector",
-                )
-            )
+            raise too_late(late_us, self.limits)
         if self._messages is not None:
-            late = f"the event came {_ms(late_us)} ms late and was evaluated at the detector's time"
-            self._messages.append(Entry(2001, late))
+            self._messages.append(late(late_us))
         return clock_us
 
     # -- rest and return ------------------------------------------------------------------------------------
@@ -387,8 +422,3 @@ class Detector:
             return parse(condition, self.limits)
         # A condition built by hand is held to what its JSON is held to.
         return condition_from_document(condition_to_document(condition), self.limits)
-
-
-def _ms(duration_us: int) -> str:
-    """Give microseconds as milliseconds without needless decimals."""
-    return f"{duration_us / 1_000:.3f}".rstrip("0").rstrip(".")

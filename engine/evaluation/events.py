@@ -8,7 +8,7 @@ import msgspec
 from engine.evaluation.bodies import DEFECTS_MAX, decode
 from engine.evaluation.detector import Detector
 from engine.evaluation.msgpack_bodies import decode_msgpack
-from engine.evaluation.outcomes import Outcome
+from engine.evaluation.results import encode_actions, encode_entries, no_room, results_within
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
@@ -63,20 +63,6 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
 Answer = Done | Refused
 
 
-class ReportedEntry(msgspec.Struct, frozen=True):
-    """An entry as replies carry it."""
-
-    code: int
-    message: str
-
-
-def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
-    """Give entries as the JSON array that `errors` and `messages` hold."""
-    if not entries:
-        return b"[]"
-    return msgspec.json.encode([ReportedEntry(*entry) for entry in entries])
-
-
 def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     """Give an evaluate body. Raises Refusal 1000 or 1001 with every defect."""
     decoded = decode(body, EvaluateBody, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
@@ -101,12 +87,12 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
     """Evaluate the event of a body and give the answer to its caller."""
     try:
         decoded = decode_evaluate(body, detector.limits)
-        outcome = detector.submit(
+        outcome = detector.submit_clean_one(
             decoded.event.fields, decoded.event.timestamp_ms, sent_with(decoded.context)
         )
     except Refusal as refusal:
         return Refused(refusal.entries)
-    return Done(b'{"actions":' + _encode_actions(outcome) + b"}", encode_entries(outcome.messages))
+    return Done(b'{"actions":' + encode_actions(outcome) + b"}", encode_entries(outcome.messages))
 
 
 def evaluate_batch_body(
@@ -114,7 +100,8 @@ def evaluate_batch_body(
 ) -> tuple[Answer, tuple[int, ...]]:
     """Evaluate the events of a body in order; a refused one says so in its place, and the others go on.
 
-    Gives the answer to the caller, and the places of the events that were refused.
+    Gives the answer to the caller, and the places of the events that were refused, those not evaluated for
+    want of room in the answer among them.
     """
     try:
         decoded = decode_batch(body, detector.limits, form)
@@ -124,23 +111,13 @@ def evaluate_batch_body(
     if count > most:
         return Refused((Entry(1400, f"the batch has {count} events, at most {most} are accepted"),)), ()
     sent = sent_with(decoded.context)
-    outcomes = detector.submit_many([(event.fields, event.timestamp_ms, sent) for event in decoded.events])
-    refused = tuple(place for place, outcome in enumerate(outcomes) if isinstance(outcome, Refusal))
-    return Done(b'{"results":[' + b",".join(map(result_of, outcomes)) + b"]}"), refused
-
-
-def result_of(outcome: Outcome | Refusal) -> bytes:
-    """Give what one event of several came to, as JSON."""
-    if isinstance(outcome, Refusal):
-        return b'{"actions":[],"errors":' + encode_entries(outcome.entries) + b"}"
-    if not outcome.fired and not outcome.messages:
-        return b'{"actions":[]}'
-    messages = b',"messages":' + encode_entries(outcome.messages) if outcome.messages else b""
-    return b'{"actions":' + _encode_actions(outcome) + messages + b"}"
-
-
-def _encode_actions(outcome: Outcome) -> bytes:
-    return b"[" + b",".join([rule.action_json() for rule in outcome.fired]) + b"]"
+    results, refused = results_within(
+        detector, [(event.fields, event.timestamp_ms, sent) for event in decoded.events]
+    )
+    if len(results) < count:
+        refused = (*refused, *range(len(results), count))
+        results += [no_room(detector.limits.answer_bytes_max)] * (count - len(results))
+    return Done(b'{"results":[' + b",".join(results) + b"]}"), refused
 
 
 def sent_with(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:

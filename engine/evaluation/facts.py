@@ -4,6 +4,7 @@ A missing value is None throughout: JSON `null` and a name that leads nowhere ar
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
@@ -120,14 +121,19 @@ def canonical(value: Any) -> str:
     kind = type(value)
     if kind is list:
         if _SIMPLE.issuperset(map(type, value)):
-            return repr(value)
+            # Python writes no integer past some thousands of digits, none that has come as JSON.
+            with suppress(ValueError):
+                return repr(value)
         return "[" + ", ".join(map(canonical, value)) + "]"
     if kind is dict:
         members = [f"{name!r}: {canonical(value[name])}" for name in sorted(value)]
         return "{" + ", ".join(members) + "}"
     if kind is float and value.is_integer():
-        return repr(int(value))
-    return repr(value)
+        value = int(value)
+    try:
+        return repr(value)
+    except ValueError:
+        return hex(value)
 
 
 _SIMPLE: Final = frozenset({str, int, bool, type(None)})
@@ -184,5 +190,5 @@ def _part_of(value: Any) -> Any:
     if kind is float:
         return _part_of(int(value)) if value.is_integer() else repr(value).encode()
     if kind is bool:
-        return TRUE_KEY if value else FALSE_KEY
+        return b"true" if value else b"false"
     return None

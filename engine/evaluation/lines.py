@@ -3,7 +3,8 @@
 from typing import Any
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.events import Done, EvaluateBody, decode_evaluate, result_of, sent_with
+from engine.evaluation.events import Done, EvaluateBody, decode_evaluate, sent_with
+from engine.evaluation.results import results_within
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 
@@ -19,12 +20,14 @@ def evaluate_lines(detector: Detector, body: bytes) -> tuple[Done, tuple[int, ..
     """Evaluate the events of a body in order; a refused one says so in its place, and the others go on.
 
     Gives the results as lines, and the places of the events that were refused. Blank lines have no place.
+    There are fewer results than events where the answer is full: what comes behind was not evaluated, is
+    among the refused, and may be sent again.
     """
     lines = decode_lines(body, detector.limits)
-    outcomes = iter(detector.submit_many([event_in(line) for line in lines if not isinstance(line, Refusal)]))
-    results = [line if isinstance(line, Refusal) else next(outcomes) for line in lines]
-    refused = tuple(place for place, result in enumerate(results) if isinstance(result, Refusal))
-    return Done(b"\n".join(map(result_of, results))), refused
+    results, refused = results_within(
+        detector, [line if isinstance(line, Refusal) else event_in(line) for line in lines]
+    )
+    return Done(b"\n".join(results)), (*refused, *range(len(results), len(lines)))
 
 
 def event_in(body: EvaluateBody) -> tuple[dict[str, Any], float, dict[str, Any]]:

@@ -33,6 +33,16 @@ EAGER_NODES_MAX: Final = 400
 """The same for all of their nodes together."""
 
 
+RELATIONS_NAMED_MAX: Final = 16
+"""So many relations that are not there are named in the messages on an event."""
+
+NAME_CHARS_SHOWN: Final = 255
+"""Of the name of a fact or relation, in a message."""
+
+REMARK_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
+"""What a message on a relation or a text takes at most, as JSON."""
+
+
 class Program(NamedTuple):
     """One rule that is enabled."""
 
@@ -59,6 +69,8 @@ class Programs:
         self._nodes = 0
         """How many nodes their conditions have together."""
         self._stream: ObserveMany | None = None
+        self._action_bytes = 0
+        """What the actions of all rules take at most."""
         self.relations: Counter[str] = Counter()
         """The relations that rules name, and how many do."""
         self._bounds: Counter[tuple[str, int]] = Counter()
@@ -79,6 +91,12 @@ class Programs:
             self._relation_names = sorted(self.relations)
         return self._relation_names
 
+    @property
+    def answer_bytes_worst(self) -> int:
+        """How many bytes of actions and remarks an event can be answered with, at most."""
+        remarks = min(len(self.relations), RELATIONS_NAMED_MAX + 1) + len(self.texts)
+        return self._action_bytes + remarks * REMARK_BYTES_MAX
+
     # -- rules ----------------------------------------------------------------------------------------------
 
     def add(self, rule: Rule, birth: int, tick: int) -> None:
@@ -94,6 +112,7 @@ class Programs:
             self.patterns.add(fact, pattern)
             self._bounds[fact, compile_pattern(pattern, self._limits).text_bytes_max] += 1
         self._nodes += parts.size
+        self._action_bytes += rule.action_bytes_max
         self._by_priority[rule.priority] = Program(rule, birth, stores, None)
         self._rules[rule.priority] = rule
         self._stream = self._texts = self._relation_names = None
@@ -112,6 +131,7 @@ class Programs:
         del self._rules[priority]
         parts = anatomy(rule.condition)
         self._nodes -= parts.size
+        self._action_bytes -= rule.action_bytes_max
         for node, path, _ in parts.memories:
             self._state.release(NodeName(node, path, birth), now_us)
         self.lookups.remove(parts.literals)
@@ -124,7 +144,9 @@ class Programs:
 
     def rename(self, rule: Rule) -> None:
         """Take note that a rule is called or announced otherwise."""
-        self._by_priority[rule.priority] = self._by_priority[rule.priority]._replace(rule=rule)
+        before = self._by_priority[rule.priority]
+        self._action_bytes += rule.action_bytes_max - before.rule.action_bytes_max
+        self._by_priority[rule.priority] = before._replace(rule=rule)
         self._rules[rule.priority] = rule
         self._stream = None
 
@@ -235,8 +257,10 @@ class Texts:
             name = split_name(said)
             (self._of_vars if name.of_vars else self._of_fields).add(name, (said, bytes_max))
 
-    def __bool__(self) -> bool:
-        return bool(self._of_fields or self._of_vars)
+        self._count = len(smallest)
+
+    def __len__(self) -> int:
+        return self._count
 
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
         """Give the names that lead to a text, sorted, each with its bound and the text."""

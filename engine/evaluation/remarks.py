@@ -2,16 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
-from engine.evaluation.programs import Programs
+from engine.evaluation.programs import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX, Programs
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
-
-RELATIONS_NAMED_MAX: Final = 16
-"""So many relations are named that are not there; of the others the reply says how many they are."""
-
-NAME_CHARS_SHOWN: Final = 255
 
 
 def remarks_on(

@@ -15,6 +15,11 @@ NAME_PATTERN: Final = r"\A[^\x00-\x08\x0b-\x1f\x7f-\x9f]*\Z"
 
 NAME_EXPECTED: Final = f"1 to {NAME_CHARS_MAX} characters, no control characters but tab and newline"
 
+_ACTION_BYTES_MAX: Final = 128
+"""An action without its id and name, where priorities have at most 19 digits."""
+_CHARACTER_BYTES_MAX: Final = 4
+"""In UTF-8, and as JSON escapes what may stand in names."""
+
 NameText = Annotated[
     str,
     msgspec.Meta(
@@ -51,6 +56,11 @@ class Rule:
             "priority": self.priority,
             "notify": self.notify,
         }
+
+    @property
+    def action_bytes_max(self) -> int:
+        """What `action_json` and a comma take at most, told without making it."""
+        return _ACTION_BYTES_MAX + len(self.id) + _CHARACTER_BYTES_MAX * len(self.name)
 
     def action_json(self) -> bytes:
         """Give the same as JSON. It is made once, for a rule that fires may fire often."""

@@ -37,6 +37,8 @@ class Limits:
     body_depth_max: int = 64
     digits_max: int = 4_000
     batch_events_max: int = 10_000
+    answer_bytes_max: int = 64 * 1024 * 1024
+    """Of the answer to a batch. Events that it has no room for are not evaluated."""
 
     rules_max: int = 100_000
     keys_max: int = 1_000_000

@@ -236,7 +236,9 @@ class Replay:
                 assert_never(step)
 
     def _observe(self, events: list[Any]) -> None:
-        for outcome in self.detector.submit_many(events):
+        outcomes = self.detector.submit_clean(events)
+        self.detector.forget_lookups()
+        for outcome in outcomes:
             if isinstance(outcome, Refusal):
                 raise Diverged(f"an event was refused that had not been: {outcome}") from outcome
 

@@ -1,9 +1,11 @@
 """Streams of events over real sockets: answered as they come, bounded both ways, ended in order."""
 
 import asyncio
+import dataclasses
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +28,7 @@ from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.api.streaming import NDJSON, Streaming, line, stream
 from tests.api.wire import Connection, Wire, request, served
-from tests.faults import LocalService
+from tests.faults import LocalService, local_service
 
 PATH = f"/api/detectors/{DETECTOR}/evaluate/batch"
 Begin = Callable[[str], Any]
@@ -110,6 +112,56 @@ async def test_a_bad_line_is_answered_in_its_place_and_the_others_go_on(caller: 
     assert [len(result["actions"]) for result in results] == [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
     assert [entry["code"] for entry in results[-1]["messages"]] == [2001]
     assert results[7]["errors"][0]["message"] == "event: expected an object, got a number"
+
+
+async def test_lines_past_the_bound_on_an_answer_are_evaluated_in_pieces(
+    tmp_path: Path, settings: Settings
+) -> None:
+    """Nothing of a stream is lost, and each line is evaluated once."""
+    count = 300
+    sent = [line(number, a=number % 3) for number in range(count)]
+    sent[7] = line(1, long="x" * 30_000)
+    sent[50] = b"{\n"
+    sent[-1] = line(1, long="x" * 30_000)
+    told: list[list[Any]] = []
+    asked: list[list[int]] = []
+    for answer_bytes_max in (1_000, 1 << 20):
+        limits = dataclasses.replace(settings.limits(), answer_bytes_max=answer_bytes_max)
+        async with local_service(tmp_path / str(answer_bytes_max), limits=limits) as bounded:
+            app = create_app(settings, bounded.fleet)
+            caller = Caller(app, BOOTSTRAP)
+            detector = await caller.detector()
+            for _ in range(3):
+                await caller.rule(detector, "once a == 1")
+            real = bounded.fleet.call
+            sizes: list[int] = []
+
+            async def counted(*call: Any, real: Any = real, sizes: list[int] = sizes) -> Answer:
+                answer: Answer = await real(*call)
+                sizes.append(len(answer.result) if isinstance(answer, Done) else 0)
+                return answer
+
+            bounded.fleet.call = counted  # type: ignore[method-assign]
+            async with served(app, settings) as wire:
+                one = await stream(wire, detector, BOOTSTRAP)
+                await one.send(b"".join(sent))
+                await one.end()
+                await one.begun()
+                told.append(await one.rest())
+            asked.append(sizes)
+    narrow, roomy = told
+    assert roomy[-1] == {"done": count}
+    codes = [[entry["code"] for entry in result.get("errors", [])] for result in roomy[:-1]]
+    assert [place for place, each in enumerate(codes) if each] == [7, 50, count - 1]
+    assert [len(result["actions"]) for result in roomy[:3]] == [0, 3, 3]
+
+    def nameless(results: list[Any]) -> list[Any]:
+        return [[len(result.get("actions", [])), result.get("errors")] for result in results]
+
+    assert nameless(narrow) == nameless(roomy)
+    assert narrow[-1] == roomy[-1]
+    assert len(asked[0]) > 50 > len(asked[1])
+    assert max(asked[0]) < 1_500 < max(asked[1])
 
 
 async def test_lines_are_answered_the_same_wherever_they_are_cut(caller: Caller, real: Wire) -> None:

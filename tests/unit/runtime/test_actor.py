@@ -110,6 +110,41 @@ def test_integers_of_any_size_stand_in_a_rule_as_they_were_given(actor):
     assert b'"value":1.0}' in given.result
 
 
+def test_the_answer_to_a_batch_is_bounded_and_what_it_has_no_room_for_can_be_sent_again(make, tmp_path):
+    actor = make(limits=Limits(answer_bytes_max=60_000))
+    actor.activate(ONE, 1)
+    for number in range(20):
+        answer(actor, ops.add_rule(f"{number} " + "n" * 200, "once a == 1"))
+    left = [{"fields": {"a": 1}, "timestamp_ms": number} for number in range(100)]
+    keyed = ops.evaluate_batch(json.dumps({"events": left}).encode(), "a key")
+    (given,) = actor.handle([keyed]).answers
+    assert len(given.result) < 60_000 + 100 * 250
+    # A repeat is answered as before, and evaluates nothing more.
+    assert actor.handle([keyed]).answers == [given]
+    seen = 0
+    for _ in range(100):
+        results = answer(
+            actor, ops.evaluate_batch(json.dumps({"events": left}).encode(), "a key" * (not seen))
+        )
+        again = []
+        for one, result in zip(left, results["results"], strict=True):
+            if "errors" in result:
+                assert result["errors"][0]["code"] == 1400
+                again.append(one)
+            else:
+                assert len(result["actions"]) == 20
+                seen += 1
+        left = again
+        if not left:
+            break
+    assert seen == 100
+    actor.discard()
+    # What was refused is not in the journal's history.
+    other = make(limits=Limits(answer_bytes_max=60_000))
+    other.activate(ONE, 2)
+    assert other._hosted.detector.events_seen == 100
+
+
 def test_a_rule_is_changed_and_removed(actor):
     rule_id = add(actor)
     changed = answer(

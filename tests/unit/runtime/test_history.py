@@ -37,7 +37,7 @@ CONDITIONS = (
     "a in $list or once within 1s b == 1",
 )
 NOW_MS = 100_000
-LIMITS = Limits(keys_max=5, batch_events_max=6)
+LIMITS = Limits(keys_max=5, batch_events_max=6, answer_bytes_max=3_000)
 
 
 class Life:
@@ -218,6 +218,38 @@ def test_only_evaluations_are_told_as_events() -> None:
     life.take(ops.evaluate_batch(msgpack.packb({"events": [event]}), "", "msgpack"))
     life.take(ops.evaluate_lines(json.dumps({"event": event}).encode()))
     assert [isinstance(step, history.EVALUATED) for step in told(life)[changes:]] == [True] * 4
+
+
+def test_events_for_which_an_answer_had_no_room_are_not_taken_again() -> None:
+    life = Life()
+    for number in range(20):
+        life.take(ops.add_rule(f"rule {number}", "once a == 1 or not a == 1"))
+    # Each event is answered by some 2 300 bytes.
+    for kind in ("json", "lines"):
+        events = [{"fields": {}, "timestamp_ms": number} for number in range(6)]
+        if kind == "json":
+            life.take(ops.evaluate_batch(json.dumps({"events": events}).encode()))
+        else:
+            bodies = [json.dumps({"event": event}).encode() for event in events]
+            life.take(ops.evaluate_lines(b"\n".join(bodies)))
+        (step,) = history.decode(life.records[-1].payload).steps
+        assert step.refused == (1, 2, 3, 4, 5)
+    other = life.restored()
+    assert (other.detector.events_seen, other.detector.clock_us) == (2, 0)
+    assert other.detector.dump() == life.detector.dump()
+
+
+def test_the_random_scripts_meet_the_bound_on_answers() -> None:
+    met = 0
+    for seed in range(25):
+        life = Life()
+        script = operations(random.Random(seed), 120, rule_ids := [])
+        for number, operation in enumerate(script):
+            answer = life.take(operation, number * 20_000_000)
+            if operation.kind == ops.ADD_RULE and isinstance(answer, Done):
+                rule_ids.append(json.loads(answer.result)["id"])
+            met += isinstance(answer, Done) and b"reached its limit" in answer.result
+    assert met > 20
 
 
 def told(life: Life) -> list[Step]:

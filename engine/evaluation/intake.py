@@ -1,0 +1,188 @@
+"""Events as callers in process hand them in: Python's values as JSON's, or refused by the name of the field.
+
+What comes from a body is JSON already and does not pass here.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import chain
+from math import isfinite
+from numbers import Integral, Real
+from typing import Any, Final
+
+from engine.evaluation.compiler import Event
+from engine.language.diagnostics import Entry, Refusal
+
+TIMESTAMP_MS_MAX: Final = 8.64e15
+"""Either way; what a calendar date can be, in ECMAScript and here."""
+
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+_PLAIN_OR_FLOAT: Final = _PLAIN | {float}
+_NUMBERS: Final = frozenset({int, float})
+_NOTHING: Final[Mapping[str, Any]] = {}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NAME_CHARS_SHOWN: Final = 80
+
+
+def are_plain(events: Sequence[Event]) -> bool:
+    """Tell whether events are as JSON has them, without contexts and none nested.
+
+    Takes a few passes in C over all of them.
+    """
+    if not events:
+        return True
+    all_fields, times, contexts = zip(*events, strict=True)
+    return (
+        set(map(type, all_fields)) == {dict}
+        and set(map(type, contexts)) == {type(None)}
+        and set(map(type, times)) <= _NUMBERS
+        and _are_finite(times)
+        and min(times) >= -TIMESTAMP_MS_MAX
+        and max(times) <= TIMESTAMP_MS_MAX
+        and _are_plain(all_fields)
+    )
+
+
+def _are_plain(objects: Sequence[dict[str, Any]]) -> bool:
+    if len(set(map(len, objects))) > 1:
+        return _is_plain(list(chain.from_iterable(map(dict.values, objects))))
+    # Where all are alike, the columns are of one type each, and few of them have to be gone through.
+    return all(map(_is_plain, zip(*map(dict.values, objects), strict=True)))
+
+
+def _is_plain(values: Collection[Any]) -> bool:
+    kinds = set(map(type, values))
+    return kinds <= _PLAIN or (kinds <= _PLAIN_OR_FLOAT and _are_finite(values))
+
+
+def _are_finite(values: Collection[Any]) -> bool:
+    """Tell whether the floats among the values are finite."""
+    kinds = set(map(type, values))
+    if float not in kinds:
+        return True
+    return all(map(isfinite, values if len(kinds) == 1 else [one for one in values if type(one) is float]))
+
+
+def _is_a_time(timestamp_ms: float) -> bool:
+    # False for what is not a number, too.
+    return -TIMESTAMP_MS_MAX <= timestamp_ms <= TIMESTAMP_MS_MAX
+
+
+def as_time(value: Any) -> float:
+    """Give a timestamp in milliseconds. Raises Refusal 1001."""
+    if type(value) in _NUMBERS and _is_a_time(value):
+        return value  # type: ignore[no-any-return]  # of those two types
+    return _milliseconds(value)
+
+
+def as_object(value: Any, place: str, depth_max: int) -> dict[str, Any]:
+    """Give fields or vars as JSON has them. Raises Refusal 1001 with the name of what it has not."""
+    if type(value) is dict and _is_plain(value.values()):
+        return value
+    return _object(value, place, depth_max)
+
+
+class Intake:
+    """Takes events in. A context that comes with one event after another is looked through once."""
+
+    def __init__(self, depth_max: int) -> None:
+        self._depth_max = depth_max
+        self._given: Any = None
+        self._taken: Mapping[str, Any] = _NOTHING
+
+    def event(self, fields: Any, timestamp_ms: Any, given: Any) -> tuple[dict[str, Any], float, Any]:
+        """Give an event as JSON has it. Raises Refusal 1001."""
+        if given is None:
+            sent = _NOTHING
+        elif given is self._given:
+            sent = self._taken
+        else:
+            sent = self._taken = as_object(given, "vars", self._depth_max)
+            self._given = given
+        return as_object(fields, "fields", self._depth_max), as_time(timestamp_ms), sent
+
+    def event_or_refusal(self, fields: Any, timestamp_ms: Any, given: Any) -> Event | Refusal:
+        """Give an event as JSON has it, or why it has none."""
+        try:
+            return self.event(fields, timestamp_ms, given)
+        except Refusal as refusal:
+            return refusal
+
+    def forget(self) -> None:
+        """Let go of the context: whoever owns it may change it."""
+        self._given = None
+
+
+def _milliseconds(value: Any) -> float:
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise _refusal("timestamp_ms", "expected a datetime with a time zone")
+        microseconds = (value - _EPOCH) // timedelta(microseconds=1)
+        return microseconds / 1_000 if microseconds % 1_000 else microseconds // 1_000
+    number = _plain(value, "timestamp_ms", 0)
+    if type(number) not in _NUMBERS:
+        raise _refusal("timestamp_ms", f"expected a number or a datetime, got {_kind(value)}")
+    if not _is_a_time(number):
+        raise _refusal("timestamp_ms", "expected a number from -8.64e15 to 8.64e15")
+    return number  # type: ignore[no-any-return]  # of those two types
+
+
+def _object(value: Any, place: str, depth: int) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _refusal(place, f"expected a mapping, got {_kind(value)}")
+    if depth <= 0:
+        raise _refusal(place, "it is nested too deeply")
+    return {
+        name: member
+        if type(member) in _PLAIN
+        else _plain(member, f"{place}.{str(name)[:_NAME_CHARS_SHOWN]}", depth - 1)
+        for name, member in value.items()
+    }
+
+
+def _plain(value: Any, place: str, depth: int) -> Any:
+    """Give a value as JSON has it."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list or kind is tuple:
+        if depth <= 0:
+            raise _refusal(place, "it is nested too deeply")
+        if _PLAIN.issuperset(map(type, value)):
+            return value if kind is list else list(value)
+        return [_plain(member, f"{place}[{index}]", depth - 1) for index, member in enumerate(value)]
+    if isinstance(value, Mapping):
+        return _object(value, place, depth)
+    if isinstance(value, str):
+        return str(value)
+    number = _number(value)
+    if number is None:
+        raise _refusal(place, f"expected a value that JSON has, got {_kind(value)}")
+    if not isfinite(number):
+        raise _refusal(place, f"expected a finite number, got {number}")
+    return number
+
+
+def _number(value: Any) -> float | None:
+    """Give a number or boolean of any type, those of NumPy too, as Python's own; None for anything else."""
+    match value:
+        case Integral():
+            return int(value)
+        case Decimal():
+            # Whole ones are exact at any size, as integers are.
+            return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+        case Real():
+            return float(value)
+        case _ if type(value).__module__ == "numpy" and type(value).__name__ in {"bool", "bool_"}:
+            return bool(value)
+        case _:
+            return None
+
+
+def _kind(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+
+
+def _refusal(place: str, what: str) -> Refusal:
+    return Refusal(Entry(1001, f"{place}: {what}"))

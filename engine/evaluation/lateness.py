@@ -1,0 +1,36 @@
+"""What is said of an event whose timestamp is not the detector's time."""
+
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import Limits
+
+
+def late(late_us: int) -> Entry:
+    """Give the message on an event that was evaluated later than it is stamped."""
+    return Entry(2001, f"the event came {_ms(late_us)} ms late and was evaluated at the detector's time")
+
+
+def too_late(late_us: int, limits: Limits) -> Refusal:
+    """Give the refusal of an event that is stamped too long before the detector's time."""
+    return Refusal(
+        Entry(
+            1402,
+            f"the event is {_ms(late_us)} ms late, at most {limits.late_ms_max} ms are accepted; "
+            "the first event sets a detector's clock, so a recorded past wants a fresh detector",
+        )
+    )
+
+
+def too_far_ahead(ahead_us: int, limits: Limits) -> Refusal:
+    """Give the refusal of an event that is stamped too long after the server's time."""
+    return Refusal(
+        Entry(
+            1402,
+            f"the event is stamped {_ms(ahead_us)} ms ahead of the server's time; "
+            f"at most {limits.ahead_ms_max} ms are accepted",
+        )
+    )
+
+
+def _ms(duration_us: int) -> str:
+    """Give microseconds as milliseconds without needless decimals."""
+    return f"{duration_us / 1_000:.3f}".rstrip("0").rstrip(".")

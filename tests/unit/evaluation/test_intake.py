@@ -1,0 +1,227 @@
+"""Python's own values mean what JSON's do, or are refused by name; what is refused leaves all as it was."""
+
+import math
+import numbers
+from collections import OrderedDict, UserDict, defaultdict
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from engine import BatchRefused, Detector, Refusal
+from engine.evaluation import programs
+
+NOON = datetime(2024, 3, 4, 12, tzinfo=UTC)
+NOON_MS = 1_709_553_600_000
+
+
+class Int64:
+    """A number as NumPy has it: registered, and no subclass."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __int__(self) -> int:
+        return self.value
+
+
+class Float32(Int64):
+    """The same, for floats."""
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+
+class Text(str):
+    """A string of another type, as NumPy's is."""
+
+    __slots__ = ()
+
+
+numbers.Integral.register(Int64)
+numbers.Real.register(Float32)
+bool_ = type("bool_", (), {"__module__": "numpy", "__bool__": lambda _: True})
+
+
+@pytest.fixture(params=[0, 32], ids=["asleep", "awake"])
+def detector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Detector:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", request.param)
+    made = Detector()
+    made.add_rule("equal", "x == 1.5 or x == 2 or x == true or x == 'a' or $x == 2")
+    made.add_rule("within", "x contains 2 or x.y == 2 or x.y contains 2")
+    made.add_rule("keyed", "per x once within 1s y == 1")
+    return made
+
+
+def ways(detector: Detector) -> list[Callable[..., list[str]]]:
+    """All ways in, each giving the names of the rules that fire. What is refused is raised."""
+
+    def many(*event: Any) -> list[str]:
+        return [rule.name for rule in detector.evaluate_many([event])[0]]
+
+    def one_by_one(*event: Any) -> list[str]:
+        return [rule.name for rule in detector.evaluate_many(iter([event]))[0]]
+
+    def submit_many(*event: Any) -> list[str]:
+        (outcome,) = detector.submit_many([event])
+        if isinstance(outcome, Refusal):
+            raise outcome
+        return [rule.name for rule in outcome.fired]
+
+    alone: list[Callable[..., list[str]]] = [
+        lambda *event: [str(action["name"]) for action in detector.evaluate(*event)],
+        lambda *event: [rule.name for rule in detector.submit(*event).fired],
+    ]
+    together = [many, one_by_one, submit_many]
+    return [*alone, *(lambda *event, way=way: way(*event, *[None] * (3 - len(event))) for way in together)]
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        (Decimal("1.5"), "equal"),
+        (Decimal(2), "equal"),
+        (Decimal("2E0"), "equal"),
+        (Fraction(3, 2), "equal"),
+        (Int64(2), "equal"),
+        (Float32(2), "equal"),
+        (bool_(), "equal"),
+        (Text("a"), "equal"),
+        ((1, 2), "within"),
+        ([1, Decimal(2)], "within"),
+        ([Int64(2)], "within"),
+        (OrderedDict(y=2), "within"),
+        (UserDict(y=Decimal(2)), "within"),
+        (defaultdict(int, y=2), "within"),
+        (MappingProxyType({"y": (2,)}), "within"),
+    ],
+    ids=repr,
+)
+def test_a_value_means_what_it_does_in_python(detector: Detector, value: Any, rule: str) -> None:
+    for way in ways(detector):
+        assert way({"x": value}, 0) == [rule]
+        assert way(UserDict(x=value), 0, None) == [rule]
+        assert way(MappingProxyType({"y": value, "x": 3}), 0) == []
+
+
+@pytest.mark.parametrize(
+    "two", [2, 2.0, Decimal(2), Int64(2), Float32(2)], ids=["int", "float", "Decimal", "Int64", "Float32"]
+)
+def test_vars_and_keys_are_taken_as_fields_are(detector: Detector, two: Any) -> None:
+    for way in ways(detector):
+        assert way({"z": two}, 0, {"x": two}) == ["equal"]
+        assert way({"x": 3}, 0, UserDict(x=two)) == ["equal"]
+    detector.evaluate({"x": 2, "y": 1}, 0)
+    for way in ways(detector):
+        assert way({"x": two}, 0) == ["equal", "keyed"]
+        assert way({"x": 3}, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("time", "time_us"),
+    [
+        (NOON, NOON_MS * 1_000),
+        (NOON + timedelta(microseconds=1), NOON_MS * 1_000 + 1),
+        (NOON.astimezone(timezone(timedelta(hours=-7))), NOON_MS * 1_000),
+        (datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), -1),
+        (Decimal("1.001"), 1_001),
+        (Int64(5), 5_000),
+        (8.64e15, 8_640_000_000_000_000_000),
+    ],
+    ids=repr,
+)
+def test_a_time_may_be_a_datetime_or_any_number(detector: Detector, time: Any, time_us: int) -> None:
+    for way in ways(detector):
+        way({}, time)
+        assert detector.clock_us == time_us
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+REFUSED: list[tuple[dict[str, Any] | Any, Any, Any, str]] = [
+    ({"a": 1, "x": math.nan}, 0, None, "fields.x: expected a finite number, got nan"),
+    ({"a": 1.5, "x": math.inf}, 0, None, "fields.x: expected a finite number, got inf"),
+    ({"x": -math.inf, "y": 1}, 0, None, "fields.x: expected a finite number, got -inf"),
+    ({"x": Decimal("NaN")}, 0, None, "fields.x: expected a finite number, got nan"),
+    ({"x": Decimal("Infinity")}, 0, None, "fields.x: expected a finite number, got inf"),
+    ({"x": [1, [math.nan]]}, 0, None, "fields.x[1][0]: expected a finite number, got nan"),
+    ({"x": {"y": [1j]}}, 0, None, "fields.x.y[0]: expected a value that JSON has, got complex"),
+    ({"x": b"a"}, 0, None, "fields.x: expected a value that JSON has, got bytes"),
+    ({"x": {1, 2}}, 0, None, "fields.x: expected a value that JSON has, got set"),
+    ({"x": NOON}, 0, None, "fields.x: expected a value that JSON has, got datetime.datetime"),
+    ({"x": CYCLE}, 0, None, "fields.x[0]"),
+    ([("x", 1)], 0, None, "fields: expected a mapping, got list"),
+    (None, 0, None, "fields: expected a mapping, got NoneType"),
+    ({}, math.nan, None, "timestamp_ms: expected a finite number, got nan"),
+    ({}, math.inf, None, "timestamp_ms: expected a finite number, got inf"),
+    ({}, 1e16, None, "timestamp_ms: expected a number from -8.64e15 to 8.64e15"),
+    ({}, -(10**400), None, "timestamp_ms: expected a number from -8.64e15 to 8.64e15"),
+    ({}, True, None, "timestamp_ms: expected a number or a datetime, got bool"),
+    ({}, "0", None, "timestamp_ms: expected a number or a datetime, got str"),
+    ({}, None, None, "timestamp_ms: expected a number or a datetime, got NoneType"),
+    ({}, NOON.replace(tzinfo=None), None, "timestamp_ms: expected a datetime with a time zone"),
+    ({}, 0, {"v": math.nan}, "vars.v: expected a finite number, got nan"),
+    ({}, 0, {"r": [[object()]]}, "vars.r[0][0]: expected a value that JSON has, got object"),
+    ({}, 0, ["v"], "vars: expected a mapping, got list"),
+]
+
+
+@pytest.mark.parametrize(("fields", "time", "sent", "said"), REFUSED, ids=lambda value: repr(value)[:30])
+def test_what_json_has_not_is_refused_by_name_and_changes_nothing(
+    detector: Detector, fields: Any, time: Any, sent: Any, said: str
+) -> None:
+    detector.evaluate({"x": 1, "y": 1}, 5)
+    before = detector.dump()
+    for way in ways(detector):
+        with pytest.raises(Refusal) as caught:
+            way(fields, time, sent)
+        (entry,) = caught.value.entries
+        assert entry.code == 1001
+        assert entry.message.startswith(said)
+        assert detector.dump() == before
+
+
+def test_a_batch_goes_as_far_as_the_first_refused_event(detector: Detector) -> None:
+    sent: list[Any] = [({"x": 2}, 0, None), ({"x": 2}, 1, None), ({"x": math.nan}, 2, None), ({}, 3, None)]
+    for events in (sent, iter(sent)):
+        with pytest.raises(BatchRefused) as caught:
+            detector.evaluate_many(events)
+        assert (caught.value.index, len(caught.value.results), detector.clock_us) == (2, 2, 1_000)
+    outcomes = detector.submit_many(sent)
+    assert [isinstance(outcome, Refusal) for outcome in outcomes] == [False, False, True, False]
+    assert detector.clock_us == 3_000
+
+
+def test_whoever_changes_an_event_before_the_next_is_judged_by_what_it_is_then(detector: Detector) -> None:
+    detector.add_rule("large", "big contains 'yes' and $list contains 7")
+
+    def events() -> Iterator[Any]:
+        big: list[Any] = ["no"] * 1_000
+        sent = {"list": list(range(1_000))}
+        for number in range(4):
+            big[0] = "yes" if number % 2 else "no"
+            sent["list"][7] = 7 if number else 0
+            yield {"big": big}, number, sent
+
+    assert [len(fired) for fired in detector.evaluate_many(events())] == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"a": 10**400, "b": 0.5},
+        {"a": 10**5_000},
+        {},
+        {1: "no name", "a": 2},
+        {"a": None, "b": True, "c": "x"},
+    ],
+    ids=["large", "larger", "empty", "no name", "of all kinds"],
+)
+def test_plain_events_are_taken_as_they_are(detector: Detector, fields: dict[str, Any]) -> None:
+    for way in ways(detector):
+        assert way(fields, 0) == []
+    assert len(detector.evaluate_many([(fields, 0.5, None), ({"a": 1}, 1, None)])) == 2
