@@ -133,6 +133,11 @@ class Settings:
         least=0,
     )
     max_body_depth: int = _setting(64, "Nesting of a body.", least=4, most=200)
+    max_body_values: int = _setting(
+        1_000_000,
+        "Values in a body: however few bytes they have, each takes up to some 100 when decoded.",
+        least=1,
+    )
     max_batch_events: int = _setting(10_000, "Events in one batch.", least=1)
     max_answer_bytes: int = _setting(
         64 * _MIB,
@@ -239,6 +244,7 @@ class Settings:
             pattern_work_max=self.max_pattern_work,
             pattern_event_work_max=self.max_pattern_event_work,
             body_depth_max=self.max_body_depth,
+            body_values_max=self.max_body_values,
             batch_events_max=self.max_batch_events,
             answer_bytes_max=self.max_answer_bytes,
             rules_max=self.max_rules,

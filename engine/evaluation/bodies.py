@@ -3,8 +3,9 @@
 import functools
 import json
 import re
-from collections.abc import Iterator
-from itertools import islice
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import accumulate, islice
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -22,6 +23,10 @@ _NAME_CHARS_SHOWN: Final = 80
 
 _NUMBER: Final = re.compile(rb"-?([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_AS_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""Brackets as the steps that they are in depth, one byte each."""
+_PAIR: Final = b"\x01\xff"
+_PASSES: Final = 6
 _DIGITS_AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -31,24 +36,34 @@ def decode(
     *,
     depth_max: int = DEFAULT_LIMITS.body_depth_max,
     digits_max: int = DEFAULT_LIMITS.digits_max,
+    values_max: int = DEFAULT_LIMITS.body_values_max,
+    nesting_at_most: Callable[[T, int], int] = lambda _, containers: containers,
 ) -> T:
     """Give `body` as a value of `type_`.
 
-    Raises Refusal 1000 where it is not JSON, nests deeper than `depth_max`, or holds an integer of more than
-    `digits_max` digits or a number past a double's range; 1001 with every defect where its shape is wrong.
+    Raises Refusal 1000 where it is not JSON, nests deeper than `depth_max`, holds more than `values_max`
+    values, an integer of more than `digits_max` digits or a number past a double's range; 1001 with every
+    defect where its shape is wrong.
+
+    `nesting_at_most` bounds the depth of a value from the number of its arrays and objects, as can be told
+    at once; where that suffices, its depth is not looked at.
     """
+    _check_count(body, values_max)
     try:
         value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except msgspec.ValidationError as error:
         document = _untyped(body)
-        _check_bounds(body, depth_max, digits_max)
+        _check_depth(body, depth_max)
+        _check_digits(body, digits_max)
         # The decoder judges every one of several members of a name; the document has the last, which counts.
         if (value_of_last := converted(document, type_)) is not None:
             return value_of_last
         raise shape_refusal(document, type_, str(error)) from None
     except (ValueError, RecursionError) as error:
         raise _unreadable(body, error) from None
-    _check_bounds(body, depth_max, digits_max)
+    if nesting_at_most(value, body.count(b"{") + body.count(b"[")) > depth_max:
+        _check_depth(body, depth_max)
+    _check_digits(body, digits_max)
     return value
 
 
@@ -105,10 +120,36 @@ def _breaks_off_at_a_surrogate(body: bytes) -> bool:
     return True
 
 
-def _check_bounds(body: bytes, depth_max: int, digits_max: int) -> None:
-    # Both bounds are first tried against a count that costs next to nothing and that ordinary bodies pass.
+def _check_count(body: bytes, values_max: int) -> None:
+    """Raise Refusal 1000 where the body would take too much memory once it is decoded."""
+    # A value takes two bytes at least, with what parts it from the next.
+    if len(body) > 2 * values_max and _values_at_most(body) > values_max:
+        without_strings = _without_strings(body)
+        if _values_at_most(without_strings) - _empty_in(without_strings) > values_max:
+            raise too_many_values(values_max)
+
+
+def too_many_values(values_max: int) -> Refusal:
+    """Give the refusal of a body with more values than are accepted."""
+    return Refusal(Entry(1000, f"the body holds more than {values_max} values"))
+
+
+def _values_at_most(body: bytes) -> int:
+    return 1 + body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
+def _empty_in(body: bytes) -> int:
+    """Give how many arrays and objects hold nothing, as far as no blanks are in them."""
+    return body.count(b"[]") + body.count(b"{}")
+
+
+def _check_depth(body: bytes, depth_max: int) -> None:
     if body.count(b"{") + body.count(b"[") > depth_max and _deeper_than(body, depth_max):
         raise Refusal(Entry(1000, f"the body is nested more than {depth_max} deep"))
+
+
+def _check_digits(body: bytes, digits_max: int) -> None:
+    # First a count that costs next to nothing, and that ordinary bodies pass.
     if len(body) > digits_max and b"0" * (digits_max + 1) in body.translate(_DIGITS_AS_ZERO):
         for number in _NUMBER.finditer(_without_strings(body)):
             whole, fraction, exponent = number.groups()
@@ -117,14 +158,15 @@ def _check_bounds(body: bytes, depth_max: int, digits_max: int) -> None:
 
 
 def _deeper_than(body: bytes, depth_max: int) -> bool:
-    """Tell whether valid JSON nests deeper: each pass takes the innermost pairs of brackets away."""
-    brackets = _without_strings(body).translate(None, _NOT_BRACKETS)
-    for _ in range(depth_max):
+    """Tell whether valid JSON nests deeper."""
+    brackets = _without_strings(body).translate(_AS_STEPS, _NOT_BRACKETS)
+    # The innermost pairs are taken away a few times, which leaves little of most bodies, and costs little.
+    taken = min(_PASSES, depth_max)
+    for _ in range(taken):
         if not brackets:
             return False
-        # Objects are marked before arrays are taken, or one pass would take two levels.
-        brackets = brackets.replace(b"{}", b" ").replace(b"[]", b" ").replace(b" ", b"")
-    return bool(brackets)
+        brackets = brackets.replace(_PAIR, b"\0").translate(None, b"\0")
+    return max(accumulate(array("b", brackets)), default=0) > depth_max - taken
 
 
 def _without_strings(body: bytes) -> bytes:

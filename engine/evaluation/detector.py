@@ -198,7 +198,11 @@ class Detector:
         vars: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> Outcome:
         """As `evaluate`, with the messages that the reply carries."""
-        return self.submit_clean_one(*self._taken(fields, timestamp_ms, vars))
+        event = self._taken(fields, timestamp_ms, vars)
+        try:
+            return self.submit_clean_one(*event)
+        finally:
+            self.forget_lookups()
 
     def submit_many(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
         """As `submit` for each of some events; one that is refused has its Refusal in its place."""
@@ -206,15 +210,6 @@ class Detector:
         given = [intake.event_or_refusal(*event) for event in events]
         try:
             return self.submit_clean(given)
-        finally:
-            self.forget_lookups()
-
-    def submit_clean_one(
-        self, fields: dict[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
-    ) -> Outcome:
-        """As `submit`, for an event that is known to be as JSON has it."""
-        try:
-            return self._submit(fields, timestamp_ms, sent or _NOTHING)
         finally:
             self.forget_lookups()
 
@@ -282,11 +277,15 @@ class Detector:
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
     ) -> Outcome | Refusal:
         try:
-            return self._submit(fields, timestamp_ms, sent or _NOTHING)
+            return self.submit_clean_one(fields, timestamp_ms, sent)
         except Refusal as refusal:
             return refusal
 
-    def _submit(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Outcome:
+    def submit_clean_one(
+        self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
+    ) -> Outcome:
+        """As `submit`, for an event that is known to be as JSON has it; see `submit_clean`."""
+        sent = sent or _NOTHING
         messages: list[Entry] = []
         self._messages = messages
         if self._programs.relations or self._programs.texts:

@@ -65,7 +65,13 @@ Answer = Done | Refused
 
 def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     """Give an evaluate body. Raises Refusal 1000 or 1001 with every defect."""
-    decoded = decode(body, EvaluateBody, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+    decoded = decode(
+        body,
+        EvaluateBody,
+        depth_max=limits.body_depth_max,
+        digits_max=limits.digits_max,
+        values_max=limits.body_values_max,
+    )
     _check_timestamps([decoded.event], lambda _: "event")
     return decoded
 
@@ -74,13 +80,27 @@ def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> Batch
     """Give a batch body. Raises Refusal 1000, or 1001 with every defect."""
     match form:
         case "json":
-            decoded = decode(body, BatchBody, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+            decoded = decode(
+                body,
+                BatchBody,
+                depth_max=limits.body_depth_max,
+                digits_max=limits.digits_max,
+                values_max=limits.body_values_max,
+                nesting_at_most=_nesting_at_most,
+            )
         case "msgpack":
-            decoded = decode_msgpack(body, BatchBody, depth_max=limits.body_depth_max)
+            decoded = decode_msgpack(
+                body, BatchBody, depth_max=limits.body_depth_max, values_max=limits.body_values_max
+            )
         case _:
             assert_never(form)
     _check_timestamps(decoded.events, lambda index: f"events[{index}]")
     return decoded
+
+
+def _nesting_at_most(batch: BatchBody, containers: int) -> int:
+    """Bound the depth of a batch: no value lies in two events, and each event has two objects at least."""
+    return containers - 2 * max(0, len(batch.events) - 1)
 
 
 def evaluate_body(detector: Detector, body: bytes) -> Answer:
@@ -92,6 +112,8 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
         )
     except Refusal as refusal:
         return Refused(refusal.entries)
+    finally:
+        detector.forget_lookups()
     return Done(b'{"actions":' + encode_actions(outcome) + b"}", encode_entries(outcome.messages))
 
 

@@ -132,7 +132,7 @@ def _object(value: Any, place: str, depth: int) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _refusal(place, f"expected a mapping, got {_kind(value)}")
     if depth <= 0:
-        raise _refusal(place, "it is nested too deeply")
+        raise _refusal(place[:_NAME_CHARS_SHOWN], "it is nested too deeply")
     return {
         name: member
         if type(member) in _PLAIN
@@ -148,7 +148,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
         return value
     if kind is list or kind is tuple:
         if depth <= 0:
-            raise _refusal(place, "it is nested too deeply")
+            raise _refusal(place[:_NAME_CHARS_SHOWN], "it is nested too deeply")
         if _PLAIN.issuperset(map(type, value)):
             return value if kind is list else list(value)
         return [_plain(member, f"{place}[{index}]", depth - 1) for index, member in enumerate(value)]

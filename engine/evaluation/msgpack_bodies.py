@@ -8,23 +8,61 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgpack
 import msgspec
 
-from engine.evaluation.bodies import converted, shape_refusal
+from engine.evaluation.bodies import converted, shape_refusal, too_many_values
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS
 
 T = TypeVar("T")
 
+_EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9})
+"""Before what they hold there is another byte, for its type."""
+
+
+def _sizes() -> list[int]:
+    """Give how many bytes each first byte of a value makes it; minus those of its length, where it has one.
+
+    Of arrays and objects, their members are values of their own.
+    """
+    sizes = [1] * 256
+    for byte in range(0xA0, 0xC0):
+        sizes[byte] = 1 + byte - 0xA0
+    for first, lengths in (
+        (0xC4, (-1, -2, -4)),
+        (0xC7, (-1, -2, -4)),
+        (0xCA, (5, 9)),
+        (0xCC, (2, 3, 5, 9)),
+        (0xD0, (2, 3, 5, 9)),
+        (0xD4, (3, 4, 6, 10, 18)),
+        (0xD9, (-1, -2, -4)),
+        (0xDC, (3, 5)),
+        (0xDE, (3, 5)),
+    ):
+        sizes[first : first + len(lengths)] = lengths
+    return sizes
+
+
+_SIZES: Final = _sizes()
 _SCALARS: Final = frozenset({str, bool, int, float, type(None), msgspec.UnsetType})
 
 
-def decode_msgpack(body: bytes, type_: type[T], *, depth_max: int = DEFAULT_LIMITS.body_depth_max) -> T:
+def decode_msgpack(
+    body: bytes,
+    type_: type[T],
+    *,
+    depth_max: int = DEFAULT_LIMITS.body_depth_max,
+    values_max: int = DEFAULT_LIMITS.body_values_max,
+) -> T:
     """Give `body` as a value of `type_`.
 
-    Raises Refusal 1000 where it is not msgpack, nests deeper than `depth_max`, or holds what JSON cannot say:
+    Raises Refusal 1000 where it is not msgpack, nests deeper than `depth_max`, holds more than `values_max`
+    values (the names of members are among them here), or what JSON cannot say:
     binary and extension values, names that are no strings, NaN and infinities; 1001 with every defect where
     its shape is wrong. Of several members of one name the last counts, and alone is looked at.
     """
     _check_framing(body)
+    # A value takes a byte at least.
+    if len(body) > values_max and not _are_few(body, values_max):
+        raise too_many_values(values_max)
     try:
         value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except msgspec.ValidationError as error:
@@ -61,6 +99,21 @@ def _check_framing(body: bytes) -> None:
         _refuse("it holds a byte that begins no value")
     if unpacker.tell() != len(body):
         _refuse(f"there is more after its value (byte {unpacker.tell()})")
+
+
+def _are_few(body: bytes, values_max: int) -> bool:
+    """Tell whether no more values than that stand in a body, which is sound."""
+    sizes, at, end = _SIZES, 0, len(body)
+    for _ in range(values_max):
+        if at >= end:
+            return True
+        size = sizes[body[at]]
+        if size <= 0:
+            # What follows the byte is a length of so many bytes, and what is so long.
+            start = at + 1 - size
+            size = 1 - size + int.from_bytes(body[at + 1 : start]) + (body[at] in _EXTENSIONS)
+        at += size
+    return at >= end
 
 
 def _untyped(body: bytes) -> object:
@@ -105,15 +158,15 @@ def _members(level: list[Any]) -> list[Any]:
         return []
     parts: list[Any] = []
     for kind in kinds - _SCALARS:
-        of_kind: list[Any] = [value for value in level if type(value) is kind]
+        of_kind: list[Any] = [value for value in level if value and type(value) is kind]
         if kind is dict:
             if not set(map(type, chain.from_iterable(of_kind))) <= {str}:
                 _refuse("a member's name is no string")
-            parts += map(dict.values, of_kind)
+            parts.append(chain.from_iterable(map(dict.values, of_kind)))
         elif kind is list:
-            parts += of_kind
+            parts.append(chain.from_iterable(of_kind))
         elif issubclass(kind, msgspec.Struct):
-            parts += map(msgspec.structs.astuple, of_kind)
+            parts.append(chain.from_iterable(map(msgspec.structs.astuple, of_kind)))
         else:
             _refuse(f"it holds a value of the {'binary' if kind is bytes else 'extension'} type")
     return [*chain.from_iterable(parts)]

@@ -35,6 +35,8 @@ class Limits:
     Past it a rule is refused with 1400."""
 
     body_depth_max: int = 64
+    body_values_max: int = 1_000_000
+    """Values in a body: each takes up to some 100 bytes when decoded, be it an empty object of one byte."""
     digits_max: int = 4_000
     batch_events_max: int = 10_000
     answer_bytes_max: int = 64 * 1024 * 1024

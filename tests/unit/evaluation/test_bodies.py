@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from engine.evaluation import bodies
 from engine.evaluation.bodies import DEFECTS_MAX, decode
-from engine.evaluation.events import BatchBody, EvaluateBody
+from engine.evaluation.events import BatchBody, EvaluateBody, decode_batch
 from engine.evaluation.rules import NameText
 from engine.language.defects import meant
 from engine.language.diagnostics import Refusal
+from engine.language.limits import Limits
 
 
 class Named(msgspec.Struct, forbid_unknown_fields=True):
@@ -160,6 +161,67 @@ def test_depth_is_told_whatever_stands_in_strings(document, ascii_only):
     assert decode(body, dict[str, Any], depth_max=depth) == document
     with pytest.raises(Refusal, match="nested more than"):
         decode(body, dict[str, Any], depth_max=depth - 1)
+
+
+@pytest.mark.parametrize("passes", range(4))
+def test_the_depth_of_every_small_body_is_told_exactly(passes, monkeypatch):
+    monkeypatch.setattr(bodies, "_PASSES", passes)
+    balanced = {""}
+    for _ in range(5):
+        balanced |= {
+            f"[{inner}]{after}" for inner in balanced for after in balanced if len(inner + after) < 9
+        }
+    assert len(balanced) > 60
+    for brackets in balanced:
+        depth, deepest = 0, 0
+        for bracket in brackets:
+            depth += 1 if bracket == "[" else -1
+            deepest = max(deepest, depth)
+        for body in (brackets, brackets.replace("[[", "{[").replace("]]", "]}")):
+            found = [bodies._deeper_than(body.encode(), depth_max) for depth_max in range(7)]
+            assert found == [deepest > depth_max for depth_max in range(7)], body
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("ab"), NESTED, max_size=2), max_size=4), NESTED)
+def test_the_depth_of_a_batch_is_told_exactly(fields, extra):
+    document = {
+        "events": [{"fields": each, "timestamp_ms": 0} for each in fields],
+        "context": {"vars": {"v": extra}},
+    }
+    depth = depth_of(document)
+    body = json.dumps(document).encode()
+    assert len(decode_batch(body, Limits(body_depth_max=depth)).events) == len(fields)
+    with pytest.raises(Refusal, match="nested more than"):
+        decode_batch(body, Limits(body_depth_max=depth - 1))
+
+
+def test_a_batch_of_flat_events_is_known_to_be_flat_without_a_look(monkeypatch):
+    monkeypatch.delattr(bodies, "_deeper_than")
+    events = [{"fields": {"text": "brackets ] "}, "timestamp_ms": 0}] * 1_000
+    body = json.dumps({"events": events, "context": {"vars": {"v": [[1], {}]}}}).encode()
+    assert len(decode_batch(body, Limits()).events) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (b'{"x":[' + b",".join([b"{}"] * 98) + b"]}", 100),
+        (b'{"x":[' + b",".join([b'{"":0}'] * 49) + b"]}", 100),
+        (b'{"x":[' + b",".join([b"[0,1,2]"] * 24) + b",0,0]}", 100),
+        (b'{"x":' + b"[" * 98 + b"]" * 98 + b',"' + b"y" * 300 + b'":0}', 100),
+        (b'{"x":[' + b",".join([b'",[{\\",["'] * 98) + b"]}", 100),
+        (b'{"x":[' + b",".join([b"0 "] * 98) + b"]}", 100),
+    ],
+    ids=["empty", "of one", "arrays", "nested", "strings", "blanks"],
+)
+def test_the_values_of_a_body_are_bounded_exactly_before_it_is_decoded(body, count, monkeypatch):
+    def given(values_max: int) -> Any:
+        return decode(body, dict[str, Any], depth_max=200, values_max=values_max)
+
+    assert given(count) == msgspec.json.decode(body)
+    monkeypatch.delattr(bodies, "_decoder")
+    with pytest.raises(Refusal, match="the body holds more than 99 values"):
+        given(count - 1)
 
 
 def test_many_siblings_are_not_deep():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine import Detector, Limits, parse
+from engine import Detector, Limits, Refusal, parse
 from engine.evaluation import programs
 from engine.evaluation.facts import KEY_CHARS_MAX
 from tests.reference import Event, verdict
@@ -122,7 +122,10 @@ def test_a_deep_event_is_looked_into_without_recursion() -> None:
     detector = Detector()
     name = ".".join("a" * 50)
     detector.add_rule("r", f"x.{name} != 1")
-    assert len(detector.evaluate({"x": deep}, 0)) == 1
+    assert len(detector.submit_clean_one({"x": deep}, 0, None).fired) == 1
+    # No body nests so deep, and who calls in process is held to the same.
+    with pytest.raises(Refusal, match="nested too deeply"):
+        detector.evaluate({"x": deep}, 0)
 
 
 @pytest.mark.parametrize("eager", [0, 8], ids=["asleep", "awake"])

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.evaluation import msgpack_bodies
 from engine.evaluation.bodies import decode
 from engine.evaluation.events import BatchBody, decode_batch
 from engine.evaluation.msgpack_bodies import decode_msgpack
@@ -178,3 +179,57 @@ def test_whatever_comes_is_taken_or_refused(body: bytes) -> None:
     with suppress(Refusal):
         taken = decode_msgpack(body, BatchBody)
         assert decode(msgspec.json.encode(taken), BatchBody) == taken
+
+
+@given(JSON_VALUES)
+def test_values_are_counted_whatever_they_are(document: Any) -> None:
+    body = msgpack.packb({"x": document})
+
+    def count(value: Any) -> int:
+        match value:
+            case dict():
+                return 1 + sum(1 + count(member) for member in value.values())
+            case list():
+                return 1 + sum(map(count, value))
+            case _:
+                return 1
+
+    values = count({"x": document})
+    assert msgpack_bodies._are_few(body, values)
+    assert not msgpack_bodies._are_few(body, values - 1)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            msgpack.packb(number)
+            for number in (2**7, 2**8, 2**16, 2**32, -1, -(2**7), -(2**15), -(2**31), -(2**33), 0.5)
+        ),
+        *(msgpack.packb("x" * length) for length in (0, 31, 32, 255, 256, 65_535, 65_536)),
+        *(msgpack.packb(b"x" * length) for length in (0, 255, 256, 65_536)),
+        *(
+            msgpack.packb(msgpack.ExtType(5, b"x" * length))
+            for length in (0, 1, 2, 3, 4, 8, 16, 17, 256, 65_536)
+        ),
+        b"\xca" + bytes(4),
+    ],
+    ids=lambda value: f"{value[0]:x} {len(value)}",
+)
+def test_every_kind_of_value_is_one_value(value: bytes) -> None:
+    body = b"\x93" + value + b"\x00" + value
+    assert msgpack_bodies._are_few(body, 4)
+    assert not msgpack_bodies._are_few(body, 3)
+
+
+@pytest.mark.parametrize(
+    "value", [b"\x80", b"\xe0", b"\xa0", b"\x90"], ids=["objects", "numbers", "texts", "arrays"]
+)
+def test_the_values_of_a_body_are_bounded_before_it_is_decoded(
+    value: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = b"\x81\xa1x\xdc" + (1_000).to_bytes(2) + value * 1_000
+    assert len(decode_msgpack(body, dict[str, Any], values_max=1_003)["x"]) == 1_000
+    monkeypatch.delattr(msgpack_bodies, "_decoder")
+    with pytest.raises(Refusal, match="the body holds more than 1002 values"):
+        decode_msgpack(body, dict[str, Any], values_max=1_002)
