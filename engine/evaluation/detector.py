@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
 
@@ -14,7 +14,7 @@ from engine.evaluation.outcomes import BatchRefused, Notes, Outcome
 from engine.evaluation.preparation import Preparation
 from engine.evaluation.programs import Programs
 from engine.evaluation.remarks import remarks_on
-from engine.evaluation.rules import Rule, check_name
+from engine.evaluation.rules import LiveRule, Rule, check_name
 from engine.evaluation.slices import SETTLE_EVERY, State
 from engine.evaluation.temporal import NEVER
 from engine.evaluation.verdicts import Verdicts
@@ -27,15 +27,6 @@ from engine.language.parser import parse
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 _ANY_TIME: Final = 1 << 63
-
-
-@dataclass(frozen=True, slots=True)
-class LiveRule:
-    """A rule, and when its history began. A disabled rule has none."""
-
-    rule: Rule
-    birth: int
-    """How many events the detector had seen when the rule's history began."""
 
 
 class Detector:

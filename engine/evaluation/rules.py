@@ -69,3 +69,12 @@ class Rule:
             made = msgspec.json.encode(self.action())
             object.__setattr__(self, "_json", made)
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRule:
+    """A rule, and when its history began. A disabled rule has none."""
+
+    rule: Rule
+    birth: int
+    """How many events the detector had seen when the rule's history began."""

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.events import Answer, Refused
+from engine.evaluation.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime import history, kept, recovery
 from engine.runtime.answers import PAGE_VERSION, Answers
@@ -153,6 +153,8 @@ class DetectorActor:
 
         Raises StorageError where they would not, and forgets the detector: WriteFailed where nothing of the
         batch can have lasted, others where some of it may have.
+
+        What the answers have no room for is not begun: once they hold `answer_bytes_max`, the reply ends.
         """
         if self._read_only is not None:
             return self._read_only.handle(batch)
@@ -163,7 +165,10 @@ class DetectorActor:
         crash: Crash | None = None
         now_us = self._now_us()
         reached = position(hosted.detector)
+        room_bytes = hosted.detector.limits.answer_bytes_max
         for operation in batch:
+            if room_bytes <= 0:
+                break
             if full is not None and operation.kind not in READS:
                 answers.append(full)
                 continue
@@ -173,6 +178,8 @@ class DetectorActor:
                 crash = Crash(secrets.token_hex(6), traceback.format_exc())
                 break
             answers.append(stepped.answer)
+            if isinstance(stepped.answer, Done):
+                room_bytes -= len(stepped.answer.result)
             if stepped.step is not None:
                 steps.append(stepped.step)
                 reached = position(hosted.detector)

@@ -285,10 +285,14 @@ class Lane:
         for request, answer in zip(batch, reply.answers, strict=False):
             _settle(request, answer)
         crash = reply.crash
-        if crash is None:
-            assert len(reply.answers) == len(batch), "only a crash cuts a reply short"
-            return
         done = len(reply.answers)
+        if crash is None:
+            assert done, "a reply has one answer at least"
+            # It was full, and the others were not begun.
+            for request in batch[done:]:
+                request.sent -= 1
+            self._waiting.put_back(batch[done:])
+            return
         said = f"an internal error; its reference in the log is {crash.reference}"
         fields = {"request": batch[done].request_id, "detector": self.detector_id}
         extra = {"fields": fields, "detail": crash.detail}

@@ -121,8 +121,8 @@ class Crash(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """What became of a batch: the answers of its first operations, in order.
 
-    There are fewer answers than operations only after a crash: it was the next operation's, and what comes
-    after that was not begun.
+    There are fewer answers than operations after a crash, which was the next operation's, or where the
+    answers are as large as they may be together. What comes behind was not begun.
     """
 
     answers: list[Answer]

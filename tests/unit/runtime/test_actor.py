@@ -145,6 +145,20 @@ def test_the_answer_to_a_batch_is_bounded_and_what_it_has_no_room_for_can_be_sen
     assert other._hosted.detector.events_seen == 100
 
 
+def test_what_the_answers_of_a_reply_have_no_room_for_is_not_begun(make):
+    actor = make(limits=Limits(answer_bytes_max=800))
+    actor.activate(ONE, 1)
+    for _ in range(4):
+        add(actor)
+    # Each is answered by some 500 bytes.
+    batch = [event(number, a=1) for number in range(5)]
+    reply = actor.handle(batch)
+    assert (len(reply.answers), reply.crash) == (2, None)
+    assert actor._hosted.detector.events_seen == 2
+    assert len(actor.handle(batch[2:]).answers) == 2
+    assert len(actor.handle([event(9)] * 5).answers) == 5
+
+
 def test_a_rule_is_changed_and_removed(actor):
     rule_id = add(actor)
     changed = answer(

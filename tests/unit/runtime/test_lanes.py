@@ -11,6 +11,7 @@ import pytest
 
 from engine.evaluation.events import Done, Refused
 from engine.language.diagnostics import Refusal
+from engine.language.limits import Limits
 from engine.runtime import operations as ops
 from engine.runtime import steps as steps_module
 from engine.runtime.errors import DetectorUnavailable
@@ -599,3 +600,21 @@ async def test_a_snapshot_that_takes_long_keeps_a_detector_from_resting_and_no_r
         assert await outcomes(s.asks(3)) == ["done"]
         assert s.actor is actor
         s.gate.open()
+
+
+async def test_what_a_reply_has_no_room_for_is_sent_again_and_answered_once(scene):
+    async with scene(limits=Limits(answer_bytes_max=800)) as s:
+        for number in range(4):
+            await s.fleet.call(s.detector_id, ops.add_rule(f"rule {number}", "once a == 1"))
+        sent = len(s.batches)
+        s.gate.held = {"handle"}
+        first = s.ask(event(0, a=1))
+        await s.held()
+        tasks = [s.ask(event(number)) for number in range(1, 21)]
+        await asyncio.sleep(0)
+        s.gate.open()
+        assert await outcomes([first, *tasks]) == ["done"] * 21
+        assert all(json.loads(task.result().result)["actions"] for task in tasks)
+        # Two of them fill a reply.
+        assert s.batches[sent:] == [1, *range(20, 0, -2)]
+        assert s.actor.actor._hosted.detector.events_seen == 21
