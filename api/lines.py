@@ -76,7 +76,7 @@ class Lines:
         Raises Refusal 1502 where no line comes to its end for as long as patience lasts, and the reason of
         `end` where the body has not ended before.
         """
-        self._check()
+        self.check()
         while not self._ready:
             if self._given_up:
                 raise Refusal(Entry(_OVERDUE, f"no reply was taken for {self._patience_s:g} s"))
@@ -89,7 +89,7 @@ class Lines:
             except TimeoutError:
                 said = f"no line came for {self._patience_s:g} s, and all that came before was answered"
                 raise Refusal(Entry(_OVERDUE, said)) from None
-            self._check()
+            self.check()
         taken, self._ready, self._ready_bytes = self._ready, [], 0
         # What is left is as young as the room that was made for it.
         self._claim.release()
@@ -152,7 +152,8 @@ class Lines:
         except Refusal as refusal:
             self.lose(refusal)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise why nothing more may be answered, where there is such a reason."""
         if self._lost is not None:
             raise self._lost
         if self._over is not None and not self.ended:

@@ -154,6 +154,7 @@ class Stream:
         try:
             while batch := await lines.take():
                 while batch:
+                    lines.check()
                     results, count = await self._evaluated(batch)
                     batch = batch[count:]
                     done += count
