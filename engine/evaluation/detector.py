@@ -1,28 +1,26 @@
 """A detector: rules and their remembered past. Events go in, one after another; actions come out."""
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
 
 from engine.evaluation import saved
 from engine.evaluation.compiler import Event, Fired
-from engine.evaluation.intake import Intake, are_plain
+from engine.evaluation.intake import Intake
 from engine.evaluation.lateness import late, too_far_ahead, too_late
 from engine.evaluation.outcomes import BatchRefused, Notes, Outcome
 from engine.evaluation.preparation import Preparation
 from engine.evaluation.programs import Programs
 from engine.evaluation.remarks import remarks_on
-from engine.evaluation.rules import LiveRule, Rule, check_name
+from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition
 from engine.evaluation.slices import SETTLE_EVERY, State
 from engine.evaluation.temporal import NEVER
 from engine.evaluation.verdicts import Verdicts
 from engine.language.condition import Condition, microseconds
 from engine.language.diagnostics import Entry, Refusal
-from engine.language.document import condition_from_document, condition_to_document
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.language.parser import parse
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -76,7 +74,7 @@ class Detector:
         Raises ConditionError, or Refusal 1001 for the name, 1400 where the detector is full.
         """
         check_name(name)
-        read = self._read(condition)
+        read = read_condition(condition, self.limits)
         if len(self.live) >= self.limits.rules_max:
             raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
         self._prepared().check(read)
@@ -103,7 +101,7 @@ class Detector:
         before = live.rule
         if name is not None:
             check_name(name)
-        read = before.condition if condition is None else self._read(condition)
+        read = before.condition if condition is None else read_condition(condition, self.limits)
         if condition is not None:
             self._prepared().check(read, before.condition)
         after = replace(
@@ -155,7 +153,7 @@ class Detector:
         Raises Refusal 1001 for what JSON has not, by the name of the field, and 1402 where the timestamp is
         too late or too far ahead; then nothing has changed.
         """
-        event = self._taken(fields, timestamp_ms, vars)
+        event = Intake(self.limits).event(fields, timestamp_ms, vars)
         try:
             fired = self._evaluate(*event)
         finally:
@@ -168,7 +166,7 @@ class Detector:
         Raises BatchRefused at the first event that is refused; those before it stay observed.
         """
         results: list[Fired] = []
-        given = events if isinstance(events, list | tuple) and are_plain(events) else self._each_taken(events)
+        given = Intake(self.limits).events(events, self.forget_lookups)
         try:
             if not self.state.indexed:
                 self._programs.stream()(given, self, results)
@@ -189,7 +187,7 @@ class Detector:
         vars: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> Outcome:
         """As `evaluate`, with the messages that the reply carries."""
-        event = self._taken(fields, timestamp_ms, vars)
+        event = Intake(self.limits).event(fields, timestamp_ms, vars)
         try:
             return self.submit_clean_one(*event)
         finally:
@@ -197,7 +195,7 @@ class Detector:
 
     def submit_many(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
         """As `submit` for each of some events; one that is refused has its Refusal in its place."""
-        intake = Intake(self.limits.body_depth_max)
+        intake = Intake(self.limits)
         given = [intake.event_or_refusal(*event) for event in events]
         try:
             return self.submit_clean(given)
@@ -228,18 +226,6 @@ class Detector:
     def answer_bytes_worst(self) -> int:
         """How many bytes of actions and remarks an event can be answered with, at most."""
         return self._programs.answer_bytes_worst
-
-    def _taken(self, *event: Any) -> tuple[dict[str, Any], float, Any]:
-        return Intake(self.limits.body_depth_max).event(*event)
-
-    def _each_taken(self, events: Iterable[Event]) -> Iterator[Event]:
-        intake = Intake(self.limits.body_depth_max)
-        for event in events:
-            yield intake.event(*event)
-            if not isinstance(events, list | tuple):
-                # The next event may be made of the same objects, changed.
-                intake.forget()
-                self.forget_lookups()
 
     def _streamed(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
         outcomes: list[Outcome | Refusal] = []
@@ -406,9 +392,3 @@ class Detector:
             return self.live[rule_id]
         except KeyError:
             raise Refusal(Entry(1201, f"there is no rule `{rule_id}` in this detector")) from None
-
-    def _read(self, condition: str | Mapping[str, Any] | Condition) -> Condition:
-        if isinstance(condition, str | Mapping):
-            return parse(condition, self.limits)
-        # A condition built by hand is held to what its JSON is held to.
-        return condition_from_document(condition_to_document(condition), self.limits)

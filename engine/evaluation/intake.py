@@ -3,7 +3,7 @@
 What comes from a body is JSON already and does not pass here.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from engine.evaluation.compiler import Event
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import Limits
 
 TIMESTAMP_MS_MAX: Final = 8.64e15
 """Either way; what a calendar date can be, in ECMAScript and here."""
@@ -86,8 +87,8 @@ def as_object(value: Any, place: str, depth_max: int) -> dict[str, Any]:
 class Intake:
     """Takes events in. A context that comes with one event after another is looked through once."""
 
-    def __init__(self, depth_max: int) -> None:
-        self._depth_max = depth_max
+    def __init__(self, limits: Limits) -> None:
+        self._depth_max = limits.body_depth_max
         self._given: Any = None
         self._taken: Mapping[str, Any] = _NOTHING
 
@@ -109,9 +110,21 @@ class Intake:
         except Refusal as refusal:
             return refusal
 
-    def forget(self) -> None:
-        """Let go of the context: whoever owns it may change it."""
-        self._given = None
+    def events(self, events: Iterable[Event], before_next: Callable[[], None]) -> Iterable[Event]:
+        """Give events as JSON has them. Raises Refusal 1001 when it comes to one that has what JSON has not.
+
+        Where they are made one by one, `before_next` is called each time: the next may be made of the same
+        objects, changed.
+        """
+        if not isinstance(events, list | tuple):
+            return self._made(events, before_next)
+        return events if are_plain(events) else (self.event(*event) for event in events)
+
+    def _made(self, events: Iterable[Event], before_next: Callable[[], None]) -> Iterator[Event]:
+        for event in events:
+            yield self.event(*event)
+            self._given = None
+            before_next()
 
 
 def _milliseconds(value: Any) -> float:

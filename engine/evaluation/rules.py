@@ -1,6 +1,7 @@
 """What a rule is, as its owner sees it, and what it yields when it fires."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
@@ -8,6 +9,9 @@ import msgspec
 
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.document import condition_from_document, condition_to_document
+from engine.language.limits import Limits
+from engine.language.parser import parse
 
 NAME_CHARS_MAX: Final = 255
 NAME_PATTERN: Final = r"\A[^\x00-\x08\x0b-\x1f\x7f-\x9f]*\Z"
@@ -33,6 +37,14 @@ def check_name(name: str) -> None:
     """Raise Refusal 1001 unless `name` can name a detector or a rule."""
     if not 1 <= len(name) <= NAME_CHARS_MAX or not re.match(NAME_PATTERN, name):
         raise Refusal(Entry(1001, f"name: expected {NAME_EXPECTED}"))
+
+
+def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limits) -> Condition:
+    """Give a condition from its text, its JSON, or as it is built by hand. Raises ConditionError."""
+    if isinstance(condition, str | Mapping):
+        return parse(condition, limits)
+    # One that is built by hand is held to what its JSON is held to.
+    return condition_from_document(condition_to_document(condition), limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
