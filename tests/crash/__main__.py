@@ -24,6 +24,9 @@ from tests.crash.interleaving import (
 )
 from tests.crash.processes import print_table
 from tests.crash.runs import RUNS
+from tests.crash.service_defects import SERVICE_DEFECTS
+from tests.crash.service_images import RUNS as SERVICE_RUNS
+from tests.crash.service_images import ServiceImages
 from tests.crash.storms import Storm
 
 MANY_S = 600
@@ -48,6 +51,13 @@ def main(seconds: float) -> None:
         return tried.images, ended
 
     within: list[int] = []
+
+    def service() -> tuple[int, str]:
+        tried = ServiceImages(64, random.Random(seed))
+        for run in SERVICE_RUNS.values():
+            tried.of(run, "always")
+            tried.of(run, "interval")
+        return tried.different, f"nothing lost; {tried.moments} moments"
 
     def faults() -> tuple[int, str]:
         storm = Storm(32, random.Random(seed))
@@ -85,17 +95,18 @@ def main(seconds: float) -> None:
         return interleavings.schedules, "nothing lost; drawn"
 
     def defects() -> tuple[int, str]:
-        for name, defect in DEFECTS.items():
+        for name, defect in (DEFECTS | SERVICE_DEFECTS).items():
             with defect.planted():
                 try:
                     defect.noticed_by()
                 except Exception:  # noqa: BLE001 -- however it is noticed
                     continue
             raise AssertionError(f"not noticed: {name}")
-        return len(DEFECTS), "all noticed"
+        return len(DEFECTS | SERVICE_DEFECTS), "all noticed"
 
     row("legal crash images of short runs", images)
     print(f"| … of the recovery from each, and of what comes after | {within[0]:,} | nothing lost | |")
+    row("different crash images of actors and directory", service)
     row("file calls that fail, or are the last", faults)
     row("flipped bits", bits)
     row("prefixes of files", prefixes)
