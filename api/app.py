@@ -12,7 +12,7 @@ from api import dispatch
 from api.auth import Gate
 from api.body_memory import BodyMemory
 from api.dispatch import Dispatcher
-from api.docs import Page, pages
+from api.docs import TO_DOCS, Page, pages
 from api.draining import Drains
 from api.envelope import DeadlinePassed, Reply, reply_to
 from api.hot import HotPath
@@ -50,6 +50,7 @@ class Application(Dispatcher):
         self._fleet = fleet
         self._meter = Meter()
         self.quart.add_url_rule("/metrics", "/metrics", self._metrics, methods=["GET"])
+        self.quart.add_url_rule("/", "/", _page(TO_DOCS), methods=["GET"])
         self.quart.after_serving(self._end)
         gate = Gate(fleet, settings.bootstrap_token)
         paths = self.quart.url_map.bind("localhost")
@@ -151,7 +152,7 @@ def _view(
 
 def _page(page: Page) -> Callable[[], Awaitable[Response]]:
     async def view() -> Response:
-        return _response(Reply(200, page.body, page.headers, page.content_type))
+        return _response(Reply(page.status, page.body, page.headers, page.content_type))
 
     return view
 

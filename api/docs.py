@@ -61,6 +61,11 @@ class Page(NamedTuple):
     body: bytes
     content_type: bytes
     headers: Headers
+    status: int = 200
+
+
+TO_DOCS: Final = Page(b"", b"text/plain; charset=utf-8", ((b"location", b"docs"),), 307)
+"""Leads from `/` to the description. Relative, so that it holds under a prefix, too."""
 
 
 @functools.cache

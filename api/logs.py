@@ -21,7 +21,8 @@ FIELDS: Final = "fields"
 DETAIL: Final = "detail"
 """The `extra` with the text of an error that happened in another process."""
 
-_RAY: Final = ("ray", "ray._private", "ray.serve")
+_FOR_DEVELOPERS: Final = ("ray", "py.warnings")
+"""The loggers of Ray and of Python's warnings."""
 _TOKEN: Final = re.compile(r"rd_[A-Za-z0-9_-]{43}")
 _HIDDEN: Final = "[hidden]"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._:/=+@-]+")
@@ -35,10 +36,15 @@ def set_up(settings: Settings) -> None:
     make = JsonFormatter if settings.log_format == "json" else TextFormatter
     handler.setFormatter(make(secrets))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
-    # It says what nobody can act on; what matters of it comes as an error of the service.
-    quiet = logging.NOTSET if settings.log_level == "debug" else logging.CRITICAL
-    for name in _RAY:
-        logging.getLogger(name).setLevel(quiet)
+    logging.captureWarnings(capture=True)
+    # These say what no operator can act on. What matters of it becomes an error of the service.
+    level = logging.NOTSET if settings.log_level == "debug" else logging.CRITICAL
+    for name in _FOR_DEVELOPERS:
+        logger = logging.getLogger(name)
+        # Ray's brings its own handler, which would write past this log.
+        logger.handlers.clear()
+        logger.propagate = True
+        logger.setLevel(level)
 
 
 class _Formatter(logging.Formatter):

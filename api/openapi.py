@@ -9,7 +9,7 @@ import msgspec
 
 from api import messages
 from api.envelope import CODES, MESSAGE_CODES, NDJSON
-from api.operations import OPERATIONS, Operation
+from api.operations import EVENT_EXAMPLE, OPERATIONS, Operation
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)}")
@@ -40,15 +40,16 @@ _KEY: Final = {
     "description": "_An addition to the interface._ Makes the request safe to repeat: within ten minutes, "
     "another one with the same key and body is given the first one's answer, and nothing is evaluated again. "
     "With another body, or on the other of the two operations that take keys, it is refused with `1006`. "
-    "A request that was refused is not remembered. Keys belong to one detector.",
+    "A request that was refused is not remembered. Keys belong to one detector. Make up a new one for each "
+    "thing to be done, a UUID for instance.",
+    # Without an example: whoever tries an operation out would send it, and be refused the second time.
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
-    "example": "0f8b4c1e-2d55-4a7e-9a43-6f0f5c8f2b10",
 }
 
 
 _LINES_SENT: Final = {
     "schema": {"type": "string", "description": "The body of an evaluation in each line."},
-    "example": '{"event":{"fields":{"user":"ada","ok":false},"timestamp_ms":1700000000000}}\n',
+    "example": msgspec.json.encode({"event": EVENT_EXAMPLE}).decode() + "\n",
 }
 _LINES_ANSWERED: Final = {
     "schema": {
@@ -81,7 +82,8 @@ def document() -> dict[str, Any]:
             "version": importlib.metadata.version("rule-detector"),
             "description": _description(),
         },
-        "servers": [{"url": "/"}],
+        # Relative to this document, so that it holds behind a proxy that serves it under a prefix.
+        "servers": [{"url": "."}],
         "tags": [
             {"name": "tokens", "description": "Who may call."},
             {"name": "detectors", "description": "Each owns rules and a history."},
@@ -112,8 +114,12 @@ def _description() -> str:
         "Keeps detectors, evaluates their rules against events, and says which rules were met.\n\n"
         "Every reply is an object of exactly `success`, `errors`, `messages` and `result`. On failure "
         "`result` is empty, `errors` says why, and the first error sets the status.\n\n"
+        "Every reply has an `X-Request-ID`: the one that the request came with, or a new one. The log of the "
+        "service names requests by it.\n\n"
+        # Folded in, for it is longer than all operations.
+        "<details>\n<summary>All codes of `errors` and `messages`</summary>\n\n"
         f"| code in `errors` | status | |\n|---|---|---|\n{codes}\n\n"
-        f"| code in `messages` | |\n|---|---|\n{told}\n"
+        f"| code in `messages` | |\n|---|---|\n{told}\n\n</details>\n"
     )
 
 

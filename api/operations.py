@@ -90,7 +90,12 @@ _RULE: Final = {
     "notify": False,
     "priority": 1,
 }
-_EVENT: Final = {"fields": {"user": "ada", "ok": False}, "timestamp_ms": 1_700_000_000_000}
+EVENT_EXAMPLE: Final = {
+    "fields": {"action": "payment", "amount": 4200, "user": {"id": "u0305"}},
+    # A minute after the end of the sample recording, where the clock of the demo's detector stands.
+    "timestamp_ms": 1_709_545_260_000,
+}
+"""An event that a new detector takes, and for which rules of the demo's detector fire."""
 _ACTION: Final = {
     "type": "match",
     "ruleId": _RULE_ID,
@@ -169,9 +174,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/detectors/{detectorId}/evaluate",
         summary="Evaluate an event",
-        text="Gives one action for each enabled rule whose condition is true now, by priority.",
+        text="Gives one action for each enabled rule whose condition is true now, by priority. A detector's "
+        "clock never runs backwards, and an event that is much older is refused with `1402`: the example "
+        "suits a new detector, and that of the demo, where rules fire.",
         body=EvaluateBody,
-        body_example={"event": _EVENT, "context": {"vars": {"blocklist": ["203.0.113.7"]}}},
+        body_example={"event": EVENT_EXAMPLE, "context": {"vars": {"blocklist": ["203.0.113.7"]}}},
         result=messages.Actions,
         own_codes=(1402,),
         result_example={"actions": [_ACTION]},
@@ -188,7 +195,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "evaluation, and lines are answered while others are still coming; a stream takes no "
         "Idempotency-Key.",
         body=BatchBody,
-        body_example={"events": [_EVENT], "context": {"vars": {}}},
+        body_example={"events": [EVENT_EXAMPLE], "context": {"vars": {}}},
         result=messages.BatchResults,
         own_codes=(1400,),
         result_example={"results": [{"actions": [_ACTION]}]},

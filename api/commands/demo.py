@@ -16,6 +16,7 @@ from api.commands.replay import Replay
 from api.commands.rule_files import conditions_of
 from api.commands.sample import RECORDING, RULES
 from api.commands.service import Service, ServiceError
+from api.operations import EVENT_EXAMPLE
 from api.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def demo(end: bool) -> None:
     click.echo("Starting the service (Ray takes a few seconds) …")
     with tempfile.TemporaryDirectory(prefix="rule-detector-demo-") as folder:
         try:
-            run(Settings(data=Path(folder), port=0, shutdown_wait_s=0), show)
+            settings = Settings(data=Path(folder), port=0, shutdown_wait_s=0, slow_request_ms=0)
+            run(settings, show)
         except (StartError, UnsavedError) as error:
             fail(str(error))
     if failure:
@@ -81,6 +83,7 @@ def _show(running: "Running", console: Console, end: bool) -> None:
         click.echo()
         replay.show()
     click.echo(f"\nService   {running.url}\nToken     {running.token}\nDetector  {detector_id}")
+    click.echo(f"To try    {running.url}/docs")
     if not end:
         click.echo("\nGo on in another terminal; Ctrl-C ends the demo.\n")
         click.echo(curl_lines(running.url, running.token, detector_id))
@@ -88,13 +91,7 @@ def _show(running: "Running", console: Console, end: bool) -> None:
 
 def curl_lines(url: str, token: str, detector_id: str) -> str:
     """Give two commands to go on with: one lists the rules, one sends an event that makes one fire."""
-    event = {
-        "event": {
-            "fields": {"action": "payment", "amount": 4200, "user": {"id": "u0305"}},
-            # A minute after the end of the recording: the detector's clock stands there.
-            "timestamp_ms": 1709545260000,
-        }
-    }
+    event = {"event": EVENT_EXAMPLE}
     head = f"curl -s -H 'Authorization: Bearer {token}'"
     rules = f"{url}/api/detectors/{detector_id}/rules"
     evaluate = f"{url}/api/detectors/{detector_id}/evaluate"

@@ -1,6 +1,5 @@
 """Ray started, or joined, and left again: the only place that does so."""
 
-import logging
 import os
 import socket
 from dataclasses import dataclass
@@ -58,7 +57,8 @@ def start(address: str = LOCAL) -> Cluster:
     options: dict[str, Any] = {
         "namespace": NAMESPACE,
         "log_to_driver": False,
-        "logging_level": logging.WARNING,
+        # What its logger says, and where, is for whoever has set up the log of this process.
+        "configure_logging": False,
     }
     if address == LOCAL:
         folder = TemporaryFolder(_FOLDER_PREFIX, frozenset({_RAYS, _TOKEN_FILE}))

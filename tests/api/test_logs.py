@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,10 +119,14 @@ def test_a_record_says_when_and_what_and_what_is_not_known_is_left_out(logged: i
 def restored() -> Iterator[None]:
     """Leave logging as it was found."""
     root = logging.getLogger()
-    before = root.handlers[:], root.level
+    others = [logging.getLogger(name) for name in ("ray", "py.warnings")]
+    before = [(one, one.handlers[:], one.level, one.propagate) for one in (root, *others)]
     yield
-    root.handlers[:], root.level = before[0], before[1]
-    logging.getLogger("ray").setLevel(logging.NOTSET)
+    logging.captureWarnings(capture=False)
+    for one, handlers, level, propagate in before:
+        one.handlers[:] = handlers
+        one.setLevel(level)
+        one.propagate = propagate
 
 
 @pytest.mark.parametrize("level", ["debug", "warning", "error"])
@@ -131,16 +136,21 @@ def test_the_level_is_that_of_the_settings_and_ray_is_heard_at_debug_only(
 ) -> None:
     sink = io.StringIO()
     monkeypatch.setattr(sys, "stderr", sink)
+    # As Ray leaves its own when it is imported.
+    logging.getLogger("ray").addHandler(logging.StreamHandler(sink))
+    logging.getLogger("ray").propagate = False
     set_up(Settings(log_level=level, log_format="json"))  # type: ignore[arg-type]
     for said in ("debug", "warning", "error"):
         getattr(logging.getLogger("x"), said)("ours")
         getattr(logging.getLogger("ray._private.worker"), said)("theirs")
+    warnings.showwarning("python's", FutureWarning, "some.py", 1)
     records = [json.loads(line) for line in sink.getvalue().splitlines()]
     levels = ["debug", "warning", "error"]
     heard = levels[levels.index(level) :]
     assert [record["level"] for record in records if record["message"] == "ours"] == heard
     theirs = [record["level"] for record in records if record["message"] == "theirs"]
     assert theirs == (heard if level == "debug" else [])
+    assert ("python's" in sink.getvalue()) is (level == "debug")
 
 
 # Requests

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import urljoin
 
 import jsonschema
 import pytest
@@ -40,7 +41,7 @@ def test_every_operation_of_the_application_is_in_it_and_the_other_way_round() -
         (method, rule.rule.replace("<", "{").replace(">", "}"))
         for rule in app.url_map.iter_rules()
         for method in rule.methods or ()
-        if not rule.rule.startswith(("/docs", "/openapi", "/metrics"))
+        if rule.rule != "/" and not rule.rule.startswith(("/docs", "/openapi", "/metrics"))
     }
     told = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
     assert served == told
@@ -198,6 +199,50 @@ async def test_the_document_is_served_without_a_token_and_without_an_envelope(ca
     response = await caller.plain("GET", "/openapi.json")
     assert response.headers["content-type"] == "application/json"
     assert response.json() == DOCUMENT
+
+
+@pytest.mark.parametrize("prefix", ["", "/detect", "/a/b"])
+async def test_all_of_it_holds_behind_a_proxy_that_serves_it_under_a_prefix(
+    caller: Caller, prefix: str
+) -> None:
+    """As browsers and clients do, every address is resolved against that of what it stands in."""
+    root = f"https://proxy{prefix}/"
+    to_docs = await caller.plain("GET", "/")
+    assert to_docs.status_code == 307
+    docs = urljoin(root, to_docs.headers["location"])
+    assert docs == f"https://proxy{prefix}/docs"
+    page = (await caller.plain("GET", "/docs")).text
+    for name in ("docs/swagger-ui.css", "docs/start.js"):
+        assert f'"{name}"' in page
+        assert urljoin(docs, name) == f"https://proxy{prefix}/{name}"
+    script = (await caller.plain("GET", "/docs/start.js")).text
+    assert 'new URL("openapi.json", document.baseURI)' in script
+    (server,) = DOCUMENT["servers"]
+    base = urljoin(urljoin(docs, "openapi.json"), server["url"])
+    assert base == f"https://proxy{prefix}/"
+
+
+def test_nothing_is_filled_in_that_would_be_refused_the_second_time() -> None:
+    for operation in OPERATIONS:
+        for parameter in described(operation)["parameters"]:
+            assert not {"example", "examples", "default"} & {*parameter, *parameter["schema"]}
+
+
+async def test_the_example_of_an_event_is_taken_by_a_new_detector_again_and_again(caller: Caller) -> None:
+    detector = await caller.detector()
+    for operation in WITH_BODY:
+        if operation.name in {"evaluate", "evaluate_batch"}:
+            for _ in range(2):
+                path = operation.path.replace("{detectorId}", detector)
+                reply = await caller("POST", path, operation.body_example)
+                assert "errors" not in str(reply.result)
+                assert reply.envelope["messages"] == []
+
+
+def test_what_is_longer_than_the_operations_is_folded_in() -> None:
+    before, _, rest = DOCUMENT["info"]["description"].partition("<details>")
+    assert "| 1000 |" in rest.partition("</details>")[0]
+    assert len(before.splitlines()) < 10
 
 
 async def test_the_page_needs_nothing_from_elsewhere(caller: Caller) -> None:

@@ -172,6 +172,11 @@ def test_a_bootstrap_token_is_used_and_nothing_is_minted(tmp_path: Path) -> None
     with served(tmp_path / "data", "--bootstrap-token-file", str(tmp_path / "token")) as running:
         assert "rd_" not in running.said()
         assert fixed not in running.said()
+        described, listening = running.said().splitlines()
+        assert described == f"Described, to read and to try, at {running.url}/docs", "and nothing of Ray's"
+        assert listening.startswith(f"Listening on {running.url};")
+        page = httpx.get(running.url, follow_redirects=True, trust_env=False)
+        assert (str(page.url), page.status_code) == (f"{running.url}/docs", 200)
         assert running.request("GET", "/api/detectors", token=fixed).status_code == 200
         assert running.request("GET", "/api/detectors", token="other").status_code == 401
         minted = running.request("POST", "/api/token", token=fixed).json()["result"]
@@ -225,6 +230,8 @@ def test_the_demo_serves_on_and_its_curl_lines_work_until_ctrl_c(tmp_path: Path)
         running.wait_for(r"(?s)evaluate\n")
         rules, event = [line for line in running.said().splitlines() if line.startswith("curl ")]
         assert [rule["priority"] for rule in curl(rules)["rules"]] == list(range(1, 10))
+        assert re.search(r"^To try +http://\S+/docs$", running.said(), re.MULTILINE)
+        assert not re.search(r"^\d{4}-|^\[|raylet|ray\.|Warning", running.said(), re.MULTILINE)
         names = [action["name"] for action in curl(event)["actions"]]
         assert "payment over 1000 from an account that a Python script has logged in to" in names
         assert running.end(signal.SIGINT) == 0
