@@ -57,7 +57,7 @@ CODES: Final[dict[int, Code]] = {
 
 MESSAGE_CODES: Final[dict[int, str]] = {
     2001: "The event was late and was evaluated at the clock's time.",
-    2002: "Keyed state was evicted because the detector reached its key limit.",
+    2002: "Keyed state was evicted because the detector reached its limit on keys or on their memory.",
     2003: "A condition names a relation that is neither stored nor sent.",
     2004: "A text was too long for patterns to be tried on it.",
 }

@@ -155,6 +155,11 @@ class Settings:
 
     max_rules: int = _setting(100_000, "Rules in one detector.", least=1)
     max_keys: int = _setting(1_000_000, "Live keys in one detector.", least=1)
+    max_state_bytes: int = _setting(
+        DEFAULT_LIMITS.state_bytes_max,
+        "Memory that the live keys of one detector and their histories may take, in bytes.",
+        least=1,
+    )
     max_condition_bytes: int = _setting(64 * 1024, "Bytes of a condition's text.", least=1)
     max_condition_nodes: int = _setting(2_000, "Conditions within one condition, itself included.", least=1)
     max_condition_depth: int = _setting(64, "Depth of a condition; a leaf has depth 1.", least=1, most=90)
@@ -249,6 +254,7 @@ class Settings:
             answer_bytes_max=self.max_answer_bytes,
             rules_max=self.max_rules,
             keys_max=self.max_keys,
+            state_bytes_max=self.max_state_bytes,
             late_ms_max=self.max_late_ms,
             ahead_ms_max=self.max_ahead_ms,
         )

@@ -30,7 +30,7 @@ MODES = {
         (compiler, "SETTLE_EVERY", 1),
         (detector, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
-        (slices, "IDLE_ROUNDS", 1),
+        (slices, "SETTLE_EVERY", 1),
         (tidying, "SHRUNK_FROM", 0),
     ),
     "awake, tidied at every event, looked up": (
@@ -38,7 +38,7 @@ MODES = {
         (compiler, "SETTLE_EVERY", 1),
         (detector, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
-        (slices, "IDLE_ROUNDS", 1),
+        (slices, "SETTLE_EVERY", 1),
         (tidying, "SHRUNK_FROM", 0),
     ),
 }

@@ -81,6 +81,9 @@ def operator_of(node: Condition) -> Operator | None:
 
 
 def _expiry(node: Condition, operator: Operator) -> int | None:
+    if operator is HISTORICALLY_FOR_STRONG and isinstance(node, language.Windowed) and not node.window_us:
+        # A run of no length: since when it lasts makes no difference, at no time.
+        return -1
     return node.window_us if operator.expires and isinstance(node, language.Windowed) else None
 
 

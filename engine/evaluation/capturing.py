@@ -28,9 +28,6 @@ class CapturedTable(NamedTuple):
     times: "array[int]"
     first_ticks: "array[int]"
     first_times: "array[int]"
-    idle: list[int]
-    marks: Mapping[str, int]
-    """Where tidying and evicting stand."""
 
 
 class CapturedCell(NamedTuple):
@@ -48,8 +45,6 @@ class CapturedColumn(NamedTuple):
     counts: Mapping[int, int]
     whole_at: int
     ticks: Mapping[int, int]
-    swept: int
-    sweeping: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +56,6 @@ class Captured:
     """With the births of their histories, in order of priority."""
     tables: list[CapturedTable]
     memories: list[tuple[NodeName, CapturedCell | CapturedColumn]]
-    doomed: list[tuple[int, int, int]]
-    """By event, place of the table, and slot."""
 
 
 _NOTHING: Mapping[int, Any] = {}
@@ -71,7 +64,6 @@ _NOTHING: Mapping[int, Any] = {}
 def capture(detector: "Detector") -> Captured:
     """Give a copy of all that is saved, between two events: some 20 ms for a million keys."""
     state = detector.state
-    places = {table.path: place for place, table in enumerate(state.tables.values())}
     cells, ticks = state.whole.cells, state.whole.ticks
     return Captured(
         marks={
@@ -79,9 +71,6 @@ def capture(detector: "Detector") -> Captured:
             "events_seen": detector.events_seen,
             "priority_highest": detector.priority_highest,
             "indexed": state.indexed,
-            "due": state.due,
-            "busy": state.busy,
-            "rounds": state.rounds,
             "previous_us": state.whole.previous_us,
         },
         rules=[(live.rule, live.birth) for live in detector.live.values()],
@@ -90,7 +79,6 @@ def capture(detector: "Detector") -> Captured:
             (name, _column(store) if isinstance(store, Column) else CapturedCell(cells[store], ticks[store]))
             for name, store in state.stores.items()
         ],
-        doomed=[(tick, places[table.path], slot) for tick, table, slot in state.doomed],
     )
 
 
@@ -103,13 +91,6 @@ def _table(table: KeyTable) -> CapturedTable:
         times=table.times[:],
         first_ticks=table.first_ticks[:],
         first_times=table.first_times[:],
-        idle=table.idle[:],
-        marks={
-            "opened": table.opened,
-            "turn": table.turn,
-            "scanned": table.scanned,
-            "ticked": table.ticked,
-        },
     )
 
 
@@ -121,6 +102,4 @@ def _column(column: Column) -> CapturedColumn:
         counts=counts,
         whole_at=column.whole_at,
         ticks=column.ticks.copy() if column.ticks else _NOTHING,
-        swept=column.swept,
-        sweeping=column.sweeping[:],
     )

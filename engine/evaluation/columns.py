@@ -5,10 +5,11 @@ the keys that it has touched, and no growth copies more than one page.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from engine.evaluation.temporal import NEVER, Regime
+from engine.evaluation.sizes import ENTRY_BYTES, PAGE_BYTES, TICK_BYTES
+from engine.evaluation.temporal import FOREVER, NEVER, Regime
 
 if TYPE_CHECKING:
     from engine.evaluation.buckets import Bucket
@@ -33,7 +34,6 @@ _BLANK: Final = array("q", [NEVER]) * PAGE_SLOTS
 # What a column has that holds nothing: a hundred thousand of them need not have lists of their own.
 _NO_PAGES: Final = [_BLANK]
 _NO_COUNTS: Final[list[int]] = []
-_NO_SLOTS: Final[list[int]] = []
 _NO_TICKS: Final[dict[int, int]] = {}
 
 
@@ -51,9 +51,6 @@ class Column:
         "held",
         "pages",
         "regime",
-        "stale",
-        "sweeping",
-        "swept",
         "table",
         "ticks",
         "whole_at",
@@ -73,10 +70,6 @@ class Column:
         self.held = 0
         self.ticks = _NO_TICKS
         """Of a node that is stamped: the event at which each slot's entry was last kept, where it was."""
-        self.stale = _NO_SLOTS
-        self.swept = 0
-        self.sweeping = _NO_SLOTS
-        """Where sweeping stands: the next page, or the slots that are left to look at."""
         self.bucket: Bucket | None = None
         """The rules that must see every event of a slice in which something is held or, if the node's regime
         is BEGUN, in which it was cleared by the event before."""
@@ -89,7 +82,6 @@ class Column:
         if slot < 0:
             slot = table.slot = table.admit(key, tick, now_us)
         self.put(slot, now_us)
-        table.note_opened()
         return slot
 
     def put(self, slot: int, time_us: int) -> None:
@@ -100,8 +92,11 @@ class Column:
             few = None
         if few is not None:
             few[slot] = time_us
+            table = self.table
+            table.weigh(ENTRY_BYTES)
+            table.hold_sparsely(slot, self)
             if self.wakes_holders:
-                self.table.wake(slot, self)
+                table.wake(slot, self)
         else:
             self._put_in_page(slot, time_us)
         self.held += 1
@@ -111,15 +106,14 @@ class Column:
         """Forget what is remembered for a slot."""
         if self.few is not None:
             del self.few[slot]
-            if self.wakes_holders:
-                self.table.rest(slot, self)
+            self._drop_few((slot,))
         else:
             number = slot >> PAGE_BITS
             self.counts[number] -= 1
             if self.counts[number]:
                 self.pages[number][slot & IN_PAGE] = NEVER
             else:
-                self.pages[number] = _BLANK
+                self._give_page_back(number)
         self.held -= 1
         if not self.held:
             self._to_few()
@@ -137,9 +131,7 @@ class Column:
             self.few[slot] = time_us
         else:
             self.pages[slot >> PAGE_BITS][slot & IN_PAGE] = time_us
-        if self.ticks is _NO_TICKS:
-            self.ticks = {}
-        self.ticks[slot] = tick
+        self._keep_tick(slot, tick)
 
     def restore(
         self,
@@ -156,13 +148,20 @@ class Column:
         if bucket is not None:
             self.unwatch()
         self.few, self.whole_at = few, whole_at
+        table = self.table
         if ticks:
             self.ticks = ticks
+            table.weigh(len(ticks) * TICK_BYTES)
+        for slot in {**(few or {}), **ticks}:
+            table.hold_sparsely(slot, self)
         if few is not None:
             self.held = len(few)
+            table.weigh(len(few) * ENTRY_BYTES)
         else:
+            table.dense.append(self)
+            table.weigh(len(pages) * PAGE_BYTES)
             self.pages, self.counts = [_BLANK], []
-            self.grow((len(self.table.keys) + IN_PAGE) >> PAGE_BITS)
+            self.grow((len(table.keys) + IN_PAGE) >> PAGE_BITS)
             for number, (page, count) in pages.items():
                 self.pages[number], self.counts[number] = page, count
                 self.held += count
@@ -190,18 +189,20 @@ class Column:
     def begin(self, slot: int, now_us: int) -> None:
         """Take note that an event begins the run."""
         self.put(slot, now_us)
-        if slot in self.ticks:
-            self._drop_tick(slot)
+        self.drop_tick(slot)
 
     def end(self, slot: int, tick: int) -> None:
         """Take note that an event is outside of any run; the slice's next event may begin one."""
         if self.at(slot) != NEVER:
             self.close(slot)
-        if self.ticks is _NO_TICKS:
-            self.ticks = {}
         if slot not in self.ticks and self.bucket is not None:
             self.table.wake(slot, self)
-        self.ticks[slot] = tick
+        self._keep_tick(slot, tick)
+
+    @property
+    def clocked(self) -> bool:
+        """Whether the entries are read with the clock of the slice."""
+        return self.regime is Regime.STAMPED or self.regime is Regime.BEGUN
 
     @property
     def begun(self) -> bool:
@@ -249,50 +250,36 @@ class Column:
             return list(self.few)
         return [slot for number in range(len(self.counts)) for slot in self._slots_of(number)]
 
-    def expire(self, first: int, until: int, now_us: int) -> None:
-        """Close the entries that have expired in a range of slots, which are whole pages."""
-        if self.expires_after_us is None or not self.held:
-            return
-        edge_us = now_us - self.expires_after_us
-        if self.few is not None:
-            within = range(first, until)
-            self._close_of_few(
-                [slot for slot, time_us in self.few.items() if time_us < edge_us and slot in within]
-            )
+    def until_us(self, slot: int) -> int:
+        """Give the last time at which what is remembered for a slot matters.
+
+        NEVER where nothing is, FOREVER where it does not expire. The clock of the slice counts too.
+        """
+        table = self.table
+        if self.begun:
+            time_us = self.began(slot)
+        elif self.clocked and self.ticks.get(slot, self.whole_at) < table.seen[slot]:
+            time_us = table.times[slot]
         else:
-            for number in range(first >> PAGE_BITS, min((until + IN_PAGE) >> PAGE_BITS, len(self.counts))):
-                if self.counts[number]:
-                    self._expire_page(number, edge_us)
+            time_us = self.at(slot)
+        if time_us == NEVER:
+            return NEVER
+        return FOREVER if self.expires_after_us is None else min(time_us + self.expires_after_us, FOREVER)
 
-    def sweep(self, now_us: int) -> int:
-        """Look over the next entries for those that have expired, and give what that cost, in entries."""
-        if self.ticks:
-            self._sweep_ticks()
-        if self.expires_after_us is None or not self.held:
-            return 1
-        edge_us = now_us - self.expires_after_us
-        few = self.few
-        if few is None:
-            if self.swept >= len(self.counts):
-                self.swept = 0
-            count = self.counts[self.swept]
-            if count:
-                self._expire_page(self.swept, edge_us)
-            self.swept += 1
-            return count + 1
-        if not self.sweeping:
-            self.sweeping = list(reversed(few))
-        slots = self.sweeping[-PAGE_SLOTS:]
-        del self.sweeping[-PAGE_SLOTS:]
-        self._close_of_few([slot for slot in slots if NEVER < few.get(slot, NEVER) < edge_us])
-        return len(slots) + 1
-
-    def _close_of_few(self, slots: list[int]) -> None:
-        for slot in slots:
+    def drop_expired(self, slot: int, now_us: int) -> None:
+        """Drop the entry of a slot if it has expired, and what was kept for an event that has come since."""
+        tick = self.ticks.get(slot)
+        if tick is not None and tick < self.table.seen[slot]:
+            self.drop_tick(slot)
+        if self.expires_after_us is not None and NEVER < self.at(slot) < now_us - self.expires_after_us:
             self.close(slot)
 
-    def _expire_page(self, number: int, edge_us: int) -> None:
+    def drop_expired_of(self, number: int, now_us: int) -> None:
+        """Drop the entries of a page that have expired. There are pages."""
+        if self.expires_after_us is None or not self.counts[number]:
+            return
         page, first = self.pages[number], number << PAGE_BITS
+        edge_us = now_us - self.expires_after_us
         offsets = [offset for offset, time_us in enumerate(page) if NEVER < time_us < edge_us]
         self.counts[number] -= len(offsets)
         self.held -= len(offsets)
@@ -300,28 +287,42 @@ class Column:
             for offset in offsets:
                 page[offset] = NEVER
         else:
-            self.pages[number] = _BLANK
+            self._give_page_back(number)
         if not self.held:
             self._to_few()
         self.table.let_go([first + offset for offset in offsets])
 
-    def _sweep_ticks(self) -> None:
-        """Drop some of what was kept for a next event that has come since."""
-        if not self.stale:
-            self.stale = list(self.ticks)
-        seen = self.table.seen
-        slots = self.stale[-PAGE_SLOTS:]
-        del self.stale[-PAGE_SLOTS:]
-        for slot in slots:
-            tick = self.ticks.get(slot)
-            # Slots may have been given back since, or to other keys.
-            if tick is not None and (slot >= len(seen) or tick < seen[slot]):
-                self._drop_tick(slot)
-
-    def _drop_tick(self, slot: int) -> None:
-        del self.ticks[slot]
+    def drop_tick(self, slot: int) -> None:
+        """Drop what was kept for the next event of a slice, if anything was."""
+        if self.ticks.pop(slot, None) is None:
+            return
+        table = self.table
+        table.weigh(-TICK_BYTES)
+        if self.few is None or slot not in self.few:
+            table.drop_sparsely(slot, self)
         if self.begun and self.bucket is not None:
-            self.table.rest(slot, self)
+            table.rest(slot, self)
+
+    def _keep_tick(self, slot: int, tick: int) -> None:
+        if self.ticks is _NO_TICKS:
+            self.ticks = {}
+        if slot not in self.ticks:
+            self.table.weigh(TICK_BYTES)
+            self.table.hold_sparsely(slot, self)
+        self.ticks[slot] = tick
+
+    def drop_all(self) -> None:
+        """Let go of all that is remembered, for good."""
+        table = self.table
+        table.let_go(self.slots())
+        for slot in list(self.ticks):
+            self.drop_tick(slot)
+        if self.few is None:
+            table.weigh(-PAGE_BYTES * sum(map(bool, self.counts)))
+            table.dense.remove(self)
+        else:
+            slots, self.few = list(self.few), {}
+            self._drop_few(slots)
 
     def _slots_of(self, number: int) -> list[int]:
         if not self.counts[number]:
@@ -333,26 +334,41 @@ class Column:
         number = slot >> PAGE_BITS
         if not self.counts[number]:
             self.pages[number] = _BLANK[:]
+            self.table.weigh(PAGE_BYTES)
         self.pages[number][slot & IN_PAGE] = time_us
         self.counts[number] += 1
 
     def _to_pages(self, few: dict[int, int]) -> None:
         """Lay the entries out in pages: of the room of both, now they take less so."""
-        if self.wakes_holders:
-            for slot in few:
-                self.table.rest(slot, self)
-            self.table.watched.append(self)
         self.few = None
-        self.sweeping = _NO_SLOTS
+        self._drop_few(few)
+        self.table.dense.append(self)
+        if self.wakes_holders:
+            self.table.watched.append(self)
         self.pages, self.counts = [_BLANK], []
         self.grow((len(self.table.keys) + IN_PAGE) >> PAGE_BITS)
         for slot, time_us in few.items():
             self._put_in_page(slot, time_us)
 
+    def _drop_few(self, slots: Collection[int]) -> None:
+        """Take note that slots had entries in the dict, and have none there now."""
+        table = self.table
+        table.weigh(-ENTRY_BYTES * len(slots))
+        for slot in slots:
+            if slot not in self.ticks:
+                table.drop_sparsely(slot, self)
+            if self.wakes_holders:
+                table.rest(slot, self)
+
+    def _give_page_back(self, number: int) -> None:
+        self.pages[number] = _BLANK
+        self.table.weigh(-PAGE_BYTES)
+
     def _to_few(self) -> None:
         """Begin anew: nothing is held."""
-        if self.few is None and self.wakes_holders:
-            self.table.watched.remove(self)
+        if self.few is None:
+            self.table.dense.remove(self)
+            if self.wakes_holders:
+                self.table.watched.remove(self)
         self.few = {}
-        self.pages, self.counts, self.sweeping = _NO_PAGES, _NO_COUNTS, _NO_SLOTS
-        self.swept = 0
+        self.pages, self.counts = _NO_PAGES, _NO_COUNTS

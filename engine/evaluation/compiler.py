@@ -116,7 +116,7 @@ class Compiler:
         source = _stream_source(parts, writer, verdicts, begins=self._patterns.explodes)
         given = [*parts.constants, *self._names(parts), *((rule,) for rule, _ in rules)]
         for table in tables:
-            given += [table.shards, table.seen]
+            given += [table.shards, table.seen, table.log.append]
         given += [self._state.whole.cells, self._patterns.begin, self._lookups.relations]
         observe_many: ObserveMany = _stream_factory(source)(given)
         return observe_many
@@ -147,7 +147,7 @@ def bind(given):
  def observe_many(events, detector, results):
   clock = NEVER if detector.clock_us is None else detector.clock_us
   latest, tick, state = detector.latest_us, detector.events_seen, detector.state
-  append = results.append
+  append, tracking = results.append, state.tracking
   {load}
   try:
    for fields, timestamp_ms, vars in events:
@@ -242,13 +242,14 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
     for number, path in enumerate(parts.paths):
         lookups += _key_lookup(parts, number, path)
         if number in parts.sliced:
-            tables += f"shards{number}, seen{number}, "
+            tables += f"shards{number}, seen{number}, log{number}, "
             lookups += [
                 f"s{number} = {NO_SLOT}",
                 f"if k{number} is not None:",
-                f" s{number} = shards{number}[hash(k{number}) % {SHARDS}].get(k{number}, {NO_SLOT})",
+                f" s{number} = shards{number}[hash((k{number},)) % {SHARDS}].get(k{number}, {NO_SLOT})",
                 f" if s{number} >= 0:",
                 f"  seen{number}[s{number}] = tick",
+                f"  if tracking: log{number}(s{number})",
             ]
     if begins or parts.asks_relations or any(name.startswith("$") for name in parts.facts):
         lookups.insert(0, "vars = vars or NOTHING")
@@ -259,6 +260,7 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
         f"if state.due or not tick % {SETTLE_EVERY}:",
         " detector.clock_us, detector.events_seen = clock, tick",
         " detector.settle()",
+        " tracking = state.tracking",
     ]
     return _MANY.format(
         given=constants + _given(parts) + rules + tables,

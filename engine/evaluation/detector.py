@@ -42,7 +42,7 @@ class Detector:
         new_id: Callable[[], str] | None = None,
     ) -> None:
         self.limits = limits
-        self.state = State(limits.keys_max)
+        self.state = State(limits.keys_max, limits.state_bytes_max)
         self.clock_us: int | None = None
         """The time of the last event; None before the first."""
         self.events_seen = 0
@@ -307,12 +307,17 @@ class Detector:
         return _ANY_TIME if self._now_us is None else self._now_us() + self.limits.ahead_ms_max * 1_000
 
     def settle(self) -> None:
-        """Tidy up, and hold the bound on live keys."""
+        """Tidy up, and hold the bounds on live keys and their memory."""
         assert self.clock_us is not None, "an event has been observed"
-        evicted = self.state.settle(self.clock_us)
-        if evicted and self._messages is not None:
-            most = self.limits.keys_max
-            self._messages.append(Entry(2002, f"{evicted} keys were forgotten: the detector keeps {most}"))
+        evicted = self.state.settle(self.clock_us, self.events_seen)
+        if self._messages is None:
+            return
+        if evicted.by_number:
+            most = f"the detector keeps {self.limits.keys_max}"
+            self._messages.append(Entry(2002, f"{evicted.by_number} keys were forgotten: {most}"))
+        if evicted.by_bytes:
+            most = f"the detector's keys may take {self.limits.state_bytes_max} bytes"
+            self._messages.append(Entry(2002, f"{evicted.by_bytes} keys were forgotten: {most}"))
 
     def time_of(self, stamped_us: int, clock_us: int) -> int:
         """Give the time at which an event is evaluated: never before the clock, which is NEVER at first.

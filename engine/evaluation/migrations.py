@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from engine.evaluation.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
-from engine.evaluation.temporal import NEVER
+from engine.evaluation.temporal import FOREVER, NEVER
 
 
 def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
@@ -79,6 +79,46 @@ def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
         for row in document["tables"]
     ]
     return {**document, "tables": tables, "memories": memories}
+
+
+def from_version_3(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the document of version 4 for one of version 3.
+
+    There it also stood where tidying and evicting had come to, free slots were seen when their last key was,
+    and what was kept for the next event of a slice could be of a key that was there no more:
+
+        due, busy, rounds, doomed
+        tables:   … idle, opened, turn, scanned, ticked
+        memories: … with a path, swept, sweeping
+    """
+    taken = {tuple(row["path"]): [key is not None for key in row["keys"]] for row in document["tables"]}
+    tables = [
+        {name: row[name] for name in ("path", "keys", "held", "times", "first_ticks", "first_times")}
+        | {"seen": _seen_where(row["seen"], taken[tuple(row["path"])])}
+        for row in document["tables"]
+    ]
+    memories = [
+        [condition, path, birth, _without_marks(remembered, taken[tuple(path)]) if path else remembered]
+        for condition, path, birth, remembered in document["memories"]
+    ]
+    kept = ("clock_us", "events_seen", "priority_highest", "rules", "indexed", "previous_us")
+    return {**{name: document[name] for name in kept}, "tables": tables, "memories": memories}
+
+
+def _seen_where(seen: bytes, taken: list[bool]) -> bytes:
+    return _packed(
+        tick if is_taken else FOREVER for tick, is_taken in zip(_unpacked(seen), taken, strict=True)
+    )
+
+
+def _without_marks(remembered: dict[str, Any], taken: list[bool]) -> dict[str, Any]:
+    ticks = {
+        slot: tick
+        for slot, tick in zip(*map(_unpacked, remembered["ticks"]), strict=True)
+        if slot < len(taken) and taken[slot]
+    }
+    others = {name: remembered[name] for name in remembered if name not in {"swept", "sweeping"}}
+    return {**others, "ticks": [_packed(ticks), _packed(ticks.values())]}
 
 
 def _laid_out(remembered: dict[str, Any], held: "array[int]") -> dict[str, Any]:

@@ -34,6 +34,9 @@ _KEYS: Final = 4096
 _NUMBERS: Final = 1 << 17
 """How many of each make a piece."""
 
+_NUMBERED: Final = ("held", "seen", "times", "first_ticks", "first_times")
+"""What a table has a number of for each slot."""
+
 _ARRAY_16_FROM: Final = 16
 _BIN_32: Final = struct.Struct(">BI")
 _BIN_32_TYPE: Final = 0xC6
@@ -42,7 +45,7 @@ _BIN_32_TYPE: Final = 0xC6
 def packed(captured: Captured) -> Iterator[bytes]:
     """Give the document's bytes, piece by piece."""
     packer = _packer()
-    yield packer.pack_map_header(len(captured.marks) + 4)
+    yield packer.pack_map_header(len(captured.marks) + 3)
     for name, mark in captured.marks.items():
         yield packer.pack(name) + packer.pack(mark)
     yield packer.pack("rules") + packer.pack_array_header(len(captured.rules))
@@ -54,7 +57,6 @@ def packed(captured: Captured) -> Iterator[bytes]:
     yield packer.pack("memories") + packer.pack_array_header(len(captured.memories))
     for node, remembered in captured.memories:
         yield from _memory(node, remembered)
-    yield packer.pack("doomed") + packer.pack(captured.doomed)
 
 
 def numbers_packed(numbers: Iterable[int]) -> bytes:
@@ -86,9 +88,7 @@ def _rule_row(rule: Rule, birth: int) -> list[Any]:
 def _table(table: CapturedTable) -> Iterator[bytes]:
     packer = _packer()
     several = len(table.path) > 1
-    yield packer.pack_map_header(len(table.marks) + 8)
-    for name, mark in table.marks.items():
-        yield packer.pack(name) + packer.pack(mark)
+    yield packer.pack_map_header(2 + len(_NUMBERED))
     yield packer.pack("path") + packer.pack(table.path)
     yield packer.pack("keys") + packer.pack_array_header(len(table.keys))
     for first in range(0, len(table.keys), _KEYS):
@@ -100,10 +100,9 @@ def _table(table: CapturedTable) -> Iterator[bytes]:
         )
         # Without the header of an array of its own.
         yield portion[1 if len(keys) < _ARRAY_16_FROM else 3 :]
-    for name in ("held", "seen", "times", "first_ticks", "first_times"):
+    for name in _NUMBERED:
         yield packer.pack(name)
         yield from _numbers(getattr(table, name))
-    yield packer.pack("idle") + packer.pack(numbers_packed(table.idle))
 
 
 def _memory(node: NodeName, remembered: CapturedCell | CapturedColumn) -> Iterator[bytes]:
@@ -115,8 +114,6 @@ def _memory(node: NodeName, remembered: CapturedCell | CapturedColumn) -> Iterat
         return
     marks = {
         "whole_at": remembered.whole_at,
-        "swept": remembered.swept,
-        "sweeping": numbers_packed(remembered.sweeping),
         "ticks": _entries(remembered.ticks),
     }
     yield packer.pack_map_header(len(marks) + (2 if remembered.few is None else 1))

@@ -1,17 +1,16 @@
 """A detector from bytes: rules and temporal state, named by meaning, in one msgpack document.
 
-Version 3 of the document, which `capturing` and `packing` make:
+Version 4 of the document, which `capturing` and `packing` make:
 
-    clock_us, events_seen, priority_highest, indexed, due, busy, rounds, previous_us
+    clock_us, events_seen, priority_highest, indexed, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
     tables:   by path: keys by slot (nil: free; of a path of several keys the array of its values), how many
-              memories hold something for each, when each was seen as an event and, if there are clocks, as a
-              time, and where tidying and evicting stand
+              memories hold something for each, when each was seen as an event (the greatest number: free)
+              and, if there are clocks, as a time
     memories: [condition as JSON, path, birth, remembered]; remembered is [time, event up to which it says
     all] without a path; with one the slots and times of the entries if they are few, else how many entries
-              each page has that has any, and those pages, one after another; that event, for stamped nodes
-              the slots and events of the last deviations, and where sweeping stands
-    doomed:   [event, table number, slot]
+              each page has that has any, and those pages, one after another; that event, and for stamped
+              nodes the slots and events of the last deviations
 
 Columns of numbers are bytes, eight for each, little end first. Integers past 64 bits travel as an extension
 type, so that a key of any size survives, and long texts that are keys as another, by their digest.
@@ -27,7 +26,7 @@ import msgspec
 from engine.evaluation.capturing import capture
 from engine.evaluation.columns import PAGE_SLOTS, Column
 from engine.evaluation.facts import LONG_TEXT, slice_key_of
-from engine.evaluation.migrations import from_version_1, from_version_2
+from engine.evaluation.migrations import from_version_1, from_version_2, from_version_3
 from engine.evaluation.packing import ANY_TEXT, BIG_INTEGER, LONG_TEXT_TYPE, packed
 from engine.evaluation.rules import Rule
 from engine.evaluation.slices import NodeName
@@ -38,7 +37,7 @@ from engine.language.document import condition_from_stored
 if TYPE_CHECKING:
     from engine.evaluation.detector import Detector
 
-STATE_VERSION: Final = 3
+STATE_VERSION: Final = 4
 
 
 def dump(detector: "Detector") -> bytes:
@@ -59,6 +58,8 @@ def load(detector: "Detector", document: Any, version: int) -> None:
         document = from_version_1(document)
     if version < 3:  # noqa: PLR2004 -- the number of a version
         document = from_version_2(document)
+    if version < STATE_VERSION:
+        document = from_version_3(document)
     state = detector.state
     detector.clock_us = document["clock_us"]
     detector.events_seen = document["events_seen"]
@@ -78,6 +79,8 @@ def load(detector: "Detector", document: Any, version: int) -> None:
             priority=priority,
         )
         detector.install(rule, birth)
+    for row in document["tables"]:
+        _load_table(state.tables[tuple(row["path"])], row)
     columns: dict[tuple[str, ...], list[Column]] = {path: [] for path in state.tables}
     for condition, path, birth, remembered in document["memories"]:
         store = state.stores[NodeName(stored_condition(condition), tuple(path), birth)]
@@ -90,11 +93,10 @@ def load(detector: "Detector", document: Any, version: int) -> None:
     for row in document["tables"]:
         table = state.tables[tuple(row["path"])]
         table.columns = columns[table.path]
-        _load_table(table, row)
-    tables = list(state.tables.values())
-    state.doomed.extend((tick, tables[place], slot) for tick, place, slot in document["doomed"])
-    state.due, state.busy, state.rounds = document["due"], document["busy"], document["rounds"]
     state.whole.previous_us = document["previous_us"]
+    # Other bounds may hold now. What is past them goes with the next event, which says so.
+    state.due = state.live > state.live_max or state.bytes > state.bytes_max
+    state.eviction.resume()
 
 
 def _load_table(table: KeyTable, row: dict[str, Any]) -> None:
@@ -103,9 +105,6 @@ def _load_table(table: KeyTable, row: dict[str, Any]) -> None:
     table.times = _unpacked(row["times"]) or table.times
     table.first_ticks = _unpacked(row["first_ticks"]) or table.first_ticks
     table.first_times = _unpacked(row["first_times"]) or table.first_times
-    table.idle = list(_unpacked(row["idle"]))
-    table.opened, table.turn = row["opened"], row["turn"]
-    table.scanned, table.ticked = row["scanned"], row["ticked"]
 
 
 def _load_column(column: Column, row: dict[str, Any]) -> None:
@@ -120,7 +119,6 @@ def _load_column(column: Column, row: dict[str, Any]) -> None:
             for place, (number, count) in enumerate(zip(numbers, counts, strict=True))
         }
     column.restore(few, pages, _entries(row["ticks"]), row["whole_at"])
-    column.swept, column.sweeping = row["swept"], list(_unpacked(row["sweeping"]))
 
 
 def _entries(columns: list[bytes]) -> dict[int, int]:

@@ -4,14 +4,15 @@ A memory is named by meaning: the node's condition, the path of keys around it, 
 born together share it; nothing in the name depends on how a rule was compiled.
 """
 
-from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.evaluation.access import regime_of
 from engine.evaluation.columns import Column
+from engine.evaluation.eviction import Evicted, Eviction
+from engine.evaluation.expiry import has_expired
 from engine.evaluation.tables import KeyTable
 from engine.evaluation.temporal import NEVER, Regime
-from engine.evaluation.tidying import BLOCK_SLOTS, bloated, forget, free_idle, next_block, tidy
+from engine.evaluation.tidying import bloated, tidy
 from engine.language.condition import Condition
 
 if TYPE_CHECKING:
@@ -21,16 +22,7 @@ SWEPT_FROM: Final = 1 << 14
 """Up to so many live keys, what has expired is left where it is: keys that come back find their slots."""
 
 SETTLE_EVERY: Final = 32
-"""After so many events a detector looks whether it has to tidy up."""
-
-IDLE_ROUNDS: Final = 8
-"""While there is little to tidy up, it does so at every so-manieth look."""
-
-_SCANNED_ALWAYS: Final = 4096
-"""Up to so many live keys, all are scanned before each eviction; so what has expired always goes first."""
-
-_DOOMED_SHARE: Final = 64
-"""Of more keys, one scan finds the next 1/64 of a block of slots to evict, so that a scan stays rare."""
+"""After so many events a detector tidies up, if it has to."""
 
 
 class NodeName(NamedTuple):
@@ -129,22 +121,23 @@ class State:
     """All that a detector remembers of its past, by the names of the nodes that remember it."""
 
     __slots__ = (
-        "busy",
-        "doomed",
+        "bytes",
+        "bytes_max",
         "due",
+        "eviction",
         "indexed",
-        "keys_max",
         "live",
-        "rounds",
+        "live_max",
         "stores",
         "swept_from",
         "tables",
+        "tracking",
         "users",
         "whole",
     )
 
-    def __init__(self, keys_max: int) -> None:
-        self.keys_max = keys_max
+    def __init__(self, live_max: int, bytes_max: int) -> None:
+        self.live_max, self.bytes_max = live_max, bytes_max
         self.swept_from = SWEPT_FROM
         self.indexed = False
         """Whether rules sleep; until then every memory is written by every event."""
@@ -154,14 +147,13 @@ class State:
         self.tables: dict[tuple[str, ...], KeyTable] = {}
         self.live = 0
         """How many keys hold something, over all paths; an expired one counts until it is swept."""
+        self.bytes = 0
+        """What these keys and all that is remembered for them weigh, as `sizes` has it."""
         self.due = False
-        """Whether `settle` is wanted with the next event."""
-        self.busy = False
-        """Whether there was much to tidy up when that was last done."""
-        self.rounds = 0
-        """How often it has not been done since."""
-        self.doomed: deque[tuple[int, KeyTable, int]] = deque()
-        """The next slots to evict, longest unseen first; stale where the key has been seen since."""
+        """Whether a bound is passed, so that `settle` is wanted with this event."""
+        self.tracking = False
+        """Whether the tables log which slots events touch."""
+        self.eviction = Eviction(self)
 
     def acquire(self, name: NodeName, expires_after_us: int | None, tick: int) -> Store:
         """Give the memory of that name, a new one where there is none."""
@@ -191,14 +183,19 @@ class State:
             return
         table = store.table
         table.columns.remove(store)
-        table.let_go(store.slots())
-        if store in table.stamped:
+        slots = range(len(table.keys)) if store.clocked else store.slots()
+        if store.clocked:
             table.remove_clock(store)
-        free_idle(table, now_us)
+        store.drop_all()
+        for slot in slots:
+            if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
+                table.free(slot)
         if not table.columns:
-            assert not table.live, "a key lives by what is remembered for it"
+            for slot in range(len(table.keys)):
+                if table.taken[slot]:
+                    table.free(slot)
             del self.tables[name.path]
-            self.doomed = deque(row for row in self.doomed if row[1] is not table)
+        self.eviction.renew()
 
     def table(self, path: tuple[str, ...]) -> KeyTable:
         """Give the keys of a path, an empty table where there is none."""
@@ -234,43 +231,12 @@ class State:
         """Give how a memory fares, once rules sleep."""
         return store.regime if isinstance(store, Column) else self.whole.regimes[store]
 
-    def settle(self, now_us: int) -> int:
-        """Tidy up, hold the bound on live keys, and give the number of keys evicted."""
-        self.rounds += 1
-        if self.due or self.busy or self.rounds >= IDLE_ROUNDS:
-            self.rounds = 0
+    def settle(self, now_us: int, tick: int) -> Evicted:
+        """Tidy up after event `tick` if it is time, hold the bounds, and give how many keys were evicted."""
+        if not tick % SETTLE_EVERY:
             full = self.live > self.swept_from
-            much = [
-                tidy(table, now_us)
-                for table in self.tables.values()
-                if bloated(table) or (full and table.live)
-            ]
-            self.busy = any(much)
+            for table in self.tables.values():
+                if full or bloated(table):
+                    tidy(table, now_us, tick // SETTLE_EVERY)
         self.due = False
-        evicted = 0
-        if self.keys_max < self.live <= _SCANNED_ALWAYS:
-            self.doomed.clear()
-        while (excess := self.live - self.keys_max) > 0:
-            if not self.doomed:
-                self._scan(now_us, excess)
-                continue
-            tick, table, slot = self.doomed.popleft()
-            if table.unseen_since(slot, tick):
-                forget(table, slot)
-                evicted += 1
-        return evicted
-
-    def _scan(self, now_us: int, excess: int) -> None:
-        """Drop what has expired in a block of each table, and find the longest unseen of what is left."""
-        tables = list(self.tables.values())
-        few = self.live <= _SCANNED_ALWAYS
-        rows = [
-            (table.seen[slot], place, slot)
-            for place, table in enumerate(tables)
-            for _ in range(-(-len(table.keys) // BLOCK_SLOTS) if few else 1)
-            for slot in next_block(table, now_us)
-        ]
-        rows.sort()
-        self.doomed.extend(
-            (tick, tables[place], slot) for tick, place, slot in rows[: excess + len(rows) // _DOOMED_SHARE]
-        )
+        return self.eviction.hold(now_us)

@@ -1,13 +1,14 @@
-"""The live keys of one path of keys: a slot for each, tidied up a little at a time."""
+"""The live keys of one path of keys: a slot for each, and who remembers something there."""
 
 from array import array
-from collections import Counter
+from bisect import insort
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.evaluation.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
 from engine.evaluation.facts import KEY_CHARS_MAX, slice_key_of, split_name, value_of
-from engine.evaluation.temporal import NEVER
+from engine.evaluation.sizes import SLOT_BYTES, key_bytes
+from engine.evaluation.temporal import FOREVER, NEVER
 
 if TYPE_CHECKING:
     from engine.evaluation.buckets import Bucket
@@ -15,20 +16,28 @@ if TYPE_CHECKING:
 Key = Any
 """The value of a path's keys: of one key its `key_of`, of several the tuple of them."""
 
-SHARDS: Final = 256
-"""A dict that grows in one piece pauses 21 ms at a million keys. Nothing else depends on the shards."""
+SHARDS: Final = 251
+"""A dict that grows in one piece pauses 21 ms at a million keys. Nothing else depends on the shards.
 
-_TIDY_AFTER: Final = 256
-"""So many new entries in one table bring the next tidying forward."""
+Python's hash of a number is the number, or nearly so. A shard is chosen by the hash of the tuple that holds
+the key, which mixes it, and by a prime. So keys that are all multiples of something share no shard.
+"""
+
+NOT_SEEN: Final = FOREVER
+"""When the key of a free slot was last seen: it is never the longest unseen."""
 
 
 class Total(Protocol):
-    """What is counted over all tables of a detector."""
+    """What is counted over all tables of a detector, and held to bounds."""
 
     live: int
-    keys_max: int
-    swept_from: int
+    live_max: int
+    bytes: int
+    bytes_max: int
     due: bool
+    """Whether a bound is passed."""
+    tracking: bool
+    """Whether the tables log the slots that events touch."""
 
 
 class KeyTable:
@@ -43,32 +52,29 @@ class KeyTable:
         "awake",
         "begun",
         "begun_at",
-        "clocks",
         "columns",
+        "dense",
         "first_ticks",
         "first_times",
         "held",
-        "idle",
         "key",
         "keys",
         "live",
+        "log",
         "names",
-        "opened",
         "path",
         "previous_tick",
         "previous_us",
         "room",
         "roomy",
-        "scanned",
         "seen",
         "shards",
         "shrunk",
         "slot",
+        "sparse",
         "stamped",
         "taken",
-        "ticked",
         "times",
-        "turn",
         "watched",
     )
 
@@ -89,21 +95,25 @@ class KeyTable:
         """For each page of slots, how many of them have no key."""
         self.roomy = bytearray()
         """For each page, whether there are any."""
-        self.idle: list[int] = []
-        """Slots that may have come to hold nothing, until the next tidying."""
         self.live = 0
         self.columns: list[Column] = []
+        self.dense: list[Column] = []
+        """Those with many entries."""
+        self.sparse: dict[int, Column | dict[Column, None]] = {}
+        """For each slot, those with few entries that have one there, or have kept something else there. Where
+        it is one, it stands for itself."""
+        self.log: list[int] = []
+        """The slots that events have touched since the last settling, if the detector tracks them."""
         self.awake: dict[int, list[Column]] = {}
         """For each slot, the columns that have rules to wake there; of columns with many entries only
         `watched`."""
         self.watched: list[Column] = []
         """The columns with many entries that have rules to wake: each event looks into each of them."""
-        self.opened = self.turn = self.scanned = self.ticked = self.shrunk = 0
-        """Where tidying and evicting stand."""
+        self.shrunk = 0
+        """Which shard was looked at last for room to give back."""
         self.stamped: list[Column] = []
-        """The columns that are read from the slice's clock; with any, each key that comes is live."""
-        self.clocks: Counter[int | None] = Counter()
-        """For how long their clocks must be kept, None for ever."""
+        """The columns that are read from the slice's clock, the one that needs it longest first; with any,
+        each key that comes is live."""
         self.times = array("q")
         """For each slot, the time at which its key was last seen, as far as there are stamped columns."""
         self.begun: list[Column] = []
@@ -125,11 +135,13 @@ class KeyTable:
         self.slot = NO_SLOT
         if key is None:
             return
-        slot = self.shards[hash(key) % SHARDS].get(key, NO_SLOT)
+        slot = self.shards[hash((key,)) % SHARDS].get(key, NO_SLOT)
         if slot >= 0:
             self.slot = slot
             self.previous_tick = self.seen[slot]
             self.seen[slot] = tick
+            if self._total.tracking:
+                self.log.append(slot)
             if self.stamped:
                 self.previous_us = self.times[slot]
                 self.times[slot] = now_us
@@ -162,7 +174,7 @@ class KeyTable:
 
     def admit(self, key: Key, tick: int, now_us: int) -> int:
         """Give the slot of a key, a new one where it is not live."""
-        shard = self.shards[hash(key) % SHARDS]
+        shard = self.shards[hash((key,)) % SHARDS]
         slot = shard.get(key)
         if slot is not None:
             return slot
@@ -180,9 +192,19 @@ class KeyTable:
         self.live += 1
         total = self._total
         total.live += 1
-        if total.live > total.keys_max:
+        if total.live > total.live_max:
             total.due = True
+        if total.tracking:
+            self.log.append(slot)
+        self.weigh(SLOT_BYTES + key_bytes(key))
         return slot
+
+    def weigh(self, more_bytes: int) -> None:
+        """Take note of what the detector's keys and what is remembered for them have come to weigh."""
+        total = self._total
+        total.bytes += more_bytes
+        if total.bytes > total.bytes_max:
+            total.due = True
 
     def _free_slot(self) -> int | None:
         """Give a free slot of the lowest page, so that upper pages come to be free and can be given back."""
@@ -202,9 +224,10 @@ class KeyTable:
         shards = self.shards
         for slot, key in enumerate(keys):
             if key is not None:
-                shards[hash(key) % SHARDS][key] = slot
+                shards[hash((key,)) % SHARDS][key] = slot
         self.live = sum(map(len, shards))
         self._total.live += self.live
+        self._total.bytes += self.live * SLOT_BYTES + sum(key_bytes(key) for key in keys if key is not None)
         self.keys, self.held = keys, held
         self.taken = bytearray(key is not None for key in keys)
         pages = range(0, len(keys), PAGE_SLOTS)
@@ -234,18 +257,36 @@ class KeyTable:
 
     def let_go(self, slots: Iterable[int]) -> None:
         """Take note that a column has come to hold nothing for some slots."""
-        held, idle = self.held, self.idle
+        held = self.held
         for slot in slots:
             held[slot] -= 1
-            if not held[slot]:
-                idle.append(slot)
 
-    def note_opened(self) -> None:
-        """Take note of a new entry: what is added is what pays for sweeping."""
-        if self._total.live > self._total.swept_from:
-            self.opened += 1
-            if self.opened > _TIDY_AFTER:
-                self._total.due = True
+    def hold_sparsely(self, slot: int, column: Column) -> None:
+        """Take note that a column has something at a slot of which the slot's page does not tell."""
+        holders = self.sparse.get(slot)
+        if holders is None:
+            self.sparse[slot] = column
+        elif isinstance(holders, dict):
+            holders[column] = None
+        elif holders is not column:
+            self.sparse[slot] = {holders: None, column: None}
+
+    def drop_sparsely(self, slot: int, column: Column) -> None:
+        """Undo `hold_sparsely`."""
+        holders = self.sparse[slot]
+        if holders is column:
+            del self.sparse[slot]
+        elif isinstance(holders, dict):
+            del holders[column]
+            if not holders:
+                del self.sparse[slot]
+
+    def sparse_at(self, slot: int) -> tuple[Column, ...]:
+        """Give the columns that have something at a slot of which its page does not tell."""
+        holders = self.sparse.get(slot)
+        if holders is None:
+            return ()
+        return tuple(holders) if isinstance(holders, dict) else (holders,)
 
     def wake(self, slot: int, column: Column) -> None:
         """Have a column's rules see the next events of a slice."""
@@ -262,8 +303,7 @@ class KeyTable:
         """Keep the clock of every slice: a column is read from it. Its entries say all up to now."""
         if not self.stamped:
             self.times = array("q", bytes(8 * len(self.keys)))
-        self.stamped.append(column)
-        self.clocks[column.expires_after_us] += 1
+        insort(self.stamped, column, key=_longest_first)
         if column.begun:
             if not self.begun:
                 self.first_ticks = array("q", bytes(8 * len(self.keys)))
@@ -274,40 +314,32 @@ class KeyTable:
     def remove_clock(self, column: Column) -> None:
         """Undo `add_clock`."""
         self.stamped.remove(column)
-        self.clocks[column.expires_after_us] -= 1
-        self.clocks = +self.clocks
         if column.begun:
             self.begun.remove(column)
             if not self.begun:
                 self.first_ticks, self.first_times = array("q"), array("q")
         if not self.stamped:
             self.times = array("q")
-            self.idle += [slot for slot, held in enumerate(self.held) if not held]
-
-    def unseen_since(self, slot: int, tick: int) -> bool:
-        """Tell whether a slot has a key still, and that was last seen at an event."""
-        return slot < len(self.keys) and self.keys[slot] is not None and self.seen[slot] == tick
 
     def free(self, slot: int) -> None:
         """Give back the slot of a key for which nothing is held in any column."""
+        for column in self.sparse_at(slot):
+            column.drop_tick(slot)
         key = self.keys[slot]
-        del self.shards[hash(key) % SHARDS][key]
+        del self.shards[hash((key,)) % SHARDS][key]
         self.keys[slot] = None
+        self.seen[slot] = NOT_SEEN
         page = slot >> PAGE_BITS
         self.taken[slot] = 0
         self.room[page] += 1
         self.roomy[page] = 1
         self.live -= 1
-        self._total.live -= 1
+        total = self._total
+        total.live -= 1
+        total.bytes -= SLOT_BYTES + key_bytes(key)
+        if total.tracking:
+            self.log.append(slot)
 
-    def empty(self) -> None:
-        """Give back the room of slots that nothing uses."""
-        for shard in self.shards:
-            shard.clear()
-        self.keys.clear()
-        del self.seen[:], self.held[:], self.times[:], self.first_ticks[:], self.first_times[:]
-        self.taken.clear()
-        del self.room[:]
-        self.roomy.clear()
-        self.idle.clear()
-        self.scanned = self.ticked = 0
+
+def _longest_first(column: Column) -> int:
+    return -FOREVER if column.expires_after_us is None else -column.expires_after_us

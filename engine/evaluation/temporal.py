@@ -18,6 +18,9 @@ from typing import Final
 NEVER: Final = -(1 << 63)
 """Before any event: event times are within 8.64e18 microseconds either way, and fit 64 bits."""
 
+FOREVER: Final = (1 << 63) - 1
+"""After any event."""
+
 WINDOW_US_PLAIN: Final = 500_000_000_000_000_000
 """Up to this window, some 15 000 years, the far edge is later than NEVER whatever the time of the event."""
 

@@ -44,6 +44,8 @@ class Limits:
 
     rules_max: int = 100_000
     keys_max: int = 1_000_000
+    state_bytes_max: int = 1 << 30
+    """What the live keys and all that is remembered for them may take in memory, as it is estimated."""
     late_ms_max: int = 300_000
     ahead_ms_max: int = 60_000
 

@@ -18,7 +18,10 @@ from tests.mutation.mechanical import Mutant
 from tests.mutation.recording import Recording
 
 TESTS: Final = Path(__file__).parents[1]
-UNIT_TESTS: Final = [TESTS / "unit" / "evaluation" / name for name in ("test_detector.py", "test_slices.py")]
+UNIT_TESTS: Final = [
+    TESTS / "unit" / "evaluation" / name
+    for name in ("test_detector.py", "test_slices.py", "test_eviction.py")
+]
 RELOADED: Final = (
     "engine.evaluation",
     "tests.bounded",

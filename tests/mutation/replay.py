@@ -4,10 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-import pytest
-
 from engine import Detector, Refusal
-from engine.evaluation import slices, tidying
 from tests import long_texts
 from tests.bounded import BoundedWorld
 from tests.conformance.vectors import EnginePlayer, ReloadedPlayer, play
@@ -21,24 +18,12 @@ SHARE = 8
 RELOADED_EVERY = 5
 """It is before every so-manieth step."""
 
-SWEPT_AT_LEAST = 8
-"""So few entries are looked at by each tidying, that even of few some are left to the next."""
-
-SCANNED_ALWAYS = {"_DOOMED_SHARE": 1}
-SCANNED_RARELY = {"_DOOMED_SHARE": 3, "_SCANNED_ALWAYS": 0}
-"""With these, what is done for very many keys is done for few."""
-
 
 def differences(recording: Recording) -> Iterator[str]:
     """Give what the engine answers otherwise than recorded, as it is found."""
-    for small, worlds in ((SCANNED_ALWAYS, recording.worlds), (SCANNED_RARELY, recording.lasting_worlds)):
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in small.items():
-                patch.setattr(slices, name, value)
-            yield from evictions(worlds)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tidying, "_SWEPT_AT_LEAST", SWEPT_AT_LEAST)
-        yield from answered_otherwise(recording.scripts)
+    for worlds in (recording.worlds, recording.lasting_worlds):
+        yield from evictions(worlds)
+    yield from answered_otherwise(recording.scripts)
     for mode, player in (("awake", EnginePlayer), ("asleep", ReloadedPlayer)):
         for vector in recording.vectors:
             with in_mode(mode):

@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.evaluation import slices
-from tests.bounded import LASTING, BoundedWorld
+from tests.bounded import BoundedWorld
 from tests.modes import MODES, in_mode
 
 
@@ -15,12 +14,10 @@ from tests.modes import MODES, in_mode
 )
 def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     reloaded: bool,
-    monkeypatch: pytest.MonkeyPatch,
     seed: int,
     effort: int,
     record_property: Callable[[str, object], None],
 ) -> None:
-    monkeypatch.setattr(slices, "_DOOMED_SHARE", 1)
     record_property("examples", 30 * effort)
     evictions = 0
     for number in range(30 * effort):
@@ -33,24 +30,9 @@ def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     assert evictions > 30 * effort
 
 
-def test_the_longest_unseen_are_evicted_also_where_scans_are_rare(
-    monkeypatch: pytest.MonkeyPatch, seed: int, effort: int, record_property: Callable[[str, object], None]
-) -> None:
-    """Of very many keys several are chosen at once; here that is done for few."""
-    monkeypatch.setattr(slices, "_SCANNED_ALWAYS", 0)
-    monkeypatch.setattr(slices, "_DOOMED_SHARE", 1)
-    record_property("examples", 30 * effort)
-    for number in range(30 * effort):
-        world = BoundedWorld.drawn(random.Random(f"{seed} {number}").choice, LASTING)
-        with in_mode(list(MODES)[number // 2 % len(MODES)]):
-            difference = world.disagreement(reloaded=number % 2 == 1)
-        assert difference is None, f"world {number} of seed {seed}: {difference}"
-
-
 def test_what_has_expired_makes_room_before_anything_is_evicted(
-    monkeypatch: pytest.MonkeyPatch, seed: int, effort: int, record_property: Callable[[str, object], None]
+    seed: int, effort: int, record_property: Callable[[str, object], None]
 ) -> None:
-    monkeypatch.setattr(slices, "_DOOMED_SHARE", 1)
     record_property("examples", 30 * effort)
     for number in range(30 * effort):
         world = BoundedWorld.crowded(random.Random(f"{seed} {number}").choice)

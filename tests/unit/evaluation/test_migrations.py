@@ -57,6 +57,9 @@ def newly_made(rules: tuple[str, ...]) -> Detector:
         (3, "few", RULES),
         (3, "many", RULES + MORE_RULES),
         (3, "paged", RULES + MORE_RULES),
+        (4, "few", RULES),
+        (4, "many", RULES + MORE_RULES),
+        (4, "paged", RULES + MORE_RULES),
     ],
 )
 def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this_one(
