@@ -57,7 +57,8 @@ class Settings:
     )
     log_level: LogLevel = _setting(  # noqa: RUF009 — a word is immutable
         "warning",
-        "What is logged: this and what is worse. With `debug` that is also what Ray says.",
+        "What is logged: records of this level (`debug`, `info`, `warning`, `error`) and worse. What Ray "
+        "says is logged at `debug` only.",
     )
     access_log: bool = _setting(
         False,

@@ -56,6 +56,8 @@ def serve(**given: object) -> None:
         raise click.UsageError("\n".join(error.defects)) from None
     for name in unknown_variables(os.environ):
         warn(f"{name} is set, but is no setting")
+    if given["bootstrap_token"] is not None:
+        warn("everyone on this machine can read --bootstrap-token; --bootstrap-token-file keeps it secret")
     if chosen.bootstrap_token_file and (warning := readable_by_others(chosen.bootstrap_token_file)):
         warn(warning)
 

@@ -128,4 +128,7 @@ def test_serve_refuses_a_weak_token_and_warns_of_an_open_file(
     run = CliRunner().invoke(main, ["serve", "--bootstrap-token-file", str(file)])
     assert run.exit_code == 0
     assert "is open to other users" in run.stderr
-    assert started == [TOKEN]
+    assert "can read --bootstrap-token;" not in run.stderr
+    run = CliRunner().invoke(main, ["serve", "--bootstrap-token", TOKEN])
+    assert "can read --bootstrap-token;" in run.stderr
+    assert started == [TOKEN, TOKEN]
