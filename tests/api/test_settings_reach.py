@@ -1,0 +1,188 @@
+"""Every setting reaches what it is about: shown by a request that it refuses, or by a test that is named."""
+
+import dataclasses
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.app import create_app
+from api.settings import Settings, settings
+from tests.api.caller import Caller
+from tests.api.conftest import BOOTSTRAP
+from tests.faults import local_service
+
+ROOT = Path(__file__).parents[2]
+
+Act = Callable[[Caller, str], Awaitable[set[int]]]
+"""Asks something of a detector, and gives the codes of all errors and messages in the reply."""
+
+
+def codes_in(envelope: Any) -> set[int]:
+    found = {entry["code"] for entry in [*envelope["errors"], *envelope["messages"]]}
+    results = envelope["result"].get("results", []) if isinstance(envelope["result"], dict) else []
+    for result in results:
+        found |= {entry["code"] for entry in [*result.get("errors", []), *result.get("messages", [])]}
+    return found
+
+
+def event(at_ms: float = 0, **fields: object) -> dict[str, object]:
+    return {"fields": fields, "timestamp_ms": at_ms}
+
+
+def evaluated(*events: dict[str, object], rule: str | None = None) -> Act:
+    """Evaluate events one by one, after a rule was made."""
+
+    async def act(caller: Caller, detector: str) -> set[int]:
+        if rule is not None:
+            await caller.rule(detector, rule)
+        replies = [
+            await caller("POST", f"/api/detectors/{detector}/evaluate", {"event": each}) for each in events
+        ]
+        return set().union(*(codes_in(reply.envelope) for reply in replies))
+
+    return act
+
+
+def in_a_batch(*events: dict[str, object], rule: str | None = None) -> Act:
+    async def act(caller: Caller, detector: str) -> set[int]:
+        if rule is not None:
+            await caller.rule(detector, rule)
+        reply = await caller("POST", f"/api/detectors/{detector}/evaluate/batch", {"events": events})
+        return codes_in(reply.envelope)
+
+    return act
+
+
+def rules(*conditions: str) -> Act:
+    async def act(caller: Caller, detector: str) -> set[int]:
+        found: set[int] = set()
+        for condition in conditions:
+            document = {"name": "r", "condition": condition}
+            found |= codes_in((await caller("POST", f"/api/detectors/{detector}/rules", document)).envelope)
+        return found
+
+    return act
+
+
+async def with_a_long_header(caller: Caller, detector: str) -> set[int]:
+    reply = await caller("GET", f"/api/detectors/{detector}/rules", headers={"X-Long": "x" * 2_000})
+    return codes_in(reply.envelope)
+
+
+def deep(levels: int) -> object:
+    return [deep(levels - 1)] if levels else 1
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A value of a setting, and a request that is answered with `code` for it, and not by default."""
+
+    value: Any
+    code: int
+    act: Act
+    more: tuple[tuple[str, Any], ...] = ()
+    """Other settings that have to be set along with it."""
+
+
+REFUSED: dict[str, Reach] = {
+    "max_header_bytes": Reach(1_024, 1006, with_a_long_header),
+    "max_body_bytes": Reach(200, 1003, evaluated(event(text="x" * 300))),
+    "max_batch_body_bytes": Reach(300, 1003, in_a_batch(event(text="x" * 400)), (("max_body_bytes", 200),)),
+    "max_body_depth": Reach(6, 1000, evaluated(event(x=deep(8)))),
+    "max_batch_events": Reach(2, 1400, in_a_batch(event(), event(), event())),
+    "max_rules": Reach(1, 1400, rules("a == 1", "a == 2")),
+    "max_keys": Reach(
+        2, 2002, in_a_batch(*(event(k=number) for number in range(1_000)), rule="per k once k == k")
+    ),
+    "max_condition_bytes": Reach(5, 1303, rules("a == 1")),
+    "max_condition_nodes": Reach(2, 1303, rules("a == 1 and b == 2")),
+    "max_condition_depth": Reach(1, 1303, rules("not a == 1")),
+    "max_pattern_program": Reach(5, 1302, rules("a matches 'abcdefgh'")),
+    "max_pattern_text_chars": Reach(3, 2004, evaluated(event(a="long"), rule="a matches 'x'")),
+    "max_pattern_work": Reach(
+        100,
+        2004,
+        evaluated(event(a="ab" * 20), rule="a matches '[ab].{30}c'"),
+        (("max_pattern_event_work", 10**6),),
+    ),
+    "max_pattern_event_work": Reach(100, 2004, evaluated(event(a="ab" * 20), rule="a matches '[ab].{30}c'")),
+    "max_late_ms": Reach(1_000, 1402, evaluated(event(5_000), event(3_000)), (("max_ahead_ms", 1_000),)),
+    "max_ahead_ms": Reach(0, 1402, evaluated(event(time.time() * 1_000 + 30_000))),
+}
+
+OF_THE_RUNTIME = {
+    "data",
+    "deadline_s",
+    "idle_rest_s",
+    "journal_sync",
+    "max_answers_kept_bytes",
+    "max_resident",
+    "max_waiting",
+    "max_waiting_bytes",
+    "snapshot_interval_s",
+    "snapshot_journal_bytes",
+    "snapshots_kept",
+    "spares",
+}
+"""Given to the runtime as they are; what they do there is shown by its own tests."""
+
+ELSEWHERE = {
+    "access_log": "tests/api/test_plain_http.py::x",
+    "bootstrap_token": "tests/api/test_settings.py::test_a_secret_can_come_from_a_file",
+    "bootstrap_token_file": "tests/api/test_settings.py::test_a_secret_can_come_from_a_file",
+    "host": "tests/integration/test_command_line.py::test_an_address_that_is_none_is_said",
+    "keep_alive_s": "tests/api/test_plain_http.py::"
+    "test_a_connection_is_not_idle_amid_a_plain_request_and_is_after_it",
+    "max_connections": "tests/api/test_descriptors.py::"
+    "test_connections_leave_descriptors_for_the_service_itself",
+    "max_drain_bytes": "tests/api/test_wire.py::test_an_endless_body_past_the_drain_leaves_no_task_behind",
+    "port": "tests/integration/test_command_line.py::test_a_port_in_use_is_said",
+    "ray_address": "tests/integration/test_cluster_ray.py::test_a_cluster_that_is_not_there_is_told_at_once",
+    "shutdown_grace_s": "tests/api/test_front_ends.py::x",
+    "shutdown_wait_s": "tests/integration/test_command_line.py::"
+    "test_shutting_down_is_announced_while_requests_are_still_served_and_those_under_way_finish",
+    "workers": "tests/integration/test_workers.py::test_draining_answers_all_that_was_evaluated",
+}
+"""The tests in which the settings of the front end have another value than by default."""
+
+
+async def asked(folder: Path, act: Act, **chosen: Any) -> set[int]:
+    values = Settings(data=folder, bootstrap_token=BOOTSTRAP, **chosen)
+    given = values.runtime_settings()
+    rest = {name: getattr(given, name) for name in given.__slots__ if name != "data"}
+    async with local_service(folder, **rest) as service:
+        caller = Caller(create_app(values, service.fleet), BOOTSTRAP)
+        return await act(caller, await caller.detector())
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_a_limit_that_is_set_is_the_one_that_refuses(tmp_path: Path, name: str) -> None:
+    reach = REFUSED[name]
+    limited = await asked(tmp_path / "limited", reach.act, **dict(reach.more), **{name: reach.value})
+    assert reach.code in limited
+    assert reach.code not in await asked(tmp_path / "by default", reach.act)
+
+
+def test_no_setting_is_forgotten() -> None:
+    named = [*REFUSED, *OF_THE_RUNTIME, *ELSEWHERE]
+    assert sorted(named) == sorted(setting.name for setting in settings())
+
+
+@pytest.mark.parametrize("name", sorted(OF_THE_RUNTIME))
+def test_a_setting_of_the_runtime_is_one_of_its_own(name: str) -> None:
+    usual = getattr(Settings(), name)
+    other = {"data": Path("elsewhere"), "journal_sync": "off"}.get(name) or usual + 1
+    before, after = (
+        dataclasses.asdict(Settings(**chosen).runtime_settings()) for chosen in ({}, {name: other})
+    )
+    assert [after[field] for field in after if after[field] != before[field]] == [other]
+
+
+@pytest.mark.parametrize("place", ELSEWHERE.values(), ids=list(ELSEWHERE))
+def test_the_tests_that_are_named_exist(place: str) -> None:
+    path, _, function = place.partition("::")
+    assert f"def {function}(" in (ROOT / path).read_text("utf-8")
