@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from api.app import create_app
+from api.server import server_config
 from api.settings import Settings, settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -73,6 +74,14 @@ async def with_a_long_header(caller: Caller, detector: str) -> set[int]:
     return codes_in(reply.envelope)
 
 
+async def of_half_a_minute_ahead(caller: Caller, detector: str) -> set[int]:
+    return codes_in((await caller.evaluate(detector, {}, time.time() * 1_000 + 30_000)).envelope)
+
+
+async def one_more_detector(caller: Caller, _: str) -> set[int]:
+    return codes_in((await caller("POST", "/api/detectors", {"name": "one more"})).envelope)
+
+
 def deep(levels: int) -> object:
     return [deep(levels - 1)] if levels else 1
 
@@ -110,8 +119,18 @@ REFUSED: dict[str, Reach] = {
         (("max_pattern_event_work", 10**6),),
     ),
     "max_pattern_event_work": Reach(100, 2004, evaluated(event(a="ab" * 20), rule="a matches '[ab].{30}c'")),
+    "max_body_values": Reach(20, 1000, evaluated(event(x=[1] * 30))),
+    "max_answer_bytes": Reach(
+        100, 1400, in_a_batch(event(), event(), event(), rule="historically a != 1 or not a == 1")
+    ),
+    "max_detectors": Reach(1, 1400, one_more_detector),
+    "max_state_bytes": Reach(
+        10_000, 2002, in_a_batch(*(event(k=str(n) * 90) for n in range(1_000)), rule="per k once k == k")
+    ),
+    "max_condition_preparation": Reach(5, 1302, rules("a matches 'abcdefgh'")),
+    "max_detector_preparation": Reach(1, 1400, rules("a matches 'abcdefgh'")),
     "max_late_ms": Reach(1_000, 1402, evaluated(event(5_000), event(3_000)), (("max_ahead_ms", 1_000),)),
-    "max_ahead_ms": Reach(0, 1402, evaluated(event(time.time() * 1_000 + 30_000))),
+    "max_ahead_ms": Reach(0, 1402, of_half_a_minute_ahead),
 }
 
 OF_THE_RUNTIME = {
@@ -131,18 +150,24 @@ OF_THE_RUNTIME = {
 """Given to the runtime as they are; what they do there is shown by its own tests."""
 
 ELSEWHERE = {
-    "access_log": "tests/api/test_plain_http.py::x",
+    "access_log": "tests/api/test_logs.py::test_in_the_text_a_request_is_one_line_whatever_its_path",
     "bootstrap_token": "tests/api/test_settings.py::test_a_secret_can_come_from_a_file",
     "bootstrap_token_file": "tests/api/test_settings.py::test_a_secret_can_come_from_a_file",
     "host": "tests/integration/test_command_line.py::test_an_address_that_is_none_is_said",
     "keep_alive_s": "tests/api/test_plain_http.py::"
     "test_a_connection_is_not_idle_amid_a_plain_request_and_is_after_it",
+    "log_format": "tests/api/test_logs.py::"
+    "test_the_level_is_that_of_the_settings_and_ray_is_heard_at_debug_only",
+    "log_level": "tests/api/test_logs.py::"
+    "test_the_level_is_that_of_the_settings_and_ray_is_heard_at_debug_only",
+    "max_reading_bytes": "tests/api/test_body_memory.py::test_bodies_that_stop_short_do_not_keep_others_out",
+    "slow_request_ms": "tests/api/test_logs.py::test_slow_requests_are_logged_and_only_so_many_in_a_second",
     "max_connections": "tests/api/test_descriptors.py::"
     "test_connections_leave_descriptors_for_the_service_itself",
     "max_drain_bytes": "tests/api/test_wire.py::test_an_endless_body_past_the_drain_leaves_no_task_behind",
     "port": "tests/integration/test_command_line.py::test_a_port_in_use_is_said",
     "ray_address": "tests/integration/test_cluster_ray.py::test_a_cluster_that_is_not_there_is_told_at_once",
-    "shutdown_grace_s": "tests/api/test_front_ends.py::x",
+    "shutdown_grace_s": "tests/api/test_settings_reach.py::test_the_server_is_given_its_times",
     "shutdown_wait_s": "tests/integration/test_command_line.py::"
     "test_shutting_down_is_announced_while_requests_are_still_served_and_those_under_way_finish",
     "workers": "tests/integration/test_workers.py::test_draining_answers_all_that_was_evaluated",
@@ -180,6 +205,11 @@ def test_a_setting_of_the_runtime_is_one_of_its_own(name: str) -> None:
         dataclasses.asdict(Settings(**chosen).runtime_settings()) for chosen in ({}, {name: other})
     )
     assert [after[field] for field in after if after[field] != before[field]] == [other]
+
+
+def test_the_server_is_given_its_times() -> None:
+    config = server_config(Settings(shutdown_grace_s=3, keep_alive_s=4))
+    assert (config.graceful_timeout, config.keep_alive_timeout) == (3, 4)
 
 
 @pytest.mark.parametrize("place", ELSEWHERE.values(), ids=list(ELSEWHERE))

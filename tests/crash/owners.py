@@ -101,7 +101,7 @@ class Meeting(Fight):
         try:
             reply = decode_reply(old.hear())
         except Failed as failed:
-            if failed.kind != "Fenced":
+            if not failed.by_successor:
                 raise
             meetings.outcomes[FENCED_HAD if happened else FENCED_NOT] += 1
         else:
@@ -127,7 +127,7 @@ class Meeting(Fight):
         try:
             reply = old.handle([one.operation for one in asked])
         except Failed as failed:
-            if failed.kind != "Fenced":
+            if not failed.by_successor:
                 raise
             self._in_doubt = asked
         else:

@@ -35,6 +35,8 @@ class Failed(Exception):
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
         self.kind = kind
+        self.by_successor = "is owned by epoch" in text
+        """Whether a successor fenced it off, before it did anything or before it answered."""
 
 
 class Victim:
