@@ -195,6 +195,12 @@ class Settings:
         least=1,
     )
 
+    max_pattern_event_bytes: int = _setting(
+        DEFAULT_LIMITS.pattern_event_bytes_max,
+        "Bytes of the texts of one event times the regular expressions that are tried on each.",
+        least=1,
+    )
+
     def __post_init__(self) -> None:
         defects = [
             defect for setting in settings() if (defect := setting.defect(getattr(self, setting.name)))
@@ -249,6 +255,7 @@ class Settings:
             pattern_text_chars_max=self.max_pattern_text_chars,
             pattern_work_max=self.max_pattern_work,
             pattern_event_work_max=self.max_pattern_event_work,
+            pattern_event_bytes_max=self.max_pattern_event_bytes,
             body_depth_max=self.max_body_depth,
             body_values_max=self.max_body_values,
             batch_events_max=self.max_batch_events,

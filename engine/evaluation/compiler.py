@@ -113,7 +113,7 @@ class Compiler:
         tables = [
             self._state.tables[path] for number, path in enumerate(parts.paths) if number in parts.sliced
         ]
-        source = _stream_source(parts, writer, verdicts, begins=self._patterns.explodes)
+        source = _stream_source(parts, writer, verdicts, begins=self._patterns.bounded)
         given = [*parts.constants, *self._names(parts), *((rule,) for rule, _ in rules)]
         for table in tables:
             given += [table.shards, table.seen, table.log.append]

@@ -95,15 +95,8 @@ class PatternSets:
 
     def found(self, text: str) -> list[str]:
         """Give the patterns that are found in the text, each once. Their order follows from earlier calls."""
-        self._settle()
-        if len(text) > self._limits.pattern_text_chars_max:
-            return []
-        try:
-            encoded = text.encode()
-        except UnicodeEncodeError:
-            return []
-        # Those of a set whose words are the verdict take texts of any length up to this one.
-        if len(encoded) > self._limits.pattern_work_max:
+        encoded = self._settled(text)
+        if encoded is None:
             return []
         found: list[str] = []
         for candidates in self._sets:
@@ -118,6 +111,51 @@ class PatternSets:
             )
         found.extend(pattern for pattern, entry in self._alone.items() if self._tried(entry, text))
         return found
+
+    def candidates(self, text: str) -> list[tuple[str, bool]]:
+        """Give the patterns that may be found in the text, and for each whether it certainly is.
+
+        They follow from the patterns and the text alone, whether or not a set has run out of memory.
+        """
+        encoded = self._settled(text)
+        if encoded is None:
+            return []
+        found: list[tuple[str, bool]] = []
+        for candidates in self._sets:
+            matched = candidates.matched(encoded)
+            if matched is None:
+                matched = [
+                    (entry, entry.is_whole)
+                    for entry in candidates.entries
+                    if compile_pattern(entry.asked_for or "", self._limits).found_in(text)
+                ]
+            found.extend(
+                (entry.pattern, certain) for entry, certain in matched if entry.pattern in self._counts
+            )
+        found.extend((pattern, False) for pattern in self._alone)
+        return found
+
+    @property
+    def weight(self) -> int:
+        """The bytes of the literals that are asked for together; the same whatever was there before."""
+        self._settle()
+        return sum(
+            entry.weight
+            for pattern, entry in self._entries.items()
+            if pattern in self._counts and pattern not in self._alone
+        )
+
+    def _settled(self, text: str) -> bytes | None:
+        """Have all patterns in sets, and give the text as those take it; None where none is found in it."""
+        self._settle()
+        if len(text) > self._limits.pattern_text_chars_max:
+            return None
+        try:
+            encoded = text.encode()
+        except UnicodeEncodeError:
+            return None
+        # Those of a set whose words are the verdict take texts of any length up to this one.
+        return encoded if len(encoded) <= self._limits.pattern_work_max else None
 
     def _tried(self, entry: "_Entry", text: str) -> bool:
         if entry.found_in is None:

@@ -213,7 +213,7 @@ class Programs:
         fire: Fire,
     ) -> None:
         """Show an event to the rules that must see it."""
-        if self.patterns.explodes:
+        if self.patterns.bounded:
             self.patterns.begin(fields, sent)
         state = self._state
         met = self._index.met_by(fields, sent)

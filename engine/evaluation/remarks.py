@@ -22,6 +22,8 @@ def remarks_on(
         elif 4 * len(text) > bytes_max < len(text.encode("utf-8", "surrogatepass")):
             # Up to four bytes a character: most texts need not be encoded to know that they are short.
             tried = f"the largest of its patterns is tried on at most {bytes_max} bytes"
+        elif programs.patterns.is_untried(said):
+            tried = "its patterns are not tried: together they would take too long"
         elif said in cut:
             tried = "the slow ones among its patterns are not tried: together they would take too long"
         else:

@@ -33,6 +33,9 @@ class Limits:
     detector_preparation_max: int = 12_000_000
     """The same for all different patterns of a detector's rules, which are prepared each time that it wakes.
     Past it a rule is refused with 1400."""
+    pattern_event_bytes_max: int = 10_000_000
+    """Bytes of the texts of one event, times the patterns that are tried on each: past it, none is tried on
+    the texts with the most. A byte takes 0.5 to 2.5 ns."""
 
     body_depth_max: int = 64
     body_values_max: int = 1_000_000

@@ -23,7 +23,7 @@ from engine.language.limits import Limits
 from engine.runtime.answers import REQUEST_DIGEST_BYTES, Answers, KeptAnswer, key_digest, request_digest
 from engine.runtime.operations import BATCH_KINDS, EVALUATE
 
-_UNBOUNDED_BYTES: Final = 1 << 62
+_UNBOUNDED: Final = 1 << 62
 
 RECORD_VERSION: Final = 3
 """Of version 1 all bodies are JSON, none of them in lines. Up to version 2 answers stand there with their
@@ -166,9 +166,11 @@ def limits_document(limits: Limits) -> dict[str, int]:
 def limits_from(document: dict[str, int]) -> Limits:
     """Give the limits of a document; what it does not name, because it is older, is as by default.
 
-    When there was no bound on the memory of keys, none was held: the past stays as it was.
+    The bounds on what keys take, and on what patterns are tried on, did not hold before they were there: the
+    past stays as it was.
     """
-    return Limits(**{"state_bytes_max": _UNBOUNDED_BYTES, **document})
+    unbounded = {"state_bytes_max": _UNBOUNDED, "pattern_event_bytes_max": _UNBOUNDED}
+    return Limits(**{**unbounded, **document})
 
 
 @functools.cache

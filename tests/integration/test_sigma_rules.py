@@ -1,5 +1,6 @@
 """The bounds on patterns against what people really write: none of it is lost."""
 
+from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.preparation import Preparation
 from engine.language.condition import Any, Leaf
 from engine.language.document import condition_from_document, condition_to_document
@@ -20,3 +21,15 @@ def test_every_rule_is_taken_as_one_condition_and_all_of_them_by_one_detector() 
             whole = Any(tuple(leaves[at : at + LEAVES_MAX]))
             conditions.append(condition_from_document(condition_to_document(whole)))
     assert Preparation(conditions, DEFAULT_LIMITS).work < 0.75 * DEFAULT_LIMITS.detector_preparation_max
+
+
+def test_the_longest_command_line_that_windows_takes_is_tried_against_all_of_them() -> None:
+    work = PatternWork(DEFAULT_LIMITS)
+    for rule in sigma_rules():
+        for field, pattern in rule.patterns:
+            work.add(field or "message", pattern)
+    words = r'"C:\Windows\System32\cmd.exe" /c powershell -enc SQBFAFgA & reg add HKLM\SOFTWARE\Run /v x '
+    text = (words * 100)[:8_191]
+    fields = {"CommandLine": text, "ScriptBlockText": text, "Image": text[:260], "ParentImage": text[:260]}
+    assert work.begin(fields, {}) == frozenset()
+    assert work.bounded

@@ -109,11 +109,9 @@ def test_a_pattern_counts_once_however_many_rules_have_it_until_the_last_is_gone
 def test_a_pattern_is_tried_once_on_a_text_however_many_ask(monkeypatch):
     work = work_of([("t", HOSTILE)])
     tried: list[str] = []
-    bounded = work._facts["t"].patterns[HOSTILE].bounded
-    search = bounded.compiled.found_in
-    monkeypatch.setattr(
-        type(bounded.compiled), "found_in", lambda _, text: tried.append(text) or search(text)
-    )
+    compiled = compile_pattern(HOSTILE, DEFAULT_LIMITS)
+    search = compiled.found_in
+    monkeypatch.setattr(type(compiled), "found_in", lambda _, text: tried.append(text) or search(text))
     text, other = "a" + "x" * 30 + "c", "a" + "x" * 30 + "d"
     work.begin({"t": text}, {})
     assert [work.finder("t", HOSTILE)(text) for _ in range(3)] == [True] * 3
@@ -128,6 +126,100 @@ def test_a_pattern_that_was_not_added_is_still_held_to_what_is_cut():
     assert found_in(text)
     assert cut(work, t=text) == {"t"}
     assert not found_in(text)
+
+
+def test_a_text_is_gone_through_so_often_and_no_more():
+    limits = Limits(pattern_event_bytes_max=100)
+    work = work_of([("t", "[a-m][n-z]"), ("t", "[a-m]x"), ("u", "[n-z][a-m]")], limits)
+    assert cut(work, t="x" * 40, u="y" * 20) == set()
+    assert cut(work, t="x" * 40, u="y" * 21) == {"t"}
+    assert work.is_untried("t")
+    assert cut(work, t="x" * 50, u="y" * 1) == {"t"}
+    assert cut(work, t="é" * 26) == {"t"}
+    assert cut(work, t="é" * 25) == set()
+    assert not work.is_untried("t")
+
+
+def test_what_is_untried_matches_nothing_until_the_next_event():
+    limits = Limits(pattern_event_bytes_max=100)
+    work = work_of([("t", "x[a-m]"), ("t", "[ab]c"), ("u", "x")], limits)
+    of_t, of_u = work.finder("t", "x[a-m]"), work.finder("u", "x")
+    long, short = "xa" * 30, "xa" * 20
+    for text, is_tried in ((short, True), (long, False), (short, True)):
+        work.begin({"t": text, "u": "x"}, {})
+        assert of_t(text) is is_tried
+        assert of_u("x")
+    work.begin({"t": long}, {})
+    work.remove("t", "[ab]c")
+    assert of_t(long)
+
+
+def test_a_pattern_counts_only_where_its_literals_are_and_a_literal_never():
+    limits = Limits(pattern_event_bytes_max=1_000)
+    work = work_of([("t", f"word{number}.*[a-m]") for number in range(200)], limits)
+    for number in range(200):
+        work.add("t", f"text{number:03}")
+    assert cut(work, t="word007 and text123" + " " * 21) == set()
+    assert cut(work, t="word007 and text123" + " " * 21 + "word123" * 9) == {"t"}
+    assert cut(work, t="text007text123" * 5) == set()
+
+
+def test_literals_count_by_their_bytes():
+    limits = Limits(pattern_event_bytes_max=10_000)
+    work = work_of([("t", f"{number:05}" + "x" * 95) for number in range(500)], limits)
+    assert cut(work, t=" " * 71) == set()
+    assert cut(work, t=" " * 72) == {"t"}
+
+
+def test_a_pattern_that_can_not_be_there_is_not_tried_on_a_long_text(monkeypatch):
+    known = [f"word{number}.*[a-m]" for number in range(200)]
+    work = work_of([("t", pattern) for pattern in known], Limits(pattern_event_bytes_max=10_000))
+    tried: list[str] = []
+    compiled = compile_pattern(known[0], DEFAULT_LIMITS)
+    real = type(compiled).found_in
+    monkeypatch.setattr(type(compiled), "found_in", lambda self, text: tried.append(text) or real(self, text))
+    text = "word7 word70 b" * 40
+    assert cut(work, t=text) == set()
+    found = [pattern for pattern in known for _ in range(3) if work.finder("t", pattern)(text)]
+    assert sorted(set(found)) == ["word7.*[a-m]", "word70.*[a-m]"]
+    assert len(tried) == 2
+
+
+def test_with_few_patterns_nothing_need_be_told_of_events():
+    work = work_of([("t", f"[a-m]{number}") for number in range(70)])
+    assert not work.bounded
+    for number in range(10):
+        work.add("u", f"[a-m]{number}")
+    assert work.bounded
+    for number in range(10):
+        work.remove("u", f"[a-m]{number}")
+    assert not work.bounded
+
+
+harmless = st.sampled_from(["word", "se", "[a-m]x", "word.*x", "(?i)SECRET|x9", "é[a-z]?"])
+
+
+@pytest.mark.parametrize("bound", [30, 200])
+@given(data=st.data())
+def test_what_is_untried_follows_from_what_is_there_and_from_the_event_alone(bound, data):
+    limits = Limits(pattern_event_bytes_max=bound)
+    added = data.draw(st.lists(st.tuples(facts, harmless), max_size=12))
+    work, left = PatternWork(limits), list(added)
+    before = data.draw(st.lists(st.dictionaries(facts, texts), max_size=3))
+    for fact, pattern in added:
+        work.add(fact, pattern)
+        if before:
+            cut(work, **before.pop())
+    for number in data.draw(st.lists(st.integers(0, 11))):
+        if number < len(left):
+            work.remove(*left.pop(number))
+    values = data.draw(st.dictionaries(facts, texts))
+    other = work_of(data.draw(st.permutations(left)), limits)
+    assert cut(work, **values) == cut(other, **values)
+    for fact, pattern in left:
+        text = values.get(fact, "")
+        expected = not work.is_untried(fact) and compile_pattern(pattern, limits).found_in(text)
+        assert work.finder(fact, pattern)(text) is other.finder(fact, pattern)(text) is expected
 
 
 patterns = st.sampled_from(

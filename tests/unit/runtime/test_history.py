@@ -416,3 +416,11 @@ def test_an_answer_is_kept_for_its_time_and_no_more_than_there_is_room() -> None
     assert life.detector.events_seen == 2
     life.take(ops.evaluate(body, "other"), 1_300_000_000)
     assert life.detector.events_seen == 3
+
+
+def test_a_bound_that_changes_verdicts_did_not_hold_before_it_was_there() -> None:
+    """A journal that an earlier version wrote leads where it led."""
+    document = history.limits_document(Limits())
+    assert history.limits_from(document) == Limits()
+    del document["pattern_event_bytes_max"]
+    assert history.limits_from(document).pattern_event_bytes_max > 10**15

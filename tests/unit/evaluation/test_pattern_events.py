@@ -1,0 +1,87 @@
+"""What the patterns of one event cost, whatever the rules are like: bytes that are searched are counted."""
+
+import pytest
+
+from engine import Detector, Limits
+from engine.evaluation.searches import Searches
+from engine.language.patterns import CompiledPattern
+
+LIMITS = Limits(pattern_event_bytes_max=200_000)
+PLAIN = "the quick brown fox 0123456789 " * 300
+
+SHAPES: dict[str, tuple[list[str], dict[str, object]]] = {
+    "alone": ([f"t matches '[a-m][n-z]{number}'" for number in range(100)], {"t": PLAIN}),
+    "many bytes a character": ([f"t matches '[a-m]{number}'" for number in range(100)], {"t": "😀" * 9_000}),
+    "in one rule": ([" or ".join(f"t matches '[a-m]{number}'" for number in range(390))], {"t": PLAIN}),
+    "on several facts": (
+        [f"t{number % 8} matches '[a-m]{number}'" for number in range(200)],
+        {f"t{number}": PLAIN for number in range(8)},
+    ),
+    "behind a test": (
+        [f"x == 1 and t matches 'lit{number}.*q'" for number in range(300)],
+        {"t": PLAIN, "x": 1},
+    ),
+    "the same in each rule": (
+        [f"x == 1 and (y == {number} or t matches '[a-m][n-z]x')" for number in range(300)],
+        {"t": PLAIN, "x": 1},
+    ),
+    "where they are not": ([f"not t matches 'lit{number}'" for number in range(300)], {"t": PLAIN}),
+    "all literals there": (
+        [f"t matches 'g{number:03}.*z'" for number in range(300)],
+        {"t": "".join(f"g{number:03}" for number in range(300)) * 6},
+    ),
+    "within the past": ([f"once t matches '.*{number}.*q'" for number in range(100)], {"t": PLAIN}),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_bytes_that_are_searched_for_one_event_are_bounded(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions, fields = SHAPES[shape]
+    detector = Detector(limits=LIMITS)
+    for condition in conditions:
+        detector.add_rule("n", condition)
+    searched = 0
+    search = CompiledPattern.found_in
+
+    def counted(self: CompiledPattern, text: str) -> bool:
+        nonlocal searched
+        searched += len(text.encode())
+        return search(self, text)
+
+    monkeypatch.setattr(CompiledPattern, "found_in", counted)
+    for time in range(3):
+        searched = 0
+        detector.submit(dict(fields), time)
+        assert searched <= LIMITS.pattern_event_bytes_max
+
+
+def test_past_the_bound_nothing_matches_and_the_reply_says_so() -> None:
+    detector = Detector(limits=LIMITS)
+    for number in range(100):
+        detector.add_rule("n", f"t matches '[a-m]{number}' or u matches '[a-m]{number}'")
+    outcome = detector.submit({"t": PLAIN + "a1", "u": "a1"}, 0)
+    assert len(outcome.actions) == 1
+    assert [tuple(message) for message in outcome.messages] == [
+        (2004, "`t` has 9302 characters; its patterns are not tried: together they would take too long")
+    ]
+    assert len(detector.submit({"t": "a1 a2"}, 1).actions) == 2
+
+
+def test_what_was_found_is_asked_of_no_pattern_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deciding whether it is too much goes through the text once, though it is decided twice."""
+    detector = Detector(limits=LIMITS)
+    for number in range(100):
+        detector.add_rule("n", f"t matches 'lit{number}.*q'")
+    asked = 0
+    counted = Searches._candidates
+
+    def noted(self: Searches, text: str) -> list[tuple[str, bool]]:
+        nonlocal asked
+        asked += 1
+        return counted(self, text)
+
+    monkeypatch.setattr(Searches, "_candidates", noted)
+    detector.submit({"t": PLAIN}, 0)
+    assert asked == 1
