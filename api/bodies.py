@@ -1,11 +1,15 @@
 """Request bodies as they come over the wire, counted while they are read; and replies to what was read."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Final
 
 from api.body_memory import Claim
 from api.envelope import Reply
 from api.requests import too_large
+
+_PIECE_BYTES: Final = 4 * 1024
+"""A piece of this size or more is kept as it came."""
+_JOINED_BYTES: Final = 64 * 1024
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -23,36 +27,69 @@ async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:
     left of it is for `Drains`. Raises CallerGone where it never ends.
     """
     message = await receive()
-    body = _part(message)
-    if not message.get("more_body", False):
-        # It came in one piece, as most do, and is not read but has been.
-        _check_size(body, bytes_max)
-        return body
-    # Many small pieces, each an object, would take more memory than is counted.
-    buffer = bytearray(body)
+    if message.get("more_body", False):
+        return await read_rest(message, receive, bytes_max, claim)
+    # It came in one piece, as most do, and waits for nothing more.
+    body = part_of(message)
+    _check_size(len(body), bytes_max)
+    return body
+
+
+async def read_rest(message: Message, receive: Receive, bytes_max: int, claim: Claim) -> bytes:
+    """Give the whole body that begins with a message; as `read_body`."""
+    pieces = _Pieces()
     try:
+        pieces.add(part_of(message))
         while message.get("more_body", False):
-            _check_size(buffer, bytes_max)
-            claim.hold(len(buffer))
+            _check_size(pieces.size_bytes, bytes_max)
+            claim.hold(pieces.size_bytes)
             message = await receive()
-            buffer += _part(message)
-        _check_size(buffer, bytes_max)
-        claim.hold(len(buffer))
+            pieces.add(part_of(message))
+        _check_size(pieces.size_bytes, bytes_max)
+        claim.hold(pieces.size_bytes)
     except BaseException:
         # Whoever keeps the error, or waits for the garbage collector to find it, does not keep the body.
-        buffer.clear()
+        pieces.clear()
         claim.release()
         raise
     claim.complete()
-    return bytes(buffer)
+    return pieces.whole()
 
 
-def _check_size(body: bytes | bytearray, bytes_max: int) -> None:
-    if len(body) > bytes_max:
+class _Pieces:
+    """The pieces of a body. Small ones are joined at once: each as an object takes more than is counted."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._pieces: list[bytes | bytearray] = []
+
+    def add(self, piece: bytes) -> None:
+        """Take the next one."""
+        self.size_bytes += len(piece)
+        last = self._pieces[-1] if self._pieces else b""
+        if len(piece) >= _PIECE_BYTES:
+            self._pieces.append(piece)
+        elif isinstance(last, bytearray) and len(last) < _JOINED_BYTES:
+            last += piece
+        else:
+            self._pieces.append(bytearray(piece))
+
+    def whole(self) -> bytes:
+        """Give the body."""
+        return b"".join(self._pieces)
+
+    def clear(self) -> None:
+        """Drop all of it."""
+        self._pieces.clear()
+
+
+def _check_size(size_bytes: int, bytes_max: int) -> None:
+    if size_bytes > bytes_max:
         raise too_large(bytes_max)
 
 
-def _part(message: Message) -> bytes:
+def part_of(message: Message) -> bytes:
+    """Give the part of a body that a message brings. Raises CallerGone."""
     if message["type"] == "http.disconnect":
         raise CallerGone
     part: bytes = message.get("body", b"")

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from api.allocator import return_large_blocks, trim
+from api.allocator import trim
 from api.app import Application
 from api.body_memory import BodyMemory
 from api.crowd import Crowd
@@ -47,7 +47,6 @@ async def serve_on(
         await asyncio.sleep(wait_s())
         app.end_streams()
 
-    return_large_blocks()
     settle()
     trimming = asyncio.create_task(_trim_on(app.memory))
     try:

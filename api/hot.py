@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from api.auth import Gate
-from api.bodies import Receive, read_body
+from api.bodies import Receive, part_of, read_rest
 from api.body_memory import BodyMemory
 from api.envelope import BATCH_FORMS, Reply, answered
 from api.requests import idempotency_key, media_type_of, read_head
@@ -63,9 +63,13 @@ class HotPath:
         if not self._fleet.exists(detector_id):
             return None
         watch.operation = _SINGLE if found[2] is None else _BATCH
-        claim = self._memory.claim(plain.body_bytes, watch.end)
-        body = await read_body(receive, plain.body_bytes, claim)
-        claim.release()
+        message = await receive()
+        if message.get("more_body", False):
+            claim = self._memory.claim(plain.body_bytes, watch.end)
+            body = await read_rest(message, receive, plain.body_bytes, claim)
+            claim.release()
+        else:
+            body = part_of(message)
         watch.body_read()
         operation = (
             evaluate(body, plain.key) if found[2] is None else evaluate_batch(body, plain.key, plain.form)

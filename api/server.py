@@ -15,8 +15,6 @@ from api.settings import Settings
 _KEEP_ALIVE_REQUESTS_MAX: Final = 100_000
 _CONNECTIONS: Final = 10_000
 _BACKLOG: Final = 1024
-_PIECES_AHEAD: Final = 2
-"""Pieces of a body, of at most 64 KiB, that wait for the application; they are not counted as being read."""
 
 
 async def serve(
@@ -50,5 +48,4 @@ def server_config(settings: Settings) -> Config:
     config.read_timeout = None
     config.graceful_timeout = settings.shutdown_grace_s
     config.backlog = _BACKLOG
-    config.max_app_queue_size = _PIECES_AHEAD
     return config
