@@ -6,10 +6,12 @@ an event that is evaluated again has the same verdicts, in whatever order and by
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts import Name, split_name, value_of
+from engine.evaluation.facts import split_name
+from engine.evaluation.names import Names
 from engine.evaluation.pattern_sets import PatternSets
 from engine.evaluation.searches import Searches
 from engine.language.limits import Limits
@@ -34,7 +36,9 @@ class PatternWork:
         self._limits = limits
         self._facts: dict[str, _Fact] = {}
         """Those with patterns that explode."""
-        self._searches: dict[str, tuple[Name, Searches]] = {}
+        self._searches: dict[str, Searches] = {}
+        self._of_fields: Names[tuple[str, Searches]] = Names()
+        self._of_vars: Names[tuple[str, Searches]] = Names()
         self._asked: WeakValueDictionary[str, Searches] = WeakValueDictionary()
         """Also those of facts that have no patterns any more, as long as anybody may still ask them."""
         self._count = 0
@@ -45,7 +49,10 @@ class PatternWork:
     def add(self, fact: str, pattern: str) -> None:
         """Add a pattern that an enabled rule tries on a fact; one that is there is counted."""
         self._end()
-        _, searches = self._searches.setdefault(fact, (split_name(fact), self._of(fact)))
+        searches = self._of(fact)
+        if fact not in self._searches:
+            self._searches[fact] = searches
+            self._names(fact).add(split_name(fact), (fact, searches))
         self._count -= searches.count
         searches.add(pattern)
         self._count += searches.count
@@ -59,12 +66,13 @@ class PatternWork:
         """Undo one `add` of the same fact and pattern."""
         self._end()
         if fact in self._searches:
-            _, searches = self._searches[fact]
+            searches = self._searches[fact]
             self._count -= searches.count
             searches.remove(pattern)
             self._count += searches.count
             if not searches.count:
                 del self._searches[fact]
+                self._names(fact).remove(split_name(fact))
         known = self._facts.get(fact)
         if known is not None and pattern in known.patterns:
             known.remove(pattern)
@@ -95,8 +103,7 @@ class PatternWork:
             return _NONE
         texts = []
         bytes_at_most = 0
-        for fact, (name, searches) in self._searches.items():
-            value = value_of(name, fields, sent)
+        for (fact, searches), value in chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent)):
             if type(value) is str:
                 texts.append((fact, searches, value))
                 bytes_at_most += searches.count * len(value) * _CHARACTER_BYTES_MAX
@@ -137,6 +144,9 @@ class PatternWork:
                 searches = self._of(fact)
                 searches.untried = searches.exploding_untried = False
             self._cut = self._untried = _NONE
+
+    def _names(self, fact: str) -> Names[tuple[str, Searches]]:
+        return self._of_vars if split_name(fact).of_vars else self._of_fields
 
     def _of(self, fact: str) -> Searches:
         known = self._asked.get(fact)

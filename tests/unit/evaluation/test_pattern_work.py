@@ -196,6 +196,23 @@ def test_with_few_patterns_nothing_need_be_told_of_events():
     assert not work.bounded
 
 
+def test_an_event_is_looked_at_by_its_own_facts_however_many_there_are():
+    looked_up: list[str] = []
+
+    class Fields(dict[str, str]):
+        def get(self, name, default=None):
+            looked_up.append(name)
+            return super().get(name, default)
+
+        def __getitem__(self, name):
+            looked_up.append(name)
+            return super().__getitem__(name)
+
+    work = work_of([(f"t{number}", HOSTILE) for number in range(500)])
+    work.begin(Fields(t7="x", other="y"), {})
+    assert len(looked_up) < 10
+
+
 harmless = st.sampled_from(["word", "se", "[a-m]x", "word.*x", "(?i)SECRET|x9", "é[a-z]?"])
 
 
