@@ -147,6 +147,21 @@ def test_of_several_paths_the_longest_unseen_key_goes_whatever_its_path() -> Non
     assert gone == {"k": list(range(1, 200, 2)), "j": list(range(200))}
 
 
+def test_keys_that_live_no_longer_since_a_rule_was_removed_go_first() -> None:
+    made = detector("per k once within 1s a == 1", "per k once a == 1", "per j once a == 1", keys_max=40)
+    for number in range(20):
+        made.evaluate({"j": number, "a": 1}, number)
+    for number in range(20):
+        made.evaluate({"k": number, "a": 1}, 20 + number)
+    for _ in range(32):
+        made.evaluate({}, 40)
+    assert made.state.tracking
+    made.remove_rule(made.rules()[1].id)
+    for number in range(20, 40):
+        assert made.submit({"j": number, "a": 1}, 5_000).messages == []
+    assert all(fires(made, 5_001, j=number, a=0) for number in range(40))
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_how_long_a_key_lives_is_the_same_told_by_page_and_one_by_one(mode: str) -> None:
     rules = (
