@@ -146,8 +146,9 @@ class Dispatcher:
         elapsed_s = watch.elapsed_s
         self._meter.count(watch.operation, status, elapsed_s)
         if elapsed_s >= self._log.from_s:
-            is_stream = watch.operation == STREAM
-            self._log.write(scope, watch.operation, status, elapsed_s, body=body, is_stream=is_stream)
+            # A stream may take as long as it likes; and without a token nobody is to fill the log.
+            may_be_slow = watch.is_let_pass and watch.operation != STREAM
+            self._log.write(scope, watch.operation, status, elapsed_s, body=body, may_be_slow=may_be_slow)
 
     async def _by_quart(self, handover: Handover, send: Send) -> tuple[int, bytes]:
         """Have Quart answer, and give the status, and what the body begins with.

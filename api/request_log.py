@@ -16,7 +16,7 @@ _log = logging.getLogger("rule_detector.requests")
 # Whoever asks for it gets it, whatever the level of the rest.
 _log.setLevel(logging.INFO)
 
-SLOW_LINES_MAX: Final = 100
+SLOW_LINES_MAX: Final = 10
 """Lines a second about requests that took long: where all do, a few will do."""
 
 _CHARS_MAX: Final = 300
@@ -49,10 +49,10 @@ class RequestLog:
         elapsed_s: float,
         *,
         body: bytes = b"",
-        is_stream: bool = False,
+        may_be_slow: bool = True,
     ) -> None:
-        """Write of a request; `body` is what its reply begins with. A stream may take as long as it likes."""
-        is_slow = elapsed_s >= self._slow_s and not is_stream
+        """Write of a request, if it is one to be written of; `body` is what its reply begins with."""
+        is_slow = may_be_slow and elapsed_s >= self._slow_s
         if not self._all and not (is_slow and self._has_room()):
             return
         path = _path(scope)

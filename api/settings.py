@@ -66,7 +66,7 @@ class Settings:
     )
     slow_request_ms: float = _setting(
         1000.0,
-        "Milliseconds from which on a request is logged as slow, at most 100 a second; 0 logs none.",
+        "Milliseconds from which on a request is logged as slow, at most 10 a second; 0 logs none.",
         least=0,
     )
 

@@ -69,6 +69,7 @@ class Watch:
         "_timer",
         "_watches",
         "body_is_read",
+        "is_let_pass",
         "operation",
     )
 
@@ -80,6 +81,8 @@ class Watch:
         self._place = place
         self._since_s = time.monotonic()
         self.body_is_read = False
+        self.is_let_pass = False
+        """Whether the caller has shown a token that is known."""
         self.operation = OTHER
         """What is asked for, once that is known."""
         self._begun = False
@@ -104,6 +107,7 @@ class Watch:
 
     def let_pass(self) -> None:
         """Say that the caller has shown a token that is known: the connection is kept for the request."""
+        self.is_let_pass = True
         if self._place is not None:
             self._place.hold()
 

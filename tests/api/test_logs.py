@@ -166,7 +166,7 @@ def test_slow_requests_are_logged_and_only_so_many_in_a_second(logged_json: io.S
     assert log.from_s == 0.05
     for _ in range(SLOW_LINES_MAX + 7):
         log.write(scope(), "list_detectors", 200, 0.05)
-    log.write(scope(), "evaluate_stream", 200, 50, is_stream=True)
+    log.write(scope(), "evaluate_stream", 200, 50, may_be_slow=False)
     assert len(requests(logged_json)) == SLOW_LINES_MAX
     now_s = 1.0
     log.write(scope(), "list_detectors", 200, 0.06)
@@ -259,6 +259,9 @@ async def test_a_request_is_found_with_all_that_is_known_of_it(
     logged_json: io.StringIO, data: bytes, told: dict[str, Any], how: dict[str, Any]
 ) -> None:
     reply = await asked(data, **how)
+    if told.get("code") == 1100 and "access_log" not in how:
+        assert requests(logged_json) == [], "without a token nobody fills the log"
+        return
     record = requests(logged_json)[-1]
     assert told.items() <= record.items()
     assert record["took_ms"] >= 0
