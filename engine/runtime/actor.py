@@ -27,7 +27,7 @@ from engine.runtime.operations import READS, Crash, Operation, Reply
 from engine.runtime.reading import ReadOnlyDetector, cannot_write
 from engine.runtime.settings import RuntimeSettings
 from engine.runtime.steps import Stepped, take
-from snapshots.errors import StorageError, WriteFailed
+from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.identity import check_identity
 from snapshots.store import Store
@@ -311,13 +311,16 @@ class DetectorActor:
     def _without_room(self, hosted: Hosted, batch: Sequence[Operation]) -> Refused | None:
         """Give what is answered to all that would have to be written, if the disk has no room for it.
 
-        Raises WriteFailed where the store is of no more use. In either case, nothing was done.
+        Raises WriteFailed where the store is of no more use, and Fenced. In every case, nothing was done.
         """
         sizes = [len(one.payload) + _STEP_BYTES for one in batch if one.kind not in READS]
         if not sizes:
             return None
         try:
             hosted.store.reserve(sum(sizes))
+        except Fenced:
+            self.discard()
+            raise
         except StorageError as error:
             said = f"nothing was done, because it could not be kept: {error}"
             if hosted.store.broken is None:

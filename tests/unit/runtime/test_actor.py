@@ -487,6 +487,17 @@ def test_where_the_journal_breaks_before_a_batch_nothing_is_done_and_that_is_sai
     assert actor.health().detector_id is None
 
 
+def test_an_owner_that_learns_of_its_successor_while_it_saves_says_so_at_the_next_batch(make, actor):
+    fired(actor, 1000, a=1)
+    assert actor.begin_saving()
+    make().activate(ONE, 2)
+    with pytest.raises(Fenced):
+        actor.finish_saving()
+    with pytest.raises(Fenced):
+        actor.handle([event(2000)])
+    assert actor.health().detector_id is None
+
+
 def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, monkeypatch):
     rule_id = add(actor, "once a == 1")
     fired(actor, 1000, a=1)
