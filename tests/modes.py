@@ -12,6 +12,7 @@ LOOKED_UP = (
     (lookups, "WALKED_MAX", -1),
     (lookups, "SEARCHED_APART_MAX", 0),
     (lookups, "SEARCHED_CHARS_MAX", 0),
+    (programs, "TURNED_ALL_MAX", 0),
 )
 """Values of any size are treated as large ones are."""
 

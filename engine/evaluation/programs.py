@@ -1,7 +1,7 @@
 """The rules of a detector as programs: what each may sleep through, and what an event must run."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
@@ -20,6 +20,7 @@ from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.rules import Rule
 from engine.evaluation.shapes import Known
 from engine.evaluation.slices import NodeName, State, Store
+from engine.evaluation.tables import KeyTable
 from engine.language.limits import Limits
 from engine.language.patterns import compile_pattern
 
@@ -41,6 +42,10 @@ NAME_CHARS_SHOWN: Final = 255
 
 REMARK_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
 """What a message on a relation or a text takes at most, as JSON."""
+
+
+TURNED_ALL_MAX: Final = 8
+"""So few key tables are all turned to each event, rather than looked up."""
 
 
 class Program(NamedTuple):
@@ -75,6 +80,7 @@ class Programs:
         """The relations that rules name, and how many do."""
         self._bounds: Counter[tuple[str, int]] = Counter()
         self._texts: Texts | None = None
+        self._turning: Turning | None = None
         self._relation_names: list[str] | None = None
 
     @property
@@ -115,7 +121,7 @@ class Programs:
         self._action_bytes += rule.action_bytes_max
         self._by_priority[rule.priority] = Program(rule, birth, stores, None)
         self._rules[rule.priority] = rule
-        self._stream = self._texts = self._relation_names = None
+        self._stream = self._texts = self._relation_names = self._turning = None
         if self._state.indexed:
             self._let_sleep(rule.priority)
         elif len(self._by_priority) > EAGER_RULES_MAX or self._nodes > EAGER_NODES_MAX:
@@ -140,7 +146,7 @@ class Programs:
         for fact, pattern in parts.patterns:
             self.patterns.remove(fact, pattern)
             _uncount(self._bounds, (fact, compile_pattern(pattern, self._limits).text_bytes_max))
-        self._stream = self._texts = self._relation_names = None
+        self._stream = self._texts = self._relation_names = self._turning = None
 
     def rename(self, rule: Rule) -> None:
         """Take note that a rule is called or announced otherwise."""
@@ -217,7 +223,7 @@ class Programs:
             self.patterns.begin(fields, sent)
         state = self._state
         met = self._index.met_by(fields, sent)
-        for table in state.tables.values():
+        for table in self._tables_with_keys(fields, sent):
             table.turn_to(fields, sent, now_us, tick)
             if table.watched or table.awake or table.begun:
                 met += table.woken()
@@ -226,6 +232,15 @@ class Programs:
         for bucket in met:
             bucket.run(fields, sent, now_us, tick, relations, fire)
         state.whole.previous_us = now_us
+
+    def _tables_with_keys(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[KeyTable]:
+        """Give the tables to whose last key the event has a value; the others have no slot for it."""
+        tables = self._state.tables
+        if len(tables) <= TURNED_ALL_MAX:
+            return tables.values()
+        if self._turning is None:
+            self._turning = Turning(tables.values())
+        return self._turning.tables_at(fields, sent)
 
     def rules(self, fired: list[int]) -> Fired:
         """Give the rules that fired, each once, in order of priority."""
@@ -243,6 +258,30 @@ class Programs:
     def _row(self, priority: int, known: Known | None) -> Row:
         program = self._by_priority[priority]
         return self._compiler.row(program.rule.condition, program.stores, known)
+
+
+class Turning:
+    """Many key tables, of which an event has keys for a few."""
+
+    def __init__(self, tables: Iterable[KeyTable]) -> None:
+        self._of_fields: Names[list[KeyTable]] = Names()
+        self._of_vars: Names[list[KeyTable]] = Names()
+        self._turned: list[KeyTable] = []
+        by_key: dict[str, list[KeyTable]] = {}
+        for table in tables:
+            by_key.setdefault(table.path[-1], []).append(table)
+            table.leave()
+        for said, of_key in by_key.items():
+            name = split_name(said)
+            (self._of_vars if name.of_vars else self._of_fields).add(name, of_key)
+
+    def tables_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[KeyTable]:
+        """Give those whose last key has a value, and have all others leave the event before."""
+        for table in self._turned:
+            table.leave()
+        found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
+        self._turned = [table for tables, _ in found for table in tables]
+        return self._turned
 
 
 class Texts:

@@ -149,6 +149,11 @@ class KeyTable:
             self.previous_tick = self.previous_us = 0
             self.slot = self.admit(key, tick, now_us)
 
+    def leave(self) -> None:
+        """Leave the event, as one that has no key."""
+        self.key = None
+        self.slot = NO_SLOT
+
     def _key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Key | None:
         """Give the key of this path at an event, None where it belongs to no slice."""
         parts = []

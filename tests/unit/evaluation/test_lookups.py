@@ -10,6 +10,7 @@ from engine.evaluation import facts, lookups, programs
 from engine.evaluation.events import Done, evaluate_batch_body
 from engine.evaluation.facts import canonical
 from engine.evaluation.lookups import WALKED_MAX, Lookups
+from engine.evaluation.tables import KeyTable
 from tests.reference_values import among, equal
 
 SCALARS: tuple[Any, ...] = (
@@ -288,3 +289,26 @@ def test_a_hundred_relations_that_are_not_there_are_said_in_few_messages() -> No
     answer, _ = evaluate_batch_body(detector, body)
     assert isinstance(answer, Done)
     assert len(answer.result) < 3_000
+
+
+@pytest.mark.parametrize("paths", [5, 500])
+def test_an_event_is_shown_to_the_keys_that_it_has(paths: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 0)
+    turned: list[tuple[str, ...]] = []
+    real = KeyTable.turn_to
+
+    def counted(self: KeyTable, *event: Any) -> None:
+        turned.append(self.path)
+        real(self, *event)
+
+    monkeypatch.setattr(KeyTable, "turn_to", counted)
+    detector = _detector(f"per k{number % 400} per k{number} once x == 1" for number in range(paths))
+    assert len(detector.evaluate({"k3": "a", "x": 1}, 0)) == 1
+    turned.clear()
+    assert len(detector.evaluate({"k3": "a", "k4": 1}, 0)) == 1
+    assert len(turned) <= 10
+    # The key of the event before is that event's alone, also for a rule that this one wakes.
+    detector.add_rule("woken", "x == 2 and per k3 once x == 1")
+    detector.evaluate({"x": 1, "k3": "a"}, 0)
+    assert "woken" in [action["name"] for action in detector.evaluate({"x": 2, "k3": "a"}, 0)]
+    assert detector.evaluate({"x": 2}, 0) == []
