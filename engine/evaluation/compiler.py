@@ -11,7 +11,15 @@ from weakref import WeakValueDictionary
 
 from engine.evaluation.anatomy import Path
 from engine.evaluation.columns import NO_SLOT
-from engine.evaluation.facts import KEY_CHARS_MAX, Relations, dig, equal, slice_key_of, split_name
+from engine.evaluation.facts import (
+    KEY_CHARS_MAX,
+    Relations,
+    dig,
+    equal,
+    part_of_key,
+    slice_key_of,
+    split_name,
+)
 from engine.evaluation.lookups import Lookups
 from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.rules import Rule
@@ -173,6 +181,7 @@ _GLOBALS: Final[dict[str, Any]] = {
     "dig": dig,
     "equal": equal,
     "microseconds": microseconds,
+    "part_of_key": part_of_key,
     "slice_key_of": slice_key_of,
 }
 
@@ -311,8 +320,9 @@ def _key_lookup(parts: Abstraction, number: int, path: Path) -> list[str]:
     lines = [f"{key} = {fact} if {short} else slice_key_of({fact})"]
     if len(path) > 1:
         # A slice of a slice: the key is the tuple of all keys on the path.
+        part = f"{key} if type({key}) is str else part_of_key({key})"
         outer = f"k{parts.paths.index(path[:-1])}"
-        both = f"(*{outer}, {key})" if len(path) > 2 else f"({outer}, {key})"  # noqa: PLR2004
+        both = f"(*{outer}, {part})" if len(path) > 2 else f"(part_of_key({outer}), {part})"  # noqa: PLR2004
         lines.append(f"{key} = {both} if {outer} is not None and {key} is not None else None")
     return lines
 

@@ -109,8 +109,22 @@ def _digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def part_of_key(key: Any) -> Any:
+    """Give the key of a scalar, or None, as it stands in a tuple with others.
+
+    The hash of a tuple of numbers can be foreseen, so a stranger could send many that share one; that of
+    bytes cannot.
+    """
+    kind = type(key)
+    if kind is float and key.is_integer():
+        return b"%d" % int(key)
+    return b"%d" % key if kind is int else repr(key).encode() if kind is float else key
+
+
 def scalar_of(key: Any) -> Any:
-    """Give a scalar whose `key_of` is `key`, which is of no long text."""
+    """Give a scalar of which `key` is the `key_of`, or that as a part; it is of no long text."""
+    if type(key) is bytes:
+        return float(key) if b"." in key or b"e" in key else int(key)
     if type(key) is not tuple:
         return key
     return int(key[1], 16) if key[0] == _LARGE_NUMBER else key == TRUE_KEY
@@ -156,7 +170,7 @@ class Relations:
         tuples = self._read[relation]
         if not tuples:
             return False
-        row = tuple([value if type(value) is str else _part_of(value) for value in values])
+        row = tuple([value if type(value) is str else part_of_key(key_of(value)) for value in values])
         return None not in row and row in tuples
 
 
@@ -171,24 +185,8 @@ def _tuples(sent: Any) -> frozenset[Any]:
     if not kinds <= _SCALARS:
         return frozenset()
     return frozenset(
-        [tuple([value if type(value) is str else _part_of(value) for value in row]) for row in rows]
+        [tuple([one if type(one) is str else part_of_key(key_of(one)) for one in row]) for row in rows]
     )
 
 
 _SCALARS: Final = frozenset({str, int, float, bool})
-
-
-def _part_of(value: Any) -> Any:
-    """Give a scalar that is no text as a part of a tuple; None for anything else.
-
-    The hash of a tuple of numbers can be foreseen, so a stranger could send many that share one; that of
-    bytes cannot.
-    """
-    kind = type(value)
-    if kind is int:
-        return b"%d" % value if -_PLAIN_NUMBER_MAX < value < _PLAIN_NUMBER_MAX else b"%x" % value + b"x"
-    if kind is float:
-        return _part_of(int(value)) if value.is_integer() else repr(value).encode()
-    if kind is bool:
-        return b"true" if value else b"false"
-    return None

@@ -140,6 +140,8 @@ def _entries(entries: Mapping[int, int]) -> list[bytes]:
 
 def _scalar(key: Key) -> Any:
     """Give one part of a key, or nil where a slot has none."""
+    if type(key) is bytes:
+        return scalar_of(key)
     if type(key) is not tuple:
         return key
     if key[0] == LONG_TEXT:

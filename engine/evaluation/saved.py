@@ -25,7 +25,7 @@ import msgspec
 
 from engine.evaluation.capturing import capture
 from engine.evaluation.columns import PAGE_SLOTS, Column
-from engine.evaluation.facts import LONG_TEXT, slice_key_of
+from engine.evaluation.facts import LONG_TEXT, part_of_key, slice_key_of
 from engine.evaluation.migrations import from_version_1, from_version_2, from_version_3
 from engine.evaluation.packing import ANY_TEXT, BIG_INTEGER, LONG_TEXT_TYPE, packed
 from engine.evaluation.rules import Rule
@@ -134,7 +134,9 @@ def _unpacked(data: bytes) -> "array[int]":
 
 def _keys(values: list[Any], *, several: bool) -> list[Key | None]:
     if several:
-        return [None if value is None else tuple(map(_key, value)) for value in values]
+        return [
+            None if value is None else tuple([part_of_key(_key(part)) for part in value]) for value in values
+        ]
     # Texts and free slots, as nearly all are, stand there as they are.
     return values if {*map(type, values)} <= {str, type(None)} else list(map(_key, values))
 

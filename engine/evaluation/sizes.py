@@ -24,12 +24,13 @@ _REFERENCE_BYTES: Final = 8
 _FLOAT_BYTES: Final = 24
 _INT_BYTES: Final = 32
 _ASCII_BYTES: Final = 52
+_DIGITS_BYTES: Final = 40
 _TEXT_BYTES: Final = 76
 _LATIN_END, _BASIC_END = 1 << 8, 1 << 16
 
 
 def key_bytes(key: Any) -> int:
-    """Give the size of a key: a text, a number, or a tuple of those. A key is in no other key's memory.
+    """Give the size of a key: a text, a number, its digits, or a tuple of those. A key is in no other key's memory.
 
     Of each other scalar there is one object for all keys.
     """
@@ -42,4 +43,6 @@ def key_bytes(key: Any) -> int:
         return _TEXT_BYTES + wide * len(key)
     if kind is tuple:
         return _TUPLE_BYTES + _REFERENCE_BYTES * len(key) + sum(map(key_bytes, key))
+    if kind is bytes:
+        return _DIGITS_BYTES + len(key)
     return _FLOAT_BYTES if kind is float else _INT_BYTES

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.evaluation.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
-from engine.evaluation.facts import KEY_CHARS_MAX, slice_key_of, split_name, value_of
+from engine.evaluation.facts import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.sizes import SLOT_BYTES, key_bytes
 from engine.evaluation.temporal import FOREVER, NEVER
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.evaluation.buckets import Bucket
 
 Key = Any
-"""The value of a path's keys: of one key its `key_of`, of several the tuple of them."""
+"""The value of a path's keys: of one key its `key_of`, of several the tuple of them, each a `part_of_key`."""
 
 SHARDS: Final = 251
 """A dict that grows in one piece pauses 21 ms at a million keys. Nothing else depends on the shards.
@@ -163,7 +163,7 @@ class KeyTable:
             if key is None:
                 return None
             parts.append(key)
-        return parts[0] if len(parts) == 1 else tuple(parts)
+        return parts[0] if len(parts) == 1 else tuple(map(part_of_key, parts))
 
     def woken(self) -> "list[Bucket]":
         """Give the rules that must see this event for what is held in its slice."""

@@ -249,6 +249,23 @@ def test_tuples_of_numbers_cannot_be_made_to_share_a_hash() -> None:
     assert not any(type(part) in (int, float) for row in rows for part in row)
 
 
+@pytest.mark.usefixtures("both_ways")
+def test_keys_of_several_numbers_cannot_be_made_to_share_a_hash() -> None:
+    detector = _detector(iter(["per a per b once x == 1", "per c per a per b once x == 1"]))
+    pairs = [(1, 2), (0.5, 2), (10**30, -(10**30)), (True, 2), ("1", "2"), (1e-9, -0.25), (3.0, 1e300)]
+    for a, b in pairs:
+        detector.evaluate({"a": a, "b": b, "c": 1, "x": 1}, 0)
+    restored = Detector.load(detector.dump(), Detector.STATE_VERSION)
+    for one in (detector, restored):
+        keys = [key for table in one.state.tables.values() for key in table.keys]
+        assert len(keys) == 2 * len(pairs)
+        assert not any(type(part) in (int, float) for key in keys for part in key)
+        for a, b in [*pairs, (1.0, 2.0), (3, 10**300)]:
+            expected = 0 if b == 10**300 else 2
+            assert len(one.evaluate({"a": a, "b": b, "c": 1.0}, 0)) == expected, (a, b)
+            assert one.evaluate({"a": b, "b": a, "c": 1}, 0) == [], (a, b)
+
+
 def test_a_batch_of_refused_events_is_read_through_once() -> None:
     class Counted(list[Any]):
         given = 0
