@@ -1,10 +1,12 @@
 """The one place where JSON from outside is decoded: typed, bounded, every defect of shape named."""
 
 import functools
+import gc
 import json
 import re
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import accumulate, islice
 from typing import Annotated, Any, Final, TypeVar
 
@@ -20,6 +22,8 @@ DEFECTS_MAX: Final = 32
 """How many defects of one body are listed; a hostile body must not be answered by a larger reply."""
 
 _NAME_CHARS_SHOWN: Final = 80
+
+_LARGE_BYTES: Final = 1 << 16
 
 _NUMBER: Final = re.compile(rb"-?([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -50,7 +54,8 @@ def decode(
     """
     _check_count(body, values_max)
     try:
-        value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
+        with without_collector(body):
+            value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except msgspec.ValidationError as error:
         document = _untyped(body)
         _check_depth(body, depth_max)
@@ -65,6 +70,19 @@ def decode(
         _check_depth(body, depth_max)
     _check_digits(body, digits_max)
     return value
+
+
+@contextmanager
+def without_collector(body: bytes) -> Iterator[None]:
+    """Keep the collector of garbage from looking again and again through what a large body becomes."""
+    if len(body) < _LARGE_BYTES or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @functools.cache

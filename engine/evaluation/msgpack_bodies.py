@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgpack
 import msgspec
 
-from engine.evaluation.bodies import converted, shape_refusal, too_many_values
+from engine.evaluation.bodies import converted, shape_refusal, too_many_values, without_collector
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS
 
@@ -64,7 +64,8 @@ def decode_msgpack(
     if len(body) > values_max and not _are_few(body, values_max):
         raise too_many_values(values_max)
     try:
-        value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
+        with without_collector(body):
+            value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except msgspec.ValidationError as error:
         document = _untyped(body)
         _check_values(document, depth_max)

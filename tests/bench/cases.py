@@ -15,6 +15,7 @@ from tests.bench import (
     stateless,
     temporal,
     transport,
+    worst,
 )
 from tests.bench.effort import Effort
 from tests.bench.rows import Part
@@ -30,6 +31,7 @@ CASES: Final[Mapping[str, Callable[[Effort], list[Part]]]] = {
         growth,
         keys,
         bodies,
+        worst,
         durability,
         transport,
         front,

@@ -29,6 +29,8 @@ class Effort:
     narrow_rules: int
     keys_of_narrow_rule: int
     pause_runs: int
+    worst_share: float
+    """Of the largest bodies and numbers of rules."""
     transport_calls: int
     transport_s: float
     front_rounds: int
@@ -67,6 +69,7 @@ FULL = Effort(
     narrow_rules=1_000,
     keys_of_narrow_rule=100,
     pause_runs=3,
+    worst_share=1.0,
     transport_calls=3_000,
     transport_s=6,
     front_rounds=10,
@@ -97,6 +100,7 @@ QUICK = Effort(
     narrow_rules=100,
     keys_of_narrow_rule=100,
     pause_runs=1,
+    worst_share=0.2,
     transport_calls=500,
     transport_s=2,
     front_rounds=3,
@@ -127,6 +131,7 @@ TINY = Effort(
     narrow_rules=5,
     keys_of_narrow_rule=10,
     pause_runs=1,
+    worst_share=0.002,
     transport_calls=20,
     transport_s=0.1,
     front_rounds=1,

@@ -1,6 +1,8 @@
 """Decoding of bodies: what is no JSON, what has a wrong shape, what is past its bounds."""
 
+import gc
 import json
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -273,3 +275,28 @@ def test_each_event_of_a_batch_is_judged_in_its_place():
         (1001, "events[1].timestamp_ms: expected a number, got a boolean"),
         (1001, "events[2]: expected an object, got a number"),
     ]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_it_was_after_a_large_body(enabled):
+    collected: list[str] = []
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        collected.append(phase)
+
+    body = b'{"x":[' + b",".join([b"[]"] * 50_000) + b"]}"
+    was = gc.isenabled()
+    gc.collect()
+    gc.enable() if enabled else gc.disable()
+    gc.callbacks.append(note)
+    try:
+        for one in (body, body + b"}"):
+            with suppress(Refusal):
+                decode(one, dict[str, Any])
+                # But for that of what was young when it began.
+                assert len(collected) <= 2
+            assert gc.isenabled() is enabled
+            collected.clear()
+    finally:
+        gc.callbacks.remove(note)
+        gc.enable() if was else gc.disable()
