@@ -5,7 +5,6 @@ A missing value is None throughout: JSON `null` and a name that leads nowhere ar
 
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -103,10 +102,23 @@ def slice_key_of(value: Any) -> Any:
     return key_of(value)
 
 
-@lru_cache(maxsize=2)
+_RECENT: Final[list[tuple[tuple[str, str], ...]]] = [()]
+"""The long texts that were last asked for, with their digests."""
+
+_RECENT_MAX: Final = 4
+
+
 def _digest(text: str) -> str:
-    """Give the SHA-256 of a text, once for all the paths of one event that have it among their keys."""
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    """Give the SHA-256 of a text, made once for all the paths of one event that have it among their keys.
+
+    Texts are known again by identity: to compare two that are equal would take about as long as the digest.
+    """
+    for known, digest in _RECENT[0]:
+        if known is text:
+            return digest
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    _RECENT[0] = ((text, digest), *_RECENT[0][: _RECENT_MAX - 1])
+    return digest
 
 
 def part_of_key(key: Any) -> Any:

@@ -30,7 +30,7 @@ _LATIN_END, _BASIC_END = 1 << 8, 1 << 16
 
 
 def key_bytes(key: Any) -> int:
-    """Give the size of a key: a text, a number, its digits, or a tuple of those. A key is in no other key's memory.
+    """Give the size of a key: a text, a number, its digits, or a tuple of those.
 
     Of each other scalar there is one object for all keys.
     """

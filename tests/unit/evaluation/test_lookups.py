@@ -329,3 +329,22 @@ def test_an_event_is_shown_to_the_keys_that_it_has(paths: int, monkeypatch: pyte
     detector.evaluate({"x": 1, "k3": "a"}, 0)
     assert "woken" in [action["name"] for action in detector.evaluate({"x": 2, "k3": "a"}, 0)]
     assert detector.evaluate({"x": 2}, 0) == []
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_the_digest_of_a_long_key_is_made_once_for_all_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    real = facts.sha256
+
+    def counted(data: bytes) -> Any:
+        made.append(len(data))
+        return real(data)
+
+    monkeypatch.setattr(facts, "sha256", counted)
+    detector = _detector(f"per a per b per k{number} once x == 1" for number in range(20))
+    a, b = "a" * 5_000, "b" * 5_000
+    for _ in range(2):
+        made.clear()
+        fields = {"a": a + "!", "b": b + "!", "x": 1} | {f"k{number}": number for number in range(20)}
+        assert len(detector.evaluate(fields, 0)) == 20
+        assert made == [5_001, 5_001]
