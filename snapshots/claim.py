@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from snapshots.damage import Damage
-from snapshots.errors import Fenced, NewerFormat, NothingUsable, StorageError
+from snapshots.errors import ClaimRemoved, Fenced, NewerFormat, NothingUsable, StorageError
 from snapshots.files import Files, OpenFile
 from snapshots.names import CLAIM_NUMBER, Listing, aside_names, listing, segment_name
 from snapshots.records import HEADER_BYTES, epoch_of
@@ -49,7 +49,7 @@ class Claim:
             raise self._removed()
 
     def _removed(self) -> StorageError:
-        return Fenced(f"{self._path}, which owns the folder, was removed")
+        return ClaimRemoved(f"{self._path}, which owns the folder, was removed")
 
     def close(self) -> None:
         """Give the descriptor back."""

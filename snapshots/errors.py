@@ -39,6 +39,10 @@ class Fenced(StorageError):
     """A later owner has claimed the folder; whoever meets this is no longer its owner."""
 
 
+class ClaimRemoved(Fenced):
+    """What says that a folder is its owner's was removed, and not by a later owner, as far as can be seen."""
+
+
 class WrongFolder(StorageError):
     """What is found at the place of the data folder is not the folder that is expected."""
 

@@ -102,6 +102,13 @@ class Journal:
         """The current segment; None where none was needed yet."""
         return self._current.segment if self._current else None
 
+    def missing(self) -> Path | None:
+        """Give the current segment where its name is gone, or another file's. Raises OSError."""
+        current = self._current
+        if current is None or current.file.is_named(current.segment.path):
+            return None
+        return current.segment.path
+
     @property
     def bytes_(self) -> int:
         """What the current segment has."""

@@ -195,6 +195,16 @@ class Store:
         with self._checking() as claim:
             claim.check_unread()
 
+    def missing(self) -> Path | None:
+        """Give the segment that records go to where its file is gone, or has been replaced.
+
+        No later owner does that. What is in it lasts no longer than this owner; a snapshot mends that. Raises
+        StorageError where it cannot be known.
+        """
+        journal = self._usable()
+        with self._told("read"):
+            return journal.missing()
+
     def reserve(self, bytes_: int) -> None:
         """See to it that a record with a payload of so many bytes finds room.
 

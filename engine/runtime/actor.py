@@ -184,7 +184,7 @@ class DetectorActor:
                 steps.append(stepped.step)
                 reached = position(hosted.detector)
         try:
-            self._make_last(hosted, steps, reached, now_us)
+            missing = self._make_last(hosted, steps, reached, now_us)
         except BaseException:
             self.discard()
             raise
@@ -193,6 +193,7 @@ class DetectorActor:
             answers,
             crash,
             store.journal_bytes,
+            missing=missing,
             unsaved=hosted.unsaved,
             unsynced=store.unsynced,
             no_room=_why(full) if any(one.kind not in READS for one in batch) else None,
@@ -276,7 +277,7 @@ class DetectorActor:
         hosted = self._the_hosted()
         store = hosted.store
         long = store.journal_bytes > _REST_JOURNAL_BYTES or store.segment_count > _REST_SEGMENTS
-        if hosted.unsaved or hosted.diverged or long:
+        if hosted.unsaved or hosted.diverged or long or store.missing() is not None:
             if self.begin_saving():
                 self.finish_saving()
         elif store.unsynced:
@@ -329,8 +330,11 @@ class DetectorActor:
             raise WriteFailed(said) from error
         return None
 
-    def _make_last(self, hosted: Hosted, steps: Sequence[Step], reached: Position, now_us: int) -> None:
-        """See that what was done outlives what it is said to outlive, and that nobody else does the same."""
+    def _make_last(self, hosted: Hosted, steps: Sequence[Step], reached: Position, now_us: int) -> str | None:
+        """See that what was done outlives what it is said to outlive, and that nobody else does the same.
+
+        Gives the file of the journal that it was written to, where that was removed or replaced.
+        """
         store = hosted.store
         sync = self._settings.journal_sync
         if sync == "off":
@@ -343,6 +347,8 @@ class DetectorActor:
                 store.sync()
         # Last: whoever took over since has read what was written before, and only that is answered.
         store.check_owner()
+        missing = store.missing() if steps else None
+        return None if missing is None else str(missing)
 
     def _write(
         self,

@@ -40,6 +40,7 @@ snapshots cost each change the same, however much is kept."""
 _SEGMENTS_MAX: Final = 8
 """More segments than this bring a snapshot when the folder is opened: each opening may leave one."""
 
+_REMARKS_KEPT: Final = 10
 _RECORD_BYTES_MAX: Final = 4096
 """What a change takes in the journal at most."""
 
@@ -57,6 +58,8 @@ class Changes(msgspec.Struct, frozen=True):
     """Ids by digest."""
     detectors: News[str]
     """Names by id."""
+    remarks: tuple[str, ...] = ()
+    """What somebody has done to the directory's files since it was opened."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -104,6 +107,7 @@ class Directory:
         self._tokens = Chronicle[bytes](0)
         self._detectors = Chronicle[str](0)
         self._snapshot_bytes = 0
+        self._remarks: list[str] = []
         self._newborn = detector_kept.newborn()
 
     def open(self) -> Opened:
@@ -206,6 +210,7 @@ class Directory:
                 lambda: {token.digest: token_id for token_id, token in kept.tokens.items()},
             ),
             self._detectors.since(detectors_seen, kept.detectors.copy),
+            tuple(self._remarks),
         )
 
     def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
@@ -281,7 +286,12 @@ class Directory:
         self._store.append(register.encode(change), version=RECORD_VERSION)
         self._store.sync()
         self._store.check_owner()
+        missing = self._store.missing()
         register.make(change, self._kept)
+        if missing is not None:
+            said = f"{missing} was removed or replaced while in use; a snapshot takes its place"
+            self._remarks = [*self._remarks, said][-_REMARKS_KEPT:]
+            self._save_if_can_be()
         self._save_if_long()
 
     def _save_if_long(self) -> None:

@@ -16,11 +16,13 @@ from engine.runtime.errors import (
 )
 from engine.runtime.handles import DirectoryHandle, DirectoryStarter
 from engine.runtime.settings import RuntimeSettings
-from snapshots.errors import NoRoom, StorageError
+from snapshots.errors import ClaimRemoved, NoRoom, StorageError
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_REMOVED_KEPT = 10
 
 
 class DirectoryClient:
@@ -37,6 +39,8 @@ class DirectoryClient:
         self._starting = asyncio.Lock()
         self.trouble: str | None = None
         """Why it could not be asked the last time; None where it could."""
+        self.removed: list[str] = []
+        """What somebody did to the files of the last few directories, each of which had to start anew."""
 
     async def start(self) -> Opened:
         """Start and open the directory. Raises StorageError, FolderInUse among them."""
@@ -134,6 +138,8 @@ class DirectoryClient:
             if not isinstance(error, NoRoom):
                 # What it has in memory may not be what the disk has: the next one reads that.
                 self.trouble = str(error)
+                if isinstance(error, ClaimRemoved):
+                    self.removed = [*self.removed, f"tokens and catalogue: {error}"][-_REMOVED_KEPT:]
                 await self._lose(handle)
             raise self._unavailable(str(error)) from error
 

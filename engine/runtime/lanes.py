@@ -20,7 +20,7 @@ from engine.runtime.errors import (
 from engine.runtime.life import Life, Services
 from engine.runtime.operations import Operation, Reply
 from engine.runtime.waiting import Request, Waiting
-from snapshots.errors import Fenced, StorageError, WriteFailed
+from snapshots.errors import ClaimRemoved, Fenced, StorageError, WriteFailed
 
 _log = logging.getLogger(__name__)
 
@@ -205,6 +205,9 @@ class Lane:
             # What it holds is more than what will last, so it must not answer any more.
             self._services.counts[FENCED if isinstance(error, Fenced) else JOURNAL_FAILED] += 1
             self._services.trouble(self.detector_id, str(error))
+            if isinstance(error, ClaimRemoved):
+                # To wake again ends the trouble; what the removed files had is lost all the same.
+                self._services.removed(self.detector_id, str(error))
             self._lost_because = str(error)
             life.lose(self)
         return True

@@ -47,6 +47,8 @@ class Services:
     """Takes a detector's id and which of its files had to be set aside."""
     diverged: Callable[[str, str], None]
     """Takes a detector's id and at which events other rules fire now than did at first."""
+    removed: Callable[[str, str], None]
+    """Takes a detector's id and what somebody has done to its files while it was awake."""
     trouble: Callable[[str, str | None], None]
     """Takes a detector's id and what keeps it from waking or being saved; None when nothing does any more."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -85,6 +87,7 @@ class Life:
         """After a snapshot that failed, however long the journal."""
         self._in_trouble = False
         self._without_room = False
+        self._missing: str | None = None
         self._read_only_until_s: float | None = None
         """When to try again to have more than the right to read; None where there is more."""
 
@@ -167,6 +170,7 @@ class Life:
             self.used_at_s = self._loop.time()
         self._plan(reply)
         self._note_room(reply)
+        self._note_missing(reply.missing)
         return reply
 
     async def sync(self) -> None:
@@ -337,6 +341,15 @@ class Life:
             self._services.trouble(self.detector_id, None)
         if reply.no_room is not None:
             self._without_room = bool(reply.no_room)
+
+    def _note_missing(self, missing: str | None) -> None:
+        """Where a file of the journal is gone, have a snapshot take its place, and tell of it once."""
+        if missing is not None:
+            self._save_at_s = self._loop.time()
+            if missing != self._missing:
+                said = f"{missing} was removed or replaced while in use; a snapshot takes its place"
+                self._services.removed(self.detector_id, said)
+        self._missing = missing
 
     async def _finish_saving(self, actor: PooledActor) -> None:
         try:

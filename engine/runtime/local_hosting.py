@@ -40,6 +40,7 @@ class LocalHosting:
             self._directory,
             self._damaged,
             self._diverged,
+            self._removed,
             self._in_trouble,
         )
         self._lanes: dict[str, Lane] = {}
@@ -79,7 +80,11 @@ class LocalHosting:
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Give what is new since then."""
-        return await self._directory.changes(tokens_seen, detectors_seen)
+        changes = await self._directory.changes(tokens_seen, detectors_seen)
+        for remark in changes.remarks:
+            if (said := f"tokens and catalogue: {remark}") not in self._damage:
+                self._note(said)
+        return changes
 
     async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
         """Keep a token; the version of the tokens that has it."""
@@ -169,7 +174,7 @@ class LocalHosting:
             reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.trouble}")
         return Status(
             reasons=reasons,
-            amiss=[*self._trouble.values(), *self._damage],
+            amiss=[*self._trouble.values(), *self._damage, *self._directory.removed],
             awake=self.awake,
             troubles=len(self._trouble),
             counts=self.counts,
@@ -184,6 +189,9 @@ class LocalHosting:
 
     def _diverged(self, detector_id: str, which: str) -> None:
         self._note(f"detector {detector_id}: {which}; answers from before and after differ in that")
+
+    def _removed(self, detector_id: str, what: str) -> None:
+        self._note(f"detector {detector_id}: {what}")
 
     def _note(self, said: str) -> None:
         """Log and keep what went wrong once and for all; a few of many will do for whoever looks."""

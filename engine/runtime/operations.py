@@ -135,6 +135,8 @@ class Reply(msgspec.Struct, frozen=True):
     """Whether the journal holds anything that may not be on the disk."""
     no_room: str | None = None
     """Why what must be kept was refused; empty where it was not, None where there was no such thing."""
+    missing: str | None = None
+    """The file of the journal that somebody has removed or replaced, so that it must be saved at once."""
 
 
 class _Batch(msgspec.Struct, array_like=True):

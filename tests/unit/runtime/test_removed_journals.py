@@ -1,0 +1,119 @@
+"""Files of a journal that somebody removes under its owner: told under `amiss`, and mended if possible."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.evaluation.events import Done
+from engine.runtime import operations as ops
+from engine.runtime.tokens import digest_of
+from tests.faults import LocalService, local_service, until
+
+
+async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
+    body = json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode()
+    answer = await service.fleet.call(detector_id, ops.evaluate(body))
+    assert isinstance(answer, Done)
+    return [action["name"] for action in json.loads(answer.result)["actions"]]
+
+
+async def amiss(service: LocalService) -> list[str]:
+    return (await service.fleet.status()).amiss
+
+
+def segment(folder: Path) -> Path:
+    """The segment that is written to."""
+    return max(path for path in folder.glob("journal-*.rdj") if path.stat().st_size)
+
+
+def put_out_of_the_way(path: Path, how: str) -> None:
+    data = path.read_bytes()
+    path.unlink()
+    if how == "replaced":
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_segment_that_goes_under_its_owner_is_told_of_and_nothing_is_lost(
+    tmp_path: Path, how: str
+) -> None:
+    async with local_service(tmp_path) as service:
+        detector_id = await service.fleet.create_detector("one")
+        await service.fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
+        assert await fired(service, detector_id, 1, a=1) == ["seen"]
+        assert await amiss(service) == []
+        gone = segment(tmp_path / "detectors" / detector_id)
+        put_out_of_the_way(gone, how)
+        for timestamp_ms in (2, 3):
+            assert await fired(service, detector_id, timestamp_ms) == ["seen"]
+        await until(lambda: service.hosting.counts["snapshots_written"])
+        [said] = await amiss(service)
+        assert detector_id in said
+        assert gone.name in said
+        assert await fired(service, detector_id, 4) == ["seen"]
+        assert len(await amiss(service)) == 1
+        # Its process dies without having saved anything more.
+        handle = service.actors.hosting(detector_id)
+        assert handle is not None
+        handle.die()
+        await until(lambda: not service.hosting.awake)
+        assert await fired(service, detector_id, 5) == ["seen"]
+        assert said in await amiss(service)
+
+
+async def test_a_segment_that_is_gone_when_its_detector_rests_is_mended(tmp_path: Path) -> None:
+    async with local_service(tmp_path, max_resident=1, turn_s=0) as service:
+        one, two = [await service.fleet.create_detector(name) for name in ("one", "two")]
+        await service.fleet.call(one, ops.add_rule("seen", "once a == 1"))
+        assert await fired(service, one, 1, a=1) == ["seen"]
+        segment(tmp_path / "detectors" / one).unlink()
+        assert await fired(service, two, 1) == []
+        assert await fired(service, one, 2) == ["seen"]
+
+
+async def test_a_claim_that_goes_under_its_owner_is_told_of_also_when_all_goes_on(tmp_path: Path) -> None:
+    async with local_service(tmp_path, retry_s=0.01) as service:
+        detector_id = await service.fleet.create_detector("one")
+        await fired(service, detector_id, 1)
+        for path in (tmp_path / "detectors" / detector_id).glob("journal-*"):
+            path.unlink()
+        body = json.dumps({"event": {"fields": {}, "timestamp_ms": 2}}).encode()
+        with pytest.raises(Exception, match="was removed"):
+            await service.fleet.call(detector_id, ops.evaluate(body))
+        assert await fired(service, detector_id, 3) == []
+        [said] = await amiss(service)
+        assert detector_id in said
+        assert "was removed" in said
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_a_segment_of_the_directory_that_goes_is_told_of_and_nothing_is_lost(
+    tmp_path: Path, how: str
+) -> None:
+    async with local_service(tmp_path, poll_s=0.005, ask_s=0.001) as service:
+        first = await service.fleet.mint_token()
+        gone = segment(tmp_path / "directory")
+        put_out_of_the_way(gone, how)
+        second = await service.fleet.mint_token()
+        await until(lambda: service.hosting._damage)
+        [said] = await amiss(service)
+        assert gone.name in said
+        service.directories.started[-1].die()
+        assert await service.fleet.token_lookup(digest_of(second.token))
+    async with local_service(tmp_path) as service:
+        assert all(service.fleet.token_known(digest_of(one.token)) for one in (first, second))
+
+
+async def test_a_claim_of_the_directory_that_goes_is_told_of_also_when_all_goes_on(tmp_path: Path) -> None:
+    async with local_service(tmp_path, poll_s=0.005, ask_s=0.001) as service:
+        await service.fleet.mint_token()
+        for path in (tmp_path / "directory").glob("journal-*-000000.rdj"):
+            path.unlink()
+        with pytest.raises(Exception, match="was removed"):
+            await service.fleet.mint_token()
+        await service.fleet.mint_token()
+        [said] = await amiss(service)
+        assert "tokens and catalogue" in said
+        assert "was removed" in said
