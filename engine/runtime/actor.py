@@ -347,8 +347,7 @@ class DetectorActor:
                 store.sync()
         # Last: whoever took over since has read what was written before, and only that is answered.
         store.check_owner()
-        missing = store.missing() if steps else None
-        return None if missing is None else str(missing)
+        return str(missing) if steps and (missing := store.missing()) is not None else None
 
     def _write(
         self,
@@ -374,8 +373,7 @@ class DetectorActor:
         store.append(history.encode(told), version=RECORD_VERSION)
 
     def _check_folder(self) -> None:
-        expected = self._settings.folder_id
-        if expected is None:
+        if (expected := self._settings.folder_id) is None:
             return
         try:
             check_identity(self._settings.data, expected, self._files)
