@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,18 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 )
 def test_wrong_usage_ends_with_status_2(arguments: list[str]) -> None:
     assert invoke(*arguments).exit_code == 2
+
+
+def test_it_says_where_it_is_described_and_last_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    import api.supervisor  # noqa: PLC0415 -- as above
+
+    def run(_: Settings, work: api.supervisor.Work) -> None:
+        assert asyncio.run(work(api.supervisor.Running("http://here:1", "rd_x", minted=True)))
+
+    monkeypatch.setattr(api.supervisor, "run", run)
+    assert invoke("serve").output.splitlines() == [
+        "The first token, shown only now: rd_x",
+        "Described, to read and to try, at http://here:1/docs",
+        "Listening on http://here:1; Ctrl-C or SIGTERM ends it.",
+        "Stopped.",
+    ]
