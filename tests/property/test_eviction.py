@@ -8,6 +8,7 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.expiry import has_expired
+from engine.evaluation.facts import part_of_key, scalar_of
 from engine.evaluation.sizes import ENTRY_BYTES, SLOT_BYTES, key_bytes
 from tests.modes import in_mode
 
@@ -67,7 +68,11 @@ class Naive:
 
     def bytes_of(self, key: Key) -> int:
         entries = sum(past != NEVER for past in self.kept[key][1])
-        return SLOT_BYTES + key_bytes(key[1] if len(key[1]) > 1 else key[1][0]) + ENTRY_BYTES * entries
+        return (
+            SLOT_BYTES
+            + key_bytes(tuple(map(part_of_key, key[1])) if len(key[1]) > 1 else key[1][0])
+            + ENTRY_BYTES * entries
+        )
 
     def observe(self, tick: int, now_ms: int, fields: dict[str, Any]) -> list[Key]:
         """Take an event in, and give the keys that are evicted."""
@@ -106,7 +111,7 @@ class Naive:
 def kept_by(detector: Detector, now_us: int) -> set[Key]:
     """Give the keys that a detector keeps and that have not expired."""
     return {
-        (path, key if len(path) > 1 else (key,))
+        (path, tuple(map(scalar_of, key)) if len(path) > 1 else (key,))
         for path, table in detector.state.tables.items()
         for slot, key in enumerate(table.keys)
         if key is not None and not has_expired(table, slot, now_us)
