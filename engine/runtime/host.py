@@ -8,7 +8,7 @@ import ray
 
 from engine.runtime.actor import Activated, DetectorActor
 from engine.runtime.batch_server import BatchServer
-from engine.runtime.collector import leave_alone, look_at_all, look_seldom
+from engine.runtime.collector import Hiding, look_seldom
 from engine.runtime.crashes import crashes_to
 from engine.runtime.frames import Address, Payload
 from engine.runtime.operations import decode_batch, encode_reply
@@ -32,6 +32,7 @@ class HostActor(DetectorActor):
         # Some methods call others.
         self._one_at_a_time = threading.RLock()
         look_seldom()
+        self._hiding = Hiding()
 
     def listen(self, node: str, way: Literal["auto", "tcp"]) -> Address | None:
         """Take batches from a connection, too: the address for the one caller, who is on that node of Ray's.
@@ -57,7 +58,7 @@ class HostActor(DetectorActor):
         """Wake a detector. Raises StorageError."""
         with self._one_at_a_time:
             activated = super().activate(detector_id, epoch)
-            leave_alone()
+            self._hiding.awake()
         return activated
 
     def sync(self) -> None:
@@ -79,4 +80,4 @@ class HostActor(DetectorActor):
         """Forget the detector without saving it."""
         with self._one_at_a_time:
             super().discard()
-            look_at_all()
+            self._hiding.gone()

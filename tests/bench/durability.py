@@ -19,7 +19,7 @@ from engine.evaluation.detector import Detector
 from engine.language.limits import Limits
 from engine.runtime import kept, operations
 from engine.runtime.actor import DetectorActor
-from engine.runtime.collector import leave_alone, look_seldom
+from engine.runtime.collector import Hiding, look_seldom
 from engine.runtime.settings import RuntimeSettings
 from snapshots.records import decode
 from snapshots.store import Store
@@ -77,7 +77,7 @@ def pause(keys: int) -> dict[str, float]:
         )
         actor.activate(ID, 1)
         gc.collect()
-        leave_alone()
+        Hiding()
         bodies = [_evaluation(number * 7919 % keys, time_of(keys)) for number in range(50_000)]
         usual = _longest_ms(actor, bodies, threading.Event(), 2.0)
         done = threading.Event()

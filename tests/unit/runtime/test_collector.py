@@ -1,11 +1,12 @@
-"""The garbage collector does not look through a detector that is awake, and does when it has gone."""
+"""What the garbage collector looks through in an actor, while a detector is awake and when it has gone."""
 
 import gc
 from collections.abc import Iterator
 
 import pytest
 
-from engine.runtime.collector import leave_alone, look_at_all, look_seldom, settle
+from engine.runtime import collector
+from engine.runtime.collector import Hiding, look_seldom, settle
 
 
 class Cycle:
@@ -25,20 +26,49 @@ def as_before() -> Iterator[None]:
     gc.set_threshold(*thresholds)
 
 
-def test_what_is_hidden_is_not_collected_until_all_is_looked_at():
+def test_a_large_detector_is_hidden_while_it_is_awake_and_looked_through_when_it_has_gone(monkeypatch):
+    monkeypatch.setattr(collector, "_LARGE_OBJECTS", 0)
     gc.collect()
-    # Python 3.12 hides what is immortal by itself.
+    hiding = Hiding()
     hidden = gc.get_freeze_count()
     cycle = Cycle()
     freed = cycle.freed
-    leave_alone()
+    hiding.awake()
     assert gc.get_freeze_count() > hidden
     del cycle
     gc.collect()
     assert freed == []
-    look_at_all()
+    hiding.gone()
     assert freed == ["freed"]
-    assert gc.get_freeze_count() == hidden
+
+
+def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes():
+    """As many objects as the actor has are hidden before, all the time, and afterwards."""
+    own = [Cycle() for _ in range(20_000)]
+    hiding = Hiding()
+    hidden = gc.get_freeze_count()
+    assert hidden > len(own)
+    for _ in range(3):
+        cycle = Cycle()
+        freed = cycle.freed
+        hiding.awake()
+        # The collector looks through what it can see: the detector, and little else.
+        assert len(gc.get_objects()) < len(own) // 4
+        del cycle
+        hiding.gone()
+        assert freed == ["freed"]
+        assert gc.get_freeze_count() >= len(own)
+        assert len(gc.get_objects()) < len(own) // 4
+
+
+def test_a_large_detector_that_went_leaves_the_actor_hidden(monkeypatch):
+    own = [Cycle() for _ in range(20_000)]
+    hiding = Hiding()
+    monkeypatch.setattr(collector, "_LARGE_OBJECTS", 0)
+    hiding.awake()
+    hiding.gone()
+    assert gc.get_freeze_count() > len(own)
+    assert len(gc.get_objects()) < len(own) // 4
 
 
 def test_the_collector_comes_seldom_but_comes():

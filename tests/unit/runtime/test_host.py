@@ -5,12 +5,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 
 from engine.runtime import operations as ops
 from engine.runtime.actor import DetectorActor
-from engine.runtime.collector import look_at_all
 from engine.runtime.host import HostActor
 from engine.runtime.settings import RuntimeSettings
 from tests.faults import newborn
@@ -52,8 +52,7 @@ def test_no_two_threads_are_in_the_actors_state_at_once(name, other, tmp_path, m
 
     for each in CALLS:
         monkeypatch.setattr(DetectorActor, each, slow)
-    monkeypatch.setattr("engine.runtime.host.leave_alone", lambda: None)
-    monkeypatch.setattr("engine.runtime.host.look_at_all", lambda: None)
+    monkeypatch.setattr("engine.runtime.host.Hiding", Mock)
     monkeypatch.setattr("engine.runtime.host.look_seldom", lambda: None)
     actor = HostActor(RuntimeSettings(data=tmp_path))
     with ThreadPoolExecutor(2) as threads:
@@ -63,7 +62,7 @@ def test_no_two_threads_are_in_the_actors_state_at_once(name, other, tmp_path, m
 
 def test_what_calls_itself_does_not_wait_for_itself(tmp_path, monkeypatch):
     monkeypatch.setattr("engine.runtime.host.look_seldom", lambda: None)
-    monkeypatch.setattr("engine.runtime.host.leave_alone", lambda: None)
+    monkeypatch.setattr("engine.runtime.host.Hiding", Mock)
     newborn(tmp_path, ID)
     actor = HostActor(RuntimeSettings(data=tmp_path, journal_sync="off"))
     actor.activate(ID, 1)
@@ -73,4 +72,3 @@ def test_what_calls_itself_does_not_wait_for_itself(tmp_path, monkeypatch):
         assert ops.decode_reply(reply).unsaved
         threads.submit(actor.passivate).result(10)
     assert actor.health().detector_id is None
-    look_at_all()
