@@ -95,6 +95,10 @@ class Application(Dispatcher):
         self._streams.end()
         self._drains.end()
 
+    def refuse_all(self) -> None:
+        """Answer all that waits for a detector or for word of one, and take nothing more."""
+        self._fleet.refuse_all()
+
     async def _end(self) -> None:
         for executor in (self._parsers, self._decoders):
             executor.shutdown(wait=False, cancel_futures=True)

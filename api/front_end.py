@@ -26,12 +26,13 @@ async def serve_on(
     *,
     until: Callable[[], Awaitable[None]],
     wait_s: Callable[[], float],
+    grace_s: Callable[[], float],
 ) -> None:
     """Serve until `until` returns, and for `wait_s()` seconds more, in which /readyz says so.
 
     That is for load balancers to notice. From then on every reply is the last on its connection and says
-    so: callers go elsewhere and lose nothing. At the end no more connections are taken, what is under way
-    may finish, and idle connections are closed.
+    so: callers go elsewhere and lose nothing. At the end no more connections are taken, idle ones are closed,
+    and what is under way has `grace_s()` seconds to finish. What has not by then is refused.
     """
     config = server_config(settings)
     crowd = Crowd(connections_max(settings))
@@ -40,12 +41,16 @@ async def serve_on(
     # The server takes the descriptor over, and closes it.
     config.bind = [f"fd://{listener.detach()}"]
 
+    refusal: asyncio.TimerHandle | None = None
+
     async def until_ended() -> None:
+        nonlocal refusal
         await until()
         app.announce_shutdown()
         crowd.leave()
         await asyncio.sleep(wait_s())
         app.end_streams()
+        refusal = asyncio.get_running_loop().call_later(grace_s(), app.refuse_all)
 
     settle()
     trimming = asyncio.create_task(_trim_on(app.memory))
@@ -53,6 +58,8 @@ async def serve_on(
         await serve(app, config, until_ended, crowd)
     finally:
         trimming.cancel()
+        if refusal is not None:
+            refusal.cancel()
 
 
 async def _trim_on(memory: BodyMemory) -> None:

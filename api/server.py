@@ -12,6 +12,9 @@ from api.connection import PromptServer
 from api.crowd import Crowd
 from api.settings import Settings
 
+REFUSALS_S: Final = 1.0
+"""For the refusals of what has not finished at the end of the grace. What is left then gets a bare 500."""
+
 _KEEP_ALIVE_REQUESTS_MAX: Final = 100_000
 _CONNECTIONS: Final = 10_000
 _BACKLOG: Final = 1024
@@ -46,6 +49,6 @@ def server_config(settings: Settings) -> Config:
     config.h11_max_incomplete_size = 4 * settings.max_header_bytes
     # It would end handlers that run longer; their time is bounded by the application's own deadline.
     config.read_timeout = None
-    config.graceful_timeout = settings.shutdown_grace_s
+    config.graceful_timeout = settings.shutdown_grace_s + REFUSALS_S
     config.backlog = _BACKLOG
     return config

@@ -1,13 +1,17 @@
 """Starts the service and ends it: socket, Ray, fleet, front end, signals, draining."""
 
 import asyncio
+import atexit
+import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import uvloop
 
@@ -27,6 +31,13 @@ from engine.runtime.on_ray import fleet_on_ray
 from snapshots.errors import StorageError
 from snapshots.identity import begin_folder
 from snapshots.lock import FolderLock
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 1.0
+_LOST_GRACE_S: Final = 1.0
+_SILENT_MOST_S: Final = 30.0
+"""A Ray that has not answered for so long is taken for lost: soon its processes would end by themselves."""
 
 
 class StartError(Exception):
@@ -73,15 +84,52 @@ def run(settings: Settings, work: Work) -> None:
             _ray(settings.ray_address) as ray,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            runner.run(_serve(settings, listeners, work, ray.processes.lost_descriptor))
+            runner.run(_serve_watching(settings, listeners, work, ray))
 
 
-async def _serve(
-    settings: Settings, listeners: list[socket.socket], work: Work, ray_lost_descriptor: int | None
+@dataclass(slots=True)
+class _RayLoss:
+    """Whether the Ray that was started inside is lost, and why."""
+
+    reason: str | None = None
+
+
+async def _serve_watching(
+    settings: Settings, listeners: list[socket.socket], work: Work, ray: cluster.Cluster
 ) -> None:
+    """Serve until it is to end, or until Ray is lost. Raises what `run` does."""
     stopping = _stop_on_signals()
-    ray_lost = _stop_when_readable(ray_lost_descriptor, stopping)
-    async with _fleet(settings) as fleet:
+    loss = _RayLoss()
+    looking = asyncio.create_task(_stop_when_lost(ray, loss, stopping))
+    try:
+        await _serve(settings, listeners, work, ray, stopping, loss)
+    except UnsavedError as error:
+        if loss.reason is None:
+            raise
+        raise RayLostError(f"{loss.reason}, and with it the service\n{error}") from None
+    finally:
+        looking.cancel()
+    if loss.reason is not None:
+        lost = "nothing that was answered"
+        if settings.journal_sync == "off":
+            # Of those that died with Ray nobody knows whether they had changed.
+            lost = "at most what was evaluated after the last snapshots"
+        raise RayLostError(f"{loss.reason}, and with it the service; {lost} is lost")
+
+
+async def _serve(  # noqa: PLR0917 -- one caller, in this order
+    settings: Settings,
+    listeners: list[socket.socket],
+    work: Work,
+    ray: cluster.Cluster,
+    stopping: asyncio.Event,
+    loss: _RayLoss,
+) -> None:
+    def grace_s() -> float:
+        # Without Ray, what is not done soon never is.
+        return settings.shutdown_grace_s if loss.reason is None else _LOST_GRACE_S
+
+    async with _fleet(settings, ray.watch.trouble) as fleet:
         if stopping.is_set():
             return
         try:
@@ -91,15 +139,16 @@ async def _serve(
         until_stopped = partial(_until_stopped, work, running, stopping)
         if settings.workers == 1:
             app = create_app(settings, fleet)
-
-            def wait_s() -> float:
-                return 0.0 if ray_lost.is_set() else settings.shutdown_wait_s
-
-            await serve_on(listeners[0], app, settings, until=until_stopped, wait_s=wait_s)
+            await serve_on(
+                listeners[0],
+                app,
+                settings,
+                until=until_stopped,
+                wait_s=lambda: settings.shutdown_wait_s,
+                grace_s=grace_s,
+            )
         else:
-            await _serve_by_workers(settings, listeners, fleet, until_stopped)
-        if ray_lost.is_set():
-            raise RayLostError("ray's own process ended; what was evaluated after the last snapshots is lost")
+            await _serve_by_workers(settings, listeners, fleet, until_stopped, grace_s)
 
 
 async def _serve_by_workers(
@@ -107,6 +156,7 @@ async def _serve_by_workers(
     listeners: list[socket.socket],
     fleet: Fleet,
     until_stopped: Callable[[], Awaitable[None]],
+    grace_s: Callable[[], float],
 ) -> None:
     """Have several front ends serve, each a process of its own. Raises StartError."""
     assert isinstance(fleet.hosting, LocalHosting), "whoever starts front ends hosts the detectors"
@@ -118,7 +168,11 @@ async def _serve_by_workers(
     try:
         await until_stopped()
     finally:
+        refusal = asyncio.get_running_loop().call_later(
+            settings.shutdown_wait_s + grace_s(), fleet.refuse_all
+        )
         await workers.stop()
+        refusal.cancel()
 
 
 async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) -> None:
@@ -154,26 +208,33 @@ def _stop_on_signals() -> asyncio.Event:
     return stopping
 
 
-def _stop_when_readable(descriptor: int | None, stopping: asyncio.Event) -> asyncio.Event:
-    """Give an event that is set, and sets `stopping`, once there is something to read from the descriptor."""
-    happened = asyncio.Event()
-    if descriptor is not None:
-        loop = asyncio.get_running_loop()
+async def _stop_when_lost(ray: cluster.Cluster, loss: _RayLoss, stopping: asyncio.Event) -> None:
+    """Set `stopping`, with the reason in `loss`, once the Ray that was started inside is lost."""
+    loop = asyncio.get_running_loop()
 
-        def take_note() -> None:
+    def take_note(reason: str) -> None:
+        loss.reason = loss.reason or reason
+        stopping.set()
+
+    for name, descriptor in ray.processes.essential.items():
+
+        def ended(name: str = name, descriptor: int = descriptor) -> None:
+            # It stays readable.
             loop.remove_reader(descriptor)
-            happened.set()
-            stopping.set()
+            take_note(f"ray's process `{name}` ended by itself")
 
-        loop.add_reader(descriptor, take_note)
-    return happened
+        loop.add_reader(descriptor, ended)
+    while ray.processes.essential:
+        await asyncio.sleep(_LOOK_S)
+        if ray.watch.silent_s >= _SILENT_MOST_S:
+            take_note(f"ray has not answered for {_SILENT_MOST_S:g} seconds")
 
 
 @asynccontextmanager
-async def _fleet(settings: Settings) -> AsyncIterator[Fleet]:
+async def _fleet(settings: Settings, ray_trouble: Callable[[], str | None]) -> AsyncIterator[Fleet]:
     """Give the started fleet; at the end every awake detector is saved. Raises StartError, UnsavedError."""
     try:
-        fleet = fleet_on_ray(settings.runtime_settings())
+        fleet = fleet_on_ray(settings.runtime_settings(), ray_trouble)
     except StorageError as error:
         raise StartError(str(error)) from None
     try:
@@ -224,11 +285,25 @@ def _ray(address: str) -> Iterator[cluster.Cluster]:
     except SystemExit:
         # What Ray, while it starts, makes of SIGTERM.
         raise KeyboardInterrupt from None
+    status = 1
     try:
         _interrupt_on_signals()
         yield started
+        status = 0
+    except KeyboardInterrupt:
+        status = 0
+        raise
     finally:
-        cluster.stop(started)
+        if not cluster.stop(started):
+            _log.warning("ray did not end in time, and its processes were killed")
+            atexit.register(_exit_at_once, status)
+
+
+def _exit_at_once(status: int) -> None:
+    """End the process where something within Ray would keep it from ending."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
 
 
 def _clear_settings_from_environment() -> None:

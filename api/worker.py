@@ -15,6 +15,7 @@ import uvloop
 from api import logs
 from api.app import Application, create_app
 from api.front_end import serve_on
+from api.server import REFUSALS_S
 from api.settings import Settings
 from api.settings import settings as all_settings
 from engine.runtime.errors import DetectorUnavailable
@@ -31,6 +32,8 @@ STOP: Final = "stop"
 LOOK: Final = "look"
 """To a front end: tokens have changed through another one."""
 
+_LATER_S: Final = REFUSALS_S / 2
+"""Whoever hosts the detectors refuses what has not finished earlier, and can say what became of it."""
 _TALLY_S: Final = 0.5
 """A front end that dies takes what it counted for so long with it."""
 
@@ -69,7 +72,14 @@ class Worker:
         app = create_app(self._settings, self._fleet)
         tallying = asyncio.create_task(_tally_on(app))
         self._hosting.note(READY)
-        await serve_on(self._listener, app, self._settings, until=self._until_stopped, wait_s=self._wait_s)
+        await serve_on(
+            self._listener,
+            app,
+            self._settings,
+            until=self._until_stopped,
+            wait_s=self._wait_s,
+            grace_s=lambda: self._settings.shutdown_grace_s + _LATER_S,
+        )
         tallying.cancel()
         with suppress(DetectorUnavailable):
             await app.tally()

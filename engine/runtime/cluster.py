@@ -12,9 +12,11 @@ os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 
 import ray
+from ray._private import worker as ray_worker
 
 from engine.runtime import ray_security
 from engine.runtime.ray_processes import RayProcesses
+from engine.runtime.ray_watch import RayWatch
 from engine.runtime.temporary import TemporaryFolder
 
 LOCAL: Final = "local"
@@ -30,6 +32,12 @@ _FOLDER_PREFIX: Final = "rd-ray-"
 _RAYS: Final = "ray"
 _TOKEN_FILE: Final = "token"  # noqa: S105 -- its name
 _REACH_S: Final = 5.0
+_ASK_S: Final = 2.0
+_ANY_KEY: Final = b"rule-detector"
+
+_RECONNECT_S: Final = 600
+"""A process of Ray that cannot reach the control store for so long exits at once, and this one is one of
+them. So it is far longer than it takes to save every detector."""
 
 
 class ClusterError(Exception):
@@ -45,6 +53,7 @@ class Cluster:
     folder: TemporaryFolder | None
     """What Ray keeps while it runs, where it was started here, for this user alone."""
     processes: RayProcesses
+    watch: RayWatch
 
 
 def start(address: str = LOCAL) -> Cluster:
@@ -67,6 +76,7 @@ def start(address: str = LOCAL) -> Cluster:
         options |= {
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE_BYTES,
+            "_system_config": {"gcs_rpc_server_reconnect_timeout_s": _RECONNECT_S},
             # Ray opens its folder to everyone, but not the one above it.
             "_temp_dir": str(folder.path / _RAYS),
         }
@@ -84,22 +94,32 @@ def start(address: str = LOCAL) -> Cluster:
             raise
         # Ray raises a dozen kinds here; all mean the same to an operator.
         raise ClusterError(f"ray cannot be used at `{address}`: {error}") from error
-    return Cluster(ray.get_runtime_context().gcs_address, folder, processes)
+    watch = RayWatch(_ask, processes.stopped)
+    watch.start()
+    return Cluster(ray.get_runtime_context().gcs_address, folder, processes, watch)
 
 
-def stop(cluster: Cluster) -> None:
-    """Leave the cluster, and end it where it was started here.
+def stop(cluster: Cluster) -> bool:
+    """Leave the cluster, and end it where it was started here; tell whether Ray has let go of this process.
 
-    Actors run nothing more: close the fleet before.
+    Where it has not, only `os._exit` is sure to end the process. Actors run nothing more: close the fleet
+    before.
     """
-    _leave(cluster.folder, cluster.processes)
+    cluster.watch.end()
+    return _leave(cluster.folder, cluster.processes)
 
 
-def _leave(folder: TemporaryFolder | None, processes: RayProcesses) -> None:
-    with processes.ending():
-        ray.shutdown()
+def _leave(folder: TemporaryFolder | None, processes: RayProcesses) -> bool:
+    ended = processes.end(ray.shutdown)
     if folder is not None:
         folder.remove()
+    return ended
+
+
+def _ask() -> None:
+    """Ask Ray's control store for something small."""
+    store: Any = ray_worker.global_worker
+    store.gcs_client.internal_kv_exists(_ANY_KEY, None, timeout=_ASK_S)
 
 
 def _check_reachable(address: str) -> None:

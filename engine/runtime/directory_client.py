@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from engine.runtime.directory import Changes, Opened
@@ -12,6 +13,7 @@ from engine.runtime.errors import (
     DetectorUnavailable,
     no_such_detector,
     no_such_token,
+    shutting_down,
     too_many_detectors,
 )
 from engine.runtime.handles import DirectoryHandle, DirectoryStarter
@@ -41,6 +43,8 @@ class DirectoryClient:
         """Why it could not be asked the last time; None where it could."""
         self.removed: list[str] = []
         """What somebody did to the files of the last few directories, each of which had to start anew."""
+        self._asks: set[asyncio.Timeout] = set()
+        self._refusing = False
 
     async def start(self) -> Opened:
         """Start and open the directory. Raises StorageError, FolderInUse among them."""
@@ -61,6 +65,12 @@ class DirectoryClient:
             except (ActorDied, TimeoutError) as error:
                 _log.warning("the directory did not close: %s", error)
             await handle.end()
+
+    def refuse_all(self) -> None:
+        """Refuse what is asked, now and from now on: the service ends."""
+        self._refusing = True
+        for ask in self._asks:
+            ask.reschedule(0.0)
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Give what is new since then."""
@@ -106,13 +116,16 @@ class DirectoryClient:
     async def _ask_once_more(self, call: Callable[[DirectoryHandle], Awaitable[T]]) -> tuple[T, bool]:
         """Give the answer, and whether an earlier attempt may have been carried out.
 
-        Raises DetectorUnavailable 1501 where none is to be had within the deadline, or the disk refuses.
+        Raises DetectorUnavailable 1501 where none is to be had within the deadline, or the disk refuses, and
+        1503 where the service ends.
         """
+        if self._refusing:
+            raise shutting_down()
         repeated = False
         reason = "it does not answer"
         handle = None
         try:
-            async with asyncio.timeout(self._settings.deadline_s):
+            async with self._within_deadline():
                 while True:
                     handle = None
                     try:
@@ -129,6 +142,8 @@ class DirectoryClient:
                     await self._lose(handle)
                     await asyncio.sleep(self._settings.ask_s)
         except TimeoutError:
+            if self._refusing:
+                raise shutting_down() from None
             self.trouble = reason
             raise self._unavailable(reason) from None
         except StorageError as error:
@@ -142,6 +157,15 @@ class DirectoryClient:
                     self.removed = [*self.removed, f"tokens and catalogue: {error}"][-_REMOVED_KEPT:]
                 await self._lose(handle)
             raise self._unavailable(str(error)) from error
+
+    @asynccontextmanager
+    async def _within_deadline(self) -> AsyncIterator[None]:
+        async with asyncio.timeout(self._settings.deadline_s) as ask:
+            self._asks.add(ask)
+            try:
+                yield
+            finally:
+                self._asks.discard(ask)
 
     async def _lose(self, handle: DirectoryHandle | None) -> None:
         """End a directory that is dead or taken for dead, unless another call did so before."""

@@ -43,3 +43,13 @@ def too_many_detectors(detectors_max: int) -> Refusal:
 def no_such_token(token_id: str) -> Refusal:
     """Give the refusal for a token that is not there."""
     return Refusal(Entry(NO_SUCH_TOKEN, f"there is no token `{token_id}`"))
+
+
+def shutting_down() -> DetectorUnavailable:
+    """Give the refusal of what comes, or would go on, while the service ends."""
+    return DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
+
+
+def outcome_unknown(why: str) -> DetectorUnavailable:
+    """Give the refusal of what may have been carried out."""
+    return DetectorUnavailable(OUTCOME_UNKNOWN, f"{why}; whether the event was evaluated is not known")

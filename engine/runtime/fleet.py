@@ -32,6 +32,11 @@ class Fleet:
         await self.hosting.start()
         await self._view.start()
 
+    def refuse_all(self) -> None:
+        """Refuse all that waits or is under way, now and from now on: there is no more time for it."""
+        self._closing = True
+        self.hosting.refuse_all()
+
     async def close(self) -> list[str]:
         """Let go of everything; a sentence for each detector that could not be saved."""
         self._closing = True

@@ -39,6 +39,9 @@ class Hosting(Protocol):
     async def close(self) -> list[str]:
         """Let go of everything; a sentence for each detector that could not be saved."""
 
+    def refuse_all(self) -> None:
+        """Refuse all that waits or is under way, now and from now on: there is no more time for it."""
+
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Give what is new since then."""
 

@@ -10,15 +10,16 @@ from engine.language.diagnostics import Entry
 from engine.runtime.counted import ACTORS_LOST, FENCED, JOURNAL_FAILED, WAKING_FAILED
 from engine.runtime.errors import (
     INTERNAL,
-    OUTCOME_UNKNOWN,
-    SHUTTING_DOWN,
     STARTING,
     ActorDied,
     DetectorUnavailable,
     no_such_detector,
+    outcome_unknown,
+    shutting_down,
 )
-from engine.runtime.life import Life, Services
+from engine.runtime.life import Life
 from engine.runtime.operations import Operation, Reply
+from engine.runtime.services import Services
 from engine.runtime.waiting import Request, Waiting
 from snapshots.errors import ClaimRemoved, Fenced, StorageError, WriteFailed
 
@@ -75,6 +76,11 @@ class Lane:
         return self._task is None and not self.busy and self._loop.time() >= self._trouble_until_s
 
     @property
+    def wakes_fast(self) -> bool:
+        """Whether it can be woken again faster than a process can be started."""
+        return self._life.wakes_fast
+
+    @property
     def used_at_s(self) -> float:
         """When the last batch ended."""
         return self._life.used_at_s
@@ -119,9 +125,17 @@ class Lane:
             return None
         await asyncio.wait({self._task}, timeout=self._settings.drain_s)
         self._drained = True
-        self._refuse_waiting(_shutting_down)
+        self._refuse_waiting(shutting_down)
         await self._stop_within(self._settings.hung_s)
         return self._lost_because if self._life.at_risk else None
+
+    def refuse_all(self) -> None:
+        """Answer what waits and what is in flight; the task goes on, and `close` still saves the detector."""
+        self._closing = self._drained = True
+        self._refuse_waiting(shutting_down)
+        for request in self._in_flight:
+            _fail(request, outcome_unknown("the server is shutting down"))
+        self._stir()
 
     # -- the task --------------------------------------------------------------------------------------------
 
@@ -200,7 +214,7 @@ class Lane:
             _log.warning("the detector %s lost its actor: %s", self.detector_id, error)
             self._services.counts[ACTORS_LOST] += 1
             self._lost_because = f"its process was lost: {error}"
-            life.lose(self)
+            life.died(self)
         except StorageError as error:
             # What it holds is more than what will last, so it must not answer any more.
             self._services.counts[FENCED if isinstance(error, Fenced) else JOURNAL_FAILED] += 1
@@ -224,7 +238,8 @@ class Lane:
         """Take note that the actor died. While it is asked something, that call ends and says so too."""
         if not self._in_flight:
             self._services.counts[ACTORS_LOST] += 1
-            self._life.lose(self)
+            self._lost_because = "its process was lost"
+            self._life.died(self)
             self._stir()
 
     async def _wake(self) -> None:
@@ -278,7 +293,7 @@ class Lane:
             self._in_flight = []
             for request in batch:
                 if not request.waits and not request.answer.done():
-                    _fail(request, _outcome_unknown(unknown))
+                    _fail(request, outcome_unknown(unknown))
 
     def _refuse_batch(self, batch: list[Request], message: str) -> None:
         for request in batch:
@@ -337,7 +352,7 @@ class Lane:
         return DetectorUnavailable(STARTING, message, self._settings.retry_s)
 
     def _gone(self) -> Exception:
-        return no_such_detector(self.detector_id) if self._deleted else _shutting_down()
+        return no_such_detector(self.detector_id) if self._deleted else shutting_down()
 
     def _refuse_waiting(self, make: Callable[[], Exception]) -> None:
         for request in self._waiting.drain():
@@ -352,7 +367,7 @@ class Lane:
         next_s = self._waiting.first_deadline_s()
         for request in reversed(self._in_flight):
             if request.deadline_s <= now_s:
-                _fail(request, _outcome_unknown("the deadline passed"))
+                _fail(request, outcome_unknown("the deadline passed"))
             else:
                 next_s = request.deadline_s
         if next_s is not None:
@@ -377,14 +392,6 @@ def _fail(request: Request, error: Exception) -> None:
         request.answer.set_exception(error)
 
 
-def _shutting_down() -> DetectorUnavailable:
-    return DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
-
-
 def _was_sent() -> DetectorUnavailable:
     """Give the refusal of what waits to be sent once more: the first time it may have been carried out."""
-    return _outcome_unknown("the detector's process died")
-
-
-def _outcome_unknown(why: str) -> DetectorUnavailable:
-    return DetectorUnavailable(OUTCOME_UNKNOWN, f"{why}; whether the event was evaluated is not known")
+    return outcome_unknown("the detector's process died")

@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from engine.runtime.counted import (
@@ -17,12 +15,11 @@ from engine.runtime.counted import (
     WITHOUT_ROOM,
     WOKEN,
 )
-from engine.runtime.directory_client import DirectoryClient
 from engine.runtime.errors import ActorDied
 from engine.runtime.operations import Operation, Reply
-from engine.runtime.pool import Pool, PooledActor
-from engine.runtime.residency import Residency, Resident
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.pool import PooledActor
+from engine.runtime.residency import Resident
+from engine.runtime.services import Services
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed, WrongFolder
 
 T = TypeVar("T")
@@ -30,29 +27,11 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
+_FAST_S = 0.25
+"""Less than it takes to start a process."""
 
 _READ_ONLY_WAKES = 4
 """A detector that can only be read is so for this many times as long as it took to wake it, at least."""
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What the lives of all detectors share."""
-
-    settings: RuntimeSettings
-    pool: Pool
-    residency: Residency
-    directory: DirectoryClient
-    damaged: Callable[[str, str], None]
-    """Takes a detector's id and which of its files had to be set aside."""
-    diverged: Callable[[str, str], None]
-    """Takes a detector's id and at which events other rules fire now than did at first."""
-    removed: Callable[[str, str], None]
-    """Takes a detector's id and what somebody has done to its files while it was awake."""
-    trouble: Callable[[str, str | None], None]
-    """Takes a detector's id and what keeps it from waking or being saved; None when nothing does any more."""
-    counts: Counter[str] = field(default_factory=Counter)
-    """What happened to all of them, how often: the names of `counted.COUNTED`."""
 
 
 class Life:
@@ -73,6 +52,7 @@ class Life:
         self._found_dead = found_dead
         self._actor: PooledActor | None = None
         self._awake_since_s = 0.0
+        self._woke_in_s = 0.0
         self._asked = False
         """Whether it was asked anything since it woke."""
         self._save_at_s: float | None = None
@@ -80,8 +60,10 @@ class Life:
         self._sync_at_s: float | None = None
         """None while all that the journal has is on the disk."""
         self._saving: asyncio.Task[None] | None = None
-        self.at_risk = False
-        """Whether there is anything that would be lost with the actor's process, or with the machine."""
+        self._unsaved = False
+        """Whether there is anything that would be lost with the actor's process."""
+        self._unsynced = False
+        """Whether there is anything that would be lost with the machine."""
         self._rest_not_before_s = 0.0
         self._save_not_before_s = 0.0
         """After a snapshot that failed, however long the journal."""
@@ -100,6 +82,16 @@ class Life:
     def dead(self) -> bool:
         """Whether the actor that hosts the detector is known to be dead."""
         return self._actor is not None and self._actor.dead
+
+    @property
+    def at_risk(self) -> bool:
+        """Whether there is anything that the disk does not have, or did not have when the actor was lost."""
+        return self._unsaved or self._unsynced
+
+    @property
+    def wakes_fast(self) -> bool:
+        """Whether the detector woke faster the last time than a process starts."""
+        return self._woke_in_s <= _FAST_S
 
     # -- when ------------------------------------------------------------------------------------------------
 
@@ -178,7 +170,7 @@ class Life:
         assert self._actor is not None, "only what is awake has a journal"
         await self._call(self._actor.handle.sync())
         self._sync_at_s = None
-        self.at_risk = False
+        self._unsynced = False
 
     async def save(self) -> None:
         """Begin a snapshot, which is written while batches go on.
@@ -231,7 +223,7 @@ class Life:
             self._services.residency.stay(resident)
             return str(error)
         self._now_saved()
-        self.at_risk = False
+        self._unsaved = self._unsynced = False
         self._actor = None
         self._services.pool.give_back(actor, resident_bytes)
         self.leave(resident)
@@ -247,6 +239,11 @@ class Life:
         self._actor = None
         self._services.pool.give_back(actor)
         self.leave(resident)
+
+    def died(self, resident: Resident) -> None:
+        """Take note that the actor's process is gone. What it has written outlives it, on the disk or not."""
+        self._unsynced = False
+        self.lose(resident)
 
     def lose(self, resident: Resident) -> None:
         """Have the actor ended, whatever it does, and with it what it held and did not save."""
@@ -281,6 +278,7 @@ class Life:
             )
             if actor.dead:
                 raise ActorDied("it died as soon as the detector was awake")
+            self._woke_in_s = self._loop.time() - began_s
             self._now_awake(actor)
             if activated.read_only is not None:
                 now_s = self._loop.time()
@@ -315,14 +313,14 @@ class Life:
         self._save_at_s = self._sync_at_s = None
         self._without_room = False
         self._read_only_until_s = None
-        self.at_risk = False
+        self._unsaved = self._unsynced = False
         self._rest_not_before_s = 0.0
 
     def _plan(self, reply: Reply) -> None:
         """Set the times to save and to sync what a batch has changed, unless earlier ones are set."""
         settings = self._settings
         now_s = self._loop.time()
-        self.at_risk = reply.unsaved or reply.unsynced
+        self._unsaved, self._unsynced = reply.unsaved, reply.unsynced
         if reply.unsynced and self._sync_at_s is None:
             self._sync_at_s = now_s + settings.journal_sync_interval_s
         # What a snapshot that is being written will have is still counted until it is there.

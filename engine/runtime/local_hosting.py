@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from engine.evaluation.events import Answer
 from engine.runtime.counted import COUNTED
@@ -11,11 +12,11 @@ from engine.runtime.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.handles import ActorStarter, DirectoryStarter
 from engine.runtime.hosting import Status, Tallies
 from engine.runtime.lanes import Lane
-from engine.runtime.life import Services
 from engine.runtime.operations import Operation
 from engine.runtime.pool import Pool
 from engine.runtime.request_ids import REQUEST_ID
 from engine.runtime.residency import Residency
+from engine.runtime.services import Services
 from engine.runtime.settings import RuntimeSettings
 from engine.runtime.waiting import Request
 
@@ -29,14 +30,23 @@ class LocalHosting:
     """Finds, wakes and rests detectors, and passes operations to them. For one event loop."""
 
     def __init__(
-        self, settings: RuntimeSettings, actors: ActorStarter, directories: DirectoryStarter
+        self,
+        settings: RuntimeSettings,
+        actors: ActorStarter,
+        directories: DirectoryStarter,
+        actors_trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """Begin with nothing started. `actors_trouble` says what keeps actors from starting, if anything."""
         self._directory = DirectoryClient(directories, settings)
-        self._pool = Pool(actors, settings)
+        residency = Residency(settings.max_resident)
+        # Where none is started ahead, one more place has a process started.
+        ahead = 0 if settings.spares else 1
+        self._pool = Pool(actors, settings, lambda started: residency.open(started + ahead))
+        residency.open(ahead)
         self._services = Services(
             settings,
             self._pool,
-            Residency(settings.max_resident),
+            residency,
             self._directory,
             self._damaged,
             self._diverged,
@@ -48,6 +58,7 @@ class LocalHosting:
         self._trouble: dict[str, str] = {}
         self._purges: set[asyncio.Task[None]] = set()
         self._tallies: dict[tuple[str, ...], float] = {}
+        self._actors_trouble = actors_trouble
         self._closing = False
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -75,6 +86,13 @@ class LocalHosting:
             for lane, reason in zip(lanes, reasons, strict=True)
             if reason is not None
         ]
+
+    def refuse_all(self) -> None:
+        """Refuse all that waits or is under way, now and from now on: there is no more time for it."""
+        self._closing = True
+        self._directory.refuse_all()
+        for lane in list(self._lanes.values()):
+            lane.refuse_all()
 
     # -- tokens and catalogue --------------------------------------------------------------------------------
 
@@ -169,9 +187,11 @@ class LocalHosting:
         """Say how it stands."""
         reasons = ["the server is shutting down"] if self._closing else []
         if not self._pool.started:
-            reasons.append("no process for detectors has started yet")
+            reasons.append("no process for detectors runs")
         if self._directory.trouble is not None:
             reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.trouble}")
+        if (trouble := self._actors_trouble()) is not None:
+            reasons.append(trouble)
         return Status(
             reasons=reasons,
             amiss=[*self._trouble.values(), *self._damage, *self._directory.removed],

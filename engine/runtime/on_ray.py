@@ -1,12 +1,15 @@
 """Actors and directory as Ray actors: the plain classes, and handles that speak Ray and raise our errors."""
 
+import asyncio
 import dataclasses
 import hashlib
 import itertools
 import logging
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +23,7 @@ from engine.runtime.errors import ActorDied
 from engine.runtime.fleet import Fleet
 from engine.runtime.host import HostActor
 from engine.runtime.local_hosting import LocalHosting
+from engine.runtime.off_loop import off_loop
 from engine.runtime.operations import Operation, Reply, decode_reply, encode_batch
 from engine.runtime.settings import BatchTransport, RuntimeSettings
 from snapshots.errors import StorageError
@@ -31,6 +35,8 @@ _HEALTH: Final = "health"
 _SAVING: Final = "saving"
 _HEALTH_THREADS: Final = 2
 """One for `watch`, which never comes back, and one for questions."""
+_END_S: Final = 2.0
+"""For Ray to end an actor. What it does not end then ends with Ray."""
 
 _OPTIONS: Final[dict[str, Any]] = {
     # The pool replaces the dead, and only what is harmless to repeat is ever repeated.
@@ -58,11 +64,10 @@ class _Handle:
 
     async def end(self) -> None:
         """End the actor's process. Nothing is saved."""
-        try:
-            ray.kill(self._actor)
-        except RayError:
-            # It is gone already, and so perhaps is Ray.
-            return
+        # It is gone already, or Ray does not answer; then the process ends with Ray.
+        with suppress(RayError, TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await off_loop(partial(ray.kill, self._actor), "ray kill")
 
     async def _ask(self, method: str, *arguments: object, group: str | None = None) -> Any:
         call = getattr(self._actor, method)
@@ -213,8 +218,7 @@ class RayActors:
         """Start an actor, and give it once it can be asked."""
         name = f"{self._prefix}-{next(self._numbers)}"
         try:
-            # Not by that name in Ray too: to register one there would hold up the loop.
-            actor = self._remote.remote(self._settings)
+            actor = await _created(partial(self._remote.remote, self._settings))
         except (RayError, ValueError) as error:
             raise ActorDied(_first_line(error)) from error
         handle = RayHandle(actor, name)
@@ -248,7 +252,7 @@ class RayDirectories:
             detectors_max=settings.detectors_max,
         )
         try:
-            actor = self._remote.options(name=name).remote(known)
+            actor = await _created(partial(self._remote.options(name=name).remote, known))
         except ValueError as error:
             # Or the one before has just died, and its name is not yet free: then another attempt will do.
             raise ActorDied("another service of this cluster has the data folder") from error
@@ -263,20 +267,45 @@ class RayDirectories:
         return handle
 
 
-def hosting_on_ray(settings: RuntimeSettings) -> LocalHosting:
-    """Give what hosts detectors, not yet started, on the cluster that this process is part of."""
+async def _created(create: Callable[[], Any]) -> Any:
+    """Give a new actor. One that comes into being after nobody waits for it any more is ended."""
+    creating = off_loop(create, "ray actor")
+    try:
+        return await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        creating.add_done_callback(_end_unwanted)
+        raise
+
+
+def _end_unwanted(creating: asyncio.Future[Any]) -> None:
+    if not creating.cancelled() and creating.exception() is None:
+        off_loop(partial(ray.kill, creating.result()), "ray kill").add_done_callback(_heed_no_error)
+
+
+def _heed_no_error(ended: asyncio.Future[None]) -> None:
+    if not ended.cancelled():
+        ended.exception()
+
+
+def hosting_on_ray(
+    settings: RuntimeSettings, ray_trouble: Callable[[], str | None] = lambda: None
+) -> LocalHosting:
+    """Give what hosts detectors, not yet started, on the cluster that this process is part of.
+
+    `ray_trouble` says what is wrong with Ray, and None while nothing is.
+    """
     assert settings.folder_id is not None, "processes on other machines must know the folder from any other"
-    return LocalHosting(settings, RayActors(settings), RayDirectories(settings))
+    return LocalHosting(settings, RayActors(settings), RayDirectories(settings), ray_trouble)
 
 
-def fleet_on_ray(settings: RuntimeSettings) -> Fleet:
+def fleet_on_ray(settings: RuntimeSettings, ray_trouble: Callable[[], str | None] = lambda: None) -> Fleet:
     """Give a fleet, not yet started, on the cluster that this process is part of.
 
     Begins the data folder, if nobody did. Raises StorageError.
     """
     folder_id = begin_folder(settings.data, lock_wait_s=settings.lock_wait_s)
     settings = dataclasses.replace(settings, folder_id=folder_id)
-    return Fleet(settings, hosting_on_ray(settings))
+    return Fleet(settings, hosting_on_ray(settings, ray_trouble))
 
 
 def directory_name(data: Path) -> str:

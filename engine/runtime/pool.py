@@ -29,12 +29,20 @@ class PooledActor:
 class Pool:
     """Actors, started ahead by a few, taken for a detector, given back, and replaced when worn or dead.
 
-    Whoever takes has a place among `max_resident`; the pool itself bounds only how many wait unused.
+    Whoever takes has a place among `max_resident`; the pool itself bounds only how many wait unused, and how
+    many are started at once: more than there are cores would only keep each other from being of use.
     """
 
-    def __init__(self, starter: ActorStarter, settings: RuntimeSettings) -> None:
+    def __init__(
+        self,
+        starter: ActorStarter,
+        settings: RuntimeSettings,
+        changed: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Begin with none. `changed` is told how many are started whenever that changes."""
         self._starter = starter
         self._settings = settings
+        self._changed = changed
         self._unused: deque[PooledActor] = deque()
         self._takers: deque[asyncio.Future[PooledActor]] = deque()
         self._all: set[PooledActor] = set()
@@ -77,8 +85,7 @@ class Pool:
             actor.activations >= self._settings.activations_max
             or resident_bytes > self._settings.actor_bytes_max
         )
-        surplus = len(self._unused) >= self._unused_most and not self._takers
-        if worn or surplus or self._closed or actor.dead:
+        if worn or self._surplus or self._closed or actor.dead:
             self.lose(actor)
             return
         self._unused.append(actor)
@@ -91,6 +98,7 @@ class Pool:
         if actor not in self._all:
             return
         self._all.discard(actor)
+        self._changed(len(self._all))
         with contextlib.suppress(ValueError):
             self._unused.remove(actor)
         if actor.watcher is not None:
@@ -112,6 +120,11 @@ class Pool:
             self.lose(actor)
         await asyncio.gather(*self._endings, return_exceptions=True)
 
+    @property
+    def _surplus(self) -> bool:
+        """Whether there is no use for one more that waits."""
+        return len(self._unused) >= self._unused_most and not self._takers
+
     def _serve(self) -> None:
         """Hand unused actors to those who wait for one."""
         while self._unused and self._takers:
@@ -131,7 +144,7 @@ class Pool:
         used = len(self._all) - len(self._unused)
         room = max(0, self._settings.max_resident - used - waited_for)
         wanted = waited_for + min(self._settings.spares, room) - len(self._unused) - len(self._starts)
-        for _ in range(wanted):
+        for _ in range(min(wanted, self._settings.starts_at_once - len(self._starts))):
             start = asyncio.create_task(self._start())
             self._starts.add(start)
             start.add_done_callback(self._start_over)
@@ -148,13 +161,14 @@ class Pool:
             await asyncio.sleep(self._settings.retry_s)
             return
         actor = PooledActor(handle)
-        if self._closed:
+        if self._surplus or self._closed:
             await self._end(actor)
             return
         self._all.add(actor)
         actor.watcher = asyncio.create_task(self._watch(actor))
         self._unused.append(actor)
         self._serve()
+        self._changed(len(self._all))
 
     async def _watch(self, actor: PooledActor) -> None:
         await actor.handle.watch()

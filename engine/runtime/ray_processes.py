@@ -5,12 +5,18 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 _RAYLET: Final = "raylet"
-_RAYLET_MOST_MS: Final = 10_000
+_ESSENTIAL: Final = frozenset({_RAYLET, "gcs_server"})
+"""The programs without which Ray is of no use: with the raylet all actors end, and nothing starts without the
+other, the control store."""
+
+_SHUTDOWN_MOST_S: Final = 5.0
+_KILLED_MOST_S: Final = 2.0
+_STOPPED: Final = "T"
 
 _HELD_BACK: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 """Signals that wait until Ray has started: an exception in the midst of its start breaks the process."""
@@ -24,16 +30,20 @@ class RayProcesses:
     """
 
     def __init__(self) -> None:
-        self._raylet: _Process | None = None
+        self._essential: dict[str, _Process] = {}
         self._others: list[_Process] = []
 
     @property
-    def lost_descriptor(self) -> int | None:
-        """A descriptor that can be read from once the raylet has ended, with which all actors end.
+    def essential(self) -> dict[str, int]:
+        """The processes without which Ray is of no use: name and a descriptor, readable once it has ended.
 
-        None where Ray was not started here, or where the system has no descriptors of processes.
+        Empty where Ray was not started here, or where the system has no descriptors of processes.
         """
-        return None if self._raylet is None else self._raylet.descriptor
+        return {name: process.descriptor for name, process in self._essential.items()}
+
+    def stopped(self) -> list[str]:
+        """Give the names of the essential processes that a signal has stopped. For any thread."""
+        return [name for name, process in self._essential.items() if _state(process.pid) == _STOPPED]
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
@@ -51,43 +61,40 @@ class RayProcesses:
                 signal.signal(number, handler)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    @contextlib.contextmanager
-    def ending(self) -> Iterator[None]:
-        """End Ray within this context. It sends each process a SIGTERM and waits a second, one after another.
+    def end(self, shutdown: Callable[[], None]) -> bool:
+        """Have `shutdown` end Ray, in a bounded time, and kill what is left of it; tell whether it came back.
 
-        The raylet is the first; once it is gone nobody needs the others, and they are ended together, what it
-        started itself and would have ended at its SIGTERM included.
+        Where it did not, a thread is still within it. Ray sends each process a SIGTERM and waits a second,
+        one after another. The raylet is the first. Once it is gone nobody needs the others: they are killed
+        together, with those that the raylet started.
         """
-        if self._raylet is None:
-            yield
-            return
-        self._others += _held(_children(self._raylet.pid))
-        helper = threading.Thread(target=self._end_others, daemon=True)
-        helper.start()
-        try:
-            yield
-        finally:
-            helper.join()
+        raylet = self._essential.get(_RAYLET)
+        if raylet is not None:
+            self._others += _held(_children(raylet.pid))
+        thread = threading.Thread(target=shutdown, name="ray shutdown", daemon=True)
+        thread.start()
+        if raylet is None:
+            thread.join(_SHUTDOWN_MOST_S)
+        else:
+            # The descriptor of a process can be read from when the process has ended.
+            poll = select.poll()
+            poll.register(raylet.descriptor, select.POLLIN)
+            poll.poll(_SHUTDOWN_MOST_S * 1_000)
+        for process in (*self._essential.values(), *self._others):
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(process.descriptor, signal.SIGKILL)
+            os.close(process.descriptor)
+        self._essential, self._others = {}, []
+        thread.join(_KILLED_MOST_S)
+        return not thread.is_alive()
 
     def _remember(self, pids: set[int]) -> None:
         for process in _held(pids):
-            if _program(process.pid) == _RAYLET:
-                self._raylet = process
+            program = _program(process.pid)
+            if program in _ESSENTIAL:
+                self._essential[program] = process
             else:
                 self._others.append(process)
-
-    def _end_others(self) -> None:
-        assert self._raylet is not None
-        # The descriptor of a process can be read from when the process has ended.
-        poll = select.poll()
-        poll.register(self._raylet.descriptor, select.POLLIN)
-        poll.poll(_RAYLET_MOST_MS)
-        for process in self._others:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(process.descriptor, signal.SIGKILL)
-        for process in (self._raylet, *self._others):
-            os.close(process.descriptor)
-        self._raylet, self._others = None, []
 
 
 class _Process(NamedTuple):
@@ -124,3 +131,11 @@ def _program(pid: int) -> str:
     except OSError:
         return ""
     return Path(os.fsdecode(command.split(b"\0")[0])).name
+
+
+def _state(pid: int) -> str:
+    """Give the letter by which the kernel tells a process's state; empty where it has gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""

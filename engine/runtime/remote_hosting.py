@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 
 _STATUS_S: Final = 5.0
 _STATUS: Final = "status"
+_OUT_OF_REACH: Final = "the process that hosts the detectors is out of reach"
 
 
 class HostingFailed(Exception):
@@ -75,6 +76,10 @@ class RemoteHosting:
         if self._link is not None:
             self._link.close()
         return []
+
+    def refuse_all(self) -> None:
+        """Answer all that waits for the other end. What becomes of it there is not known here."""
+        self._refuse_asked("the server is shutting down")
 
     def note(self, name: str, body: bytes = b"") -> None:
         """Say something to whoever started this front end."""
@@ -146,7 +151,7 @@ class RemoteHosting:
 
     def _the_link(self) -> MessageLink:
         if self._link is None:
-            raise self._gone(STARTING, "")
+            raise DetectorUnavailable(STARTING, _OUT_OF_REACH, self._settings.retry_s)
         return self._link
 
     # -- what comes ------------------------------------------------------------------------------------------
@@ -175,11 +180,11 @@ class RemoteHosting:
 
     def _lost(self) -> None:
         self._link = None
-        for answer in self._asked.values():
-            if not answer.done():
-                answer.set_exception(self._gone(OUTCOME_UNKNOWN, "; what became of the request is not known"))
+        self._refuse_asked(_OUT_OF_REACH)
         self._when_lost()
 
-    def _gone(self, code: int, consequence: str) -> DetectorUnavailable:
-        said = f"the process that hosts the detectors is out of reach{consequence}"
-        return DetectorUnavailable(code, said, self._settings.retry_s)
+    def _refuse_asked(self, why: str) -> None:
+        said = f"{why}; what became of the request is not known"
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(DetectorUnavailable(OUTCOME_UNKNOWN, said, self._settings.retry_s))

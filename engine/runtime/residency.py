@@ -16,6 +16,10 @@ class Resident(Protocol):
     def used_at_s(self) -> float:
         """When it last had something to do."""
 
+    @property
+    def wakes_fast(self) -> bool:
+        """Whether it can be woken again faster than a process can be started."""
+
     def make_room(self) -> None:
         """Take note that another wants the place: `leave` soon, at once if not busy, else after a turn."""
 
@@ -25,11 +29,16 @@ class Residency:
 
     First those that are not busy, least recently used first; then the busy ones, longest within first, so
     that with more busy ones than places each has its turn.
+
+    Not all places are open while processes are still being started: those that wait share the ones there are,
+    in turn. Then only those that wake fast are asked to leave: a process will have started before another one
+    could be woken again.
     """
 
     def __init__(self, places: int) -> None:
+        """Begin with all places open."""
         assert places > 0
-        self._places = places
+        self._places = self._open = places
         self._within: dict[Resident, None] = {}
         """In the order of entering."""
         self._asked: set[Resident] = set()
@@ -39,6 +48,11 @@ class Residency:
     def within(self) -> int:
         """How many have a place."""
         return len(self._within)
+
+    def open(self, places: int) -> None:
+        """Have so many places open from now on: at least one, and at most all."""
+        self._open = max(1, min(places, self._places))
+        self._hand_out()
 
     async def enter(self, resident: Resident) -> None:
         """Come back with a place."""
@@ -66,7 +80,7 @@ class Residency:
         self._ask(but=resident)
 
     def _hand_out(self) -> None:
-        while self._waiting and len(self._within) < self._places:
+        while self._waiting and len(self._within) < self._open:
             resident, place = self._waiting.popleft()
             if not place.done():
                 self._within[resident] = None
@@ -78,7 +92,12 @@ class Residency:
         missing = len(self._waiting) - len(self._asked)
         if missing <= 0:
             return
-        candidates = [one for one in self._within if one not in self._asked and one is not but]
+        more_to_come = self._open < self._places
+        candidates = [
+            one
+            for one in self._within
+            if one not in self._asked and one is not but and (one.wakes_fast or not more_to_come)
+        ]
         # Sorting is stable, and keeps busy ones in the order of entering.
         candidates.sort(key=lambda one: (one.busy, 0.0 if one.busy else one.used_at_s))
         for resident in candidates[:missing]:

@@ -1,5 +1,6 @@
 """The settings of the runtime, with their defaults. Units stand in the names."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -57,6 +58,8 @@ class RuntimeSettings:
 
     spares: int = 2
     """Started actors that wait for a detector."""
+    starts_at_once: int = os.cpu_count() or 1
+    """Actors that are being started at the same time."""
     activations_max: int = 1_000
     """After so many detectors, an actor is replaced."""
     actor_bytes_max: int = 1024 * 1024 * 1024

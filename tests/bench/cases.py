@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tests.bench import (
+    activation,
     bodies,
     durability,
     front,
@@ -34,6 +35,7 @@ CASES: Final[Mapping[str, Callable[[Effort], list[Part]]]] = {
         worst,
         durability,
         transport,
+        activation,
         front,
     )
 }

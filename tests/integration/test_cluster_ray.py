@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.runtime import cluster
-from engine.runtime.ray_processes import _children, _program
-from tests.running import served
+from engine.runtime.ray_processes import _children
 
 pytestmark = pytest.mark.ray
 
@@ -89,12 +88,3 @@ def test_a_cluster_that_is_not_there_is_told_at_once():
     for address, reason in (("127.0.0.1:1", "nothing answers"), ("ray://127.0.0.1:10001", "HOST:PORT")):
         with pytest.raises(cluster.ClusterError, match=reason):
             cluster.start(address)
-
-
-def test_the_service_ends_with_the_ray_that_it_started(tmp_path: Path) -> None:
-    """It could answer nothing any more; whoever keeps services running starts it again."""
-    with served(tmp_path / "data") as service:
-        (raylet,) = [pid for pid in _children(service.process.pid) if _program(pid) == "raylet"]
-        os.kill(raylet, signal.SIGKILL)
-        assert service.process.wait(30) == 1
-        assert "ray's own process ended" in service.said()

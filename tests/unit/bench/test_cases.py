@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.bench import (
+    activation,
     fresh,
     front,
     growth,
@@ -33,7 +34,7 @@ from tests.bench.peers import (
 from tests.bench.race import Condition, Event, World, ours, race
 from tests.bench.rows import Part
 
-NEED_RAY = {transport.CASE, front.CASE}
+NEED_RAY = {transport.CASE, activation.CASE, front.CASE}
 """No unit test starts it; what they measure is what the integration tests hold to be right."""
 
 TINY_PARTS = [part for case, parts in CASES.items() if case not in NEED_RAY for part in parts(TINY)]

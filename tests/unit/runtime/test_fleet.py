@@ -102,6 +102,30 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(tmp_path
         assert sum(not actor.dead for actor in service.actors.started) <= 4
 
 
+@pytest.mark.parametrize("spares", [1, 2])
+async def test_the_first_processes_serve_all_detectors_while_no_others_come_up(tmp_path, spares):
+    """As after a restart, when all get requests at once and each process takes its time to start."""
+    settings = {"spares": spares, "starts_at_once": 2, "turn_s": 0.001}
+    async with local_service(tmp_path, **settings) as service:
+        fleet, actors = service.fleet, service.actors
+        ids = [await fleet.create_detector(f"{number}") for number in range(30)]
+        begin = actors.start
+
+        async def start() -> Any:
+            if len(actors.started) >= 2:
+                await asyncio.Event().wait()
+            return await begin()
+
+        actors.start = start
+        answers = await asyncio.wait_for(asyncio.gather(*(fired(fleet, one, 1) for one in ids)), 30)
+        assert answers == [[]] * 30
+        # Again, while each still has more to do.
+        calls = [fired(fleet, one, step) for one in ids for step in range(2, 12)]
+        assert await asyncio.wait_for(asyncio.gather(*calls), 30) == [[]] * 300
+        assert len(actors.started) == 2
+        assert fleet.hosting.awake == 2, "both processes are of use"
+
+
 async def test_busy_detectors_do_not_starve_the_one_that_waits(tmp_path):
     async with local_fleet(tmp_path, max_resident=1, turn_s=0.001) as fleet:
         busy, patient = await fleet.create_detector("busy"), await fleet.create_detector("patient")
@@ -667,3 +691,87 @@ async def test_a_process_with_another_folder_wakes_nothing_and_the_next_one_does
         assert await fired(fleet, detector_id, 1) == []
         assert (await fleet.status()).amiss == []
         assert service.actors.started[0].dead
+
+
+# -- when there is no more time ------------------------------------------------------------------------------
+
+
+async def test_at_the_end_of_the_time_what_waits_for_a_process_is_refused_and_what_comes_then(tmp_path):
+    async with local_service(tmp_path) as service:
+        fleet = service.fleet
+        detector_id = await fleet.create_detector("one")
+        service.actors.before = _hang
+        for actor in service.actors.started:
+            actor.before = _hang
+        waiting = [asyncio.create_task(refused(fleet.call(detector_id, event(1)))) for _ in range(3)]
+        await until(lambda: ("activate", 0) in [call for one in service.actors.started for call in one.calls])
+        fleet.refuse_all()
+        assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [1503] * 3
+        assert await refused(fleet.call(detector_id, event(1))) == 1503
+        assert await refused(fleet.create_detector("two")) == 1503
+        assert "the server is shutting down" in (await fleet.status()).reasons
+
+
+async def test_at_the_end_of_the_time_nobody_waits_for_the_directory(tmp_path):
+    async with local_service(tmp_path) as service:
+        fleet = service.fleet
+        service.directories.refuse = True
+        service.directories.started[-1].die()
+        creating = asyncio.create_task(refused(fleet.create_detector("one")))
+        await asyncio.sleep(0.05)
+        assert not creating.done()
+        fleet.refuse_all()
+        assert await asyncio.wait_for(creating, 5) == 1503
+
+
+async def test_at_the_end_of_the_time_what_is_under_way_is_not_known_and_the_detector_is_saved(tmp_path):
+    async with local_service(tmp_path) as service:
+        fleet = service.fleet
+        detector_id = await fleet.create_detector("one")
+        await fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
+        actor = service.actors.hosting(detector_id)
+        assert actor is not None
+        go_on = asyncio.Event()
+
+        async def late(what: str) -> None:
+            if what == "handle":
+                await go_on.wait()
+
+        actor.before = late
+        under_way = asyncio.create_task(refused(fleet.call(detector_id, event(1, a=1))))
+        await until(lambda: actor.in_flight == 1)
+        fleet.refuse_all()
+        assert await asyncio.wait_for(under_way, 5) == 1502
+        go_on.set()
+        assert await fleet.close() == []
+    async with local_fleet(tmp_path) as fleet:
+        assert await fired(fleet, detector_id, 2) == ["seen"], "it had begun, and was carried out"
+
+
+async def test_a_process_that_is_lost_loses_nothing_that_it_wrote_but_what_was_never_written(tmp_path):
+    """An evaluation may be in the journal and not yet on the disk: that outlives the process."""
+    for sync, lost in (("interval", 0), ("off", 1)):
+        settings = {"journal_sync": sync, "journal_sync_interval_s": 60, "spares": 0}
+        async with local_service(tmp_path / sync, **settings) as service:
+            fleet = service.fleet
+            detector_id = await fleet.create_detector("one")
+            await fleet.call(detector_id, event(1))
+            actor = service.actors.hosting(detector_id)
+            assert actor is not None
+
+            async def dies(_: str, actor: Any = actor) -> None:
+                actor.die()
+
+            actor.before = dies
+            assert len(await fleet.close()) == lost
+
+
+async def test_what_keeps_processes_from_starting_is_told(tmp_path):
+    async with local_service(tmp_path) as service:
+        assert (await service.fleet.status()).reasons == []
+        service.hosting._actors_trouble = lambda: "ray does not answer"
+        assert (await service.fleet.status()).reasons == ["ray does not answer"]
+
+
+async def _hang(_: str) -> None:
+    await asyncio.Event().wait()

@@ -46,6 +46,41 @@ async def test_spares_are_started_ahead_and_again_as_they_are_taken(make):
     assert len(actors.started) == 3
 
 
+async def test_no_more_are_being_started_at_once_than_is_set(make):
+    pool, actors = make(starts_at_once=2, spares=3)
+    takers = [asyncio.create_task(pool.take()) for _ in range(9)]
+    under_way = 0
+    most = 0
+    begin = actors.start
+
+    async def counted() -> Any:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.001)
+        under_way -= 1
+        return await begin()
+
+    actors.start = counted
+    taken = await asyncio.gather(*takers)
+    assert len({actor.handle.name for actor in taken}) == 9
+    assert most == 2
+
+
+async def test_whoever_shares_out_places_is_told_how_many_are_started(tmp_path):
+    settings = RuntimeSettings(data=tmp_path, spares=2)
+    actors, told = LocalActors(settings), []
+    pool = Pool(actors, settings, told.append)
+    pool.start()
+    await settled()
+    assert told == [1, 2]
+    actors.refuse = True
+    actors.started[0].die()
+    await settled()
+    assert told == [1, 2, 1]
+    await pool.close()
+
+
 async def test_no_more_are_started_than_may_be_awake(make):
     pool, actors = make(max_resident=3)
     for _ in range(3):

@@ -11,8 +11,16 @@ from engine.runtime.residency import Residency
 class Someone:
     """Leaves when asked and not busy; remembers being asked."""
 
-    def __init__(self, residency: Residency, *, busy: bool = False, used_at_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        residency: Residency,
+        *,
+        busy: bool = False,
+        used_at_s: float = 0.0,
+        wakes_fast: bool = True,
+    ) -> None:
         self.residency = residency
+        self.wakes_fast = wakes_fast
         self.busy = busy
         self.used_at_s = used_at_s
         self.asked = 0
@@ -150,3 +158,43 @@ async def test_with_many_more_than_places_each_gets_its_turn(seed):
     await asyncio.wait_for(asyncio.gather(*(live(Someone(residency)) for _ in range(20))), 10)
     assert most == 3
     assert residency.within == 0
+
+
+async def test_no_more_enter_than_there_are_open_places():
+    residency = Residency(5)
+    residency.open(0)
+    waiting = [waiting_for(Someone(residency)) for _ in range(4)]
+    await settled()
+    assert residency.within == 1, "one, who has a process started"
+    residency.open(3)
+    assert residency.within == 3
+    residency.open(2)
+    assert residency.within == 3, "nobody is driven out"
+    residency.open(9)
+    await asyncio.gather(*waiting)
+    assert residency.within == 4
+
+
+async def test_those_within_share_the_open_places_with_those_who_wait():
+    residency = Residency(5)
+    residency.open(1)
+    first = await entered(residency)
+    waiting = waiting_for(Someone(residency))
+    await settled()
+    assert first.asked == 1
+    first.leave()
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_one_that_wakes_slowly_keeps_its_place_until_all_are_open():
+    residency = Residency(2)
+    residency.open(1)
+    slow = await entered(residency, wakes_fast=False)
+    waiting = [waiting_for(Someone(residency)) for _ in range(2)]
+    await settled()
+    assert slow.asked == 0, "a process will have started before it could be woken again"
+    residency.open(2)
+    await settled()
+    assert slow.asked == 1
+    slow.leave()
+    await asyncio.gather(*waiting)

@@ -1,0 +1,35 @@
+"""Calls that may block, made by a thread of their own, so that the event loop goes on."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def off_loop(call: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """Give the outcome of a call. One that never comes back does not keep the process from ending.
+
+    To cancel the future does not stop the call.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def settle(put: Callable[[], None]) -> None:
+        if not outcome.done():
+            put()
+
+    def run() -> None:
+        try:
+            put = partial(outcome.set_result, call())
+        except BaseException as error:  # noqa: BLE001 -- whoever waits is to raise it
+            put = partial(outcome.set_exception, error)
+        # The loop may be closed by now; then nobody waits.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, put)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return outcome

@@ -1,0 +1,185 @@
+"""Detectors that take turns: what it costs to put one to rest and wake another, and how long a restart takes.
+
+The floor of the first row is one detector that stays awake. All of it goes through a fleet on Ray, in a
+process of its own.
+"""
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from engine.runtime import operations
+from engine.runtime.counted import WOKEN
+from engine.runtime.settings import RuntimeSettings
+from tests.bench.effort import Effort
+from tests.bench.fresh import call
+from tests.bench.rows import Part, Row, at_least
+
+CASE = "activation"
+RESIDENT: Final = 4
+ROTATING: Final = 16
+"""So many detectors take turns in `RESIDENT` processes: each call wakes one."""
+RESTARTED: Final = 50
+CALLERS: Final = 8
+RULE: Final = "per user once within 10m failed == true"
+
+
+def parts(effort: Effort) -> list[Part]:
+    """Give a part for the turns and one for the restart."""
+    return [
+        Part(CASE, partial(measure_turns, effort), "turns"),
+        Part(CASE, partial(measure_restart, effort), "restart"),
+    ]
+
+
+# -- in processes of their own -------------------------------------------------------------------------------
+
+
+def turns(seconds: float) -> dict[str, float]:
+    """Give the evaluations and wakes a second, of detectors that take turns and of one that stays awake."""
+    return _on_ray(partial(_turns, seconds))
+
+
+async def _turns(seconds: float, folder: Path) -> dict[str, float]:
+    settings = RuntimeSettings(data=folder, max_resident=RESIDENT, spares=1)
+    fleet = await _started(settings)
+    ids = [await _detector(fleet, number) for number in range(ROTATING)]
+    awake = {"rotating": ids, "one": ids[:1]}
+    results = {}
+    for name, asked in awake.items():
+        for length_s in (seconds / 4, seconds):
+            before = fleet.hosting.counts[WOKEN]
+            began_s = time.perf_counter()
+            done = await _ask(fleet, asked, began_s + length_s)
+            took_s = time.perf_counter() - began_s
+        results[name] = done / took_s
+        results[f"{name} woken"] = (fleet.hosting.counts[WOKEN] - before) / took_s
+    await fleet.close()
+    return results
+
+
+async def _ask(fleet: Any, ids: list[str], until_s: float) -> int:
+    """Ask one detector after the other, by several callers, until the time is up."""
+    sent = 0
+
+    async def caller() -> int:
+        nonlocal sent
+        done = 0
+        while time.perf_counter() < until_s:
+            sent += 1
+            await fleet.call(ids[sent % len(ids)], _event(sent))
+            done += 1
+        return done
+
+    return sum(await asyncio.gather(*(caller() for _ in range(CALLERS))))
+
+
+def restart(detectors: int) -> dict[str, float]:
+    """Give when the first and the last of many detectors answer that are all asked at once after a start."""
+    return _on_ray(partial(_restart, detectors))
+
+
+async def _restart(detectors: int, folder: Path) -> dict[str, float]:
+    settings = RuntimeSettings(data=folder)
+    fleet = await _started(settings)
+    ids = [await _detector(fleet, number) for number in range(detectors)]
+    await fleet.close()
+    began_s = time.perf_counter()
+    fleet = await _started(settings)
+
+    async def ask(detector_id: str) -> float:
+        await fleet.call(detector_id, _event(1_000))
+        return time.perf_counter() - began_s
+
+    answered_s = sorted(await asyncio.gather(*map(ask, ids)))
+    results = {"first": answered_s[0], "last": answered_s[-1], "median": answered_s[len(answered_s) // 2]}
+    await fleet.close()
+    began_s = time.perf_counter()
+    fleet = await _started(settings)
+    await ask(ids[0])
+    results["alone"] = time.perf_counter() - began_s
+    await fleet.close()
+    return results
+
+
+async def _started(settings: RuntimeSettings) -> Any:
+    from engine.runtime.on_ray import fleet_on_ray  # noqa: PLC0415 -- the other cases need no Ray
+
+    fleet = fleet_on_ray(settings)
+    await fleet.start()
+    return fleet
+
+
+async def _detector(fleet: Any, number: int) -> str:
+    detector_id: str = await fleet.create_detector(f"detector {number}")
+    await fleet.call(detector_id, operations.add_rule("failed lately", RULE))
+    return detector_id
+
+
+def _event(number: int) -> operations.Operation:
+    fields = {"user": f"user-{number % 1_000}", "failed": number % 7 == 0}
+    event = {"fields": fields, "timestamp_ms": 1_700_000_000_000 + number}
+    return operations.evaluate(json.dumps({"event": event}).encode())
+
+
+def _on_ray(work: Callable[[Path], Awaitable[dict[str, float]]]) -> dict[str, float]:
+    """Give what the work comes to, over an empty folder, in a Ray of its own and in the loop that serves."""
+    import uvloop  # noqa: PLC0415
+
+    from engine.runtime import cluster  # noqa: PLC0415
+
+    started = cluster.start()
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as run,
+        ):
+            return run.run(work(Path(folder) / "data"))
+    finally:
+        cluster.stop(started)
+
+
+# -- what comes of them --------------------------------------------------------------------------------------
+
+
+def measure_turns(effort: Effort) -> list[Row]:
+    """Give how many detectors a second take turns, beside evaluations of one that stays awake."""
+    run = call(__name__, "turns", seconds=effort.transport_s)
+    return [
+        Row(
+            case=CASE,
+            name=f"{ROTATING} detectors in turn, {RESIDENT} awake at once",
+            unit="/s",
+            ours=run["rotating"],
+            floor=run["one"],
+            ratio=run["one"] / run["rotating"],
+            over="one that stays awake",
+            target=at_least(100, run["rotating woken"], "at least 100 wakes/s"),
+            tolerance=1.0,
+            remark=f"{run['rotating woken']:.0f} wakes/s",
+        )
+    ]
+
+
+def measure_restart(effort: Effort) -> list[Row]:
+    """Give how long many detectors that are asked at once after a restart wait, beside one alone."""
+    detectors = min(RESTARTED, max(2, effort.transport_calls // 40))
+    run = call(__name__, "restart", detectors=detectors)
+    return [
+        Row(
+            case=CASE,
+            name=f"{detectors} detectors asked at once after a restart, the {which}",
+            unit="s",
+            ours=run[which],
+            floor=run["alone"],
+            ratio=run[which] / run["alone"],
+            over="one detector alone",
+            tolerance=1.0,
+        )
+        for which in ("first", "median", "last")
+    ]

@@ -1,0 +1,137 @@
+"""What callers and operators see when a process of the Ray inside dies, or stops to answer."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import processes
+from tests.running import Served, served
+
+pytestmark = pytest.mark.ray
+
+REFUSED = {(503, 1501), (503, 1503), (504, 1502)}
+EVENT = {"event": {"fields": {}, "timestamp_ms": 1}}
+
+
+def process_of(service: Served, name: str) -> int:
+    """Give the process of Ray that has the name in the path of its program, or of the script that it runs."""
+    (found,) = [
+        pid
+        for pid in processes.family(service.process.pid) - {service.process.pid}
+        if any(name in Path(word).name for word in processes.command(pid).split()[:3])
+    ]
+    return found
+
+
+@dataclass
+class Callers:
+    """Callers who evaluate, wake and create without end, and what they were answered."""
+
+    service: Served
+    detector: str
+    answers: list[tuple[int, int | None]] = field(default_factory=list)
+    """Status, and the code of the first error."""
+    without_envelope: list[tuple[int, bytes]] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def call(self, path: str, document: object) -> None:
+        host, port = self.service.url.removeprefix("http://").split(":")
+        client = http.client.HTTPConnection(host, int(port), timeout=60)
+        headers = {"Authorization": f"Bearer {self.service.token}", "Content-Type": "application/json"}
+        # One who connects when nobody listens any more, or just before, is answered nothing.
+        with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(client):
+            client.request("POST", path, json.dumps(document), headers)
+            response = client.getresponse()
+            body = response.read()
+            try:
+                errors = json.loads(body)["errors"]
+            except ValueError:
+                self.without_envelope.append((response.status, body))
+            else:
+                self.answers.append((response.status, errors[0]["code"] if errors else None))
+
+    def run(self, path: str, document: object) -> None:
+        while not self.stop.is_set():
+            self.call(path, document)
+            time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def calling(service: Served) -> Iterator[Callers]:
+    detector = service.call("POST", "/api/detectors", {"name": "one"})["id"]
+    callers = Callers(service, detector)
+    evaluate = f"/api/detectors/{detector}/evaluate"
+    threads = [
+        threading.Thread(target=callers.run, args=arguments)
+        for arguments in ((evaluate, EVENT), ("/api/detectors", {"name": "another"}))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        until(lambda: len(callers.answers) > 10)
+        yield callers
+    finally:
+        callers.stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def until(condition: Callable[[], Any], within_s: float = 30) -> None:
+    give_up_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < give_up_s, "it did not come to be"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("victim", ["ray::DashboardAgent", "gcs_server"])
+def test_with_an_essential_process_the_service_ends_in_order_and_tells_the_truth(tmp_path, victim):
+    """Ray's raylet ends with each of its agents, and so do all actors; there is no setting against that."""
+    with served(tmp_path / "data") as service, calling(service) as callers:
+        os.kill(process_of(service, victim), signal.SIGKILL)
+        assert service.process.wait(40) == 1
+        callers.stop.set()
+        said = service.said()
+    assert callers.without_envelope == []
+    assert set(callers.answers) <= {(200, None), *REFUSED}
+    # Without the control store actors are still there, and have time for what is under way.
+    assert victim == "gcs_server" or set(callers.answers) & REFUSED
+    ended = "gcs_server" if victim == "gcs_server" else "raylet"
+    assert f"ray's process `{ended}` ended by itself, and with it the service" in said
+    assert "nothing that was answered is lost" in said
+    assert "Traceback" not in said
+
+
+def test_a_ray_that_does_not_answer_is_told_and_does_not_keep_the_service_from_ending(tmp_path):
+    with served(tmp_path / "data") as service, calling(service) as callers:
+        # Nobody needs it.
+        os.kill(process_of(service, "log_monitor"), signal.SIGKILL)
+        for name in ("raylet", "gcs_server"):
+            pid = process_of(service, name)
+            assert service.request("GET", "/readyz").status_code == 200
+            os.kill(pid, signal.SIGSTOP)
+            until(lambda: service.request("GET", "/readyz").status_code == 503, 5)
+            (error,) = service.request("GET", "/readyz").json()["errors"]
+            assert error["code"] == 1501
+            answered = len(callers.answers)
+            until(lambda answered=answered: len(callers.answers) > answered + 10)
+            if name == "raylet":
+                os.kill(pid, signal.SIGCONT)
+                until(lambda: service.request("GET", "/readyz").status_code == 200)
+        # Who is awake was served meanwhile.
+        assert set(callers.answers) == {(200, None)}
+        assert service.end() == 0
+        callers.stop.set()
+    assert callers.without_envelope == []
+    assert set(callers.answers) <= {(200, None), *REFUSED}
+    assert "Traceback" not in service.said()
+    until(lambda: not processes.command(pid))

@@ -1,0 +1,166 @@
+"""Ray seen from the service: whether it answers, and how it is ended where it does not come to an end."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from engine.runtime import ray_processes
+from engine.runtime.off_loop import off_loop
+from engine.runtime.ray_processes import RayProcesses
+from engine.runtime.ray_watch import RayWatch
+from tests.faults import until
+
+# -- whether it answers --------------------------------------------------------------------------------------
+
+
+class Ray:
+    """Something that answers or does not, and a clock."""
+
+    def __init__(self) -> None:
+        self.answers = True
+        self.stopped: list[str] = []
+        self.now_s = 0.0
+        self.watch = RayWatch(self.ask, lambda: self.stopped, lambda: self.now_s)
+
+    def ask(self) -> None:
+        if not self.answers:
+            raise ConnectionError("no answer")
+
+    def passes(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now_s += 1.0
+            self.watch.look()
+
+
+def test_while_it_answers_there_is_no_trouble():
+    ray = Ray()
+    ray.passes(100)
+    assert ray.watch.trouble() is None
+    assert ray.watch.silent_s == 0
+
+
+def test_its_silence_is_told_within_a_few_seconds_and_its_return_at_once():
+    ray = Ray()
+    ray.passes(10)
+    ray.answers = False
+    ray.passes(2)
+    assert ray.watch.trouble() is None, "one late answer means nothing"
+    ray.passes(1)
+    assert "does not answer" in str(ray.watch.trouble())
+    assert ray.watch.silent_s == 3
+    ray.answers = True
+    ray.passes(1)
+    assert ray.watch.trouble() is None
+
+
+def test_a_process_that_was_stopped_is_told_at_once_and_by_name():
+    ray = Ray()
+    ray.stopped = ["raylet"]
+    assert "raylet was stopped" in str(ray.watch.trouble())
+
+
+async def test_a_question_that_hangs_keeps_nobody_waiting():
+    now_s, asked = 0.0, threading.Event()
+
+    def ask() -> None:
+        asked.set()
+        threading.Event().wait()
+
+    watch = RayWatch(ask, list, lambda: now_s)
+    watch.start()
+    await until(asked.is_set)
+    now_s = 60.0
+    assert "does not answer" in str(watch.trouble())
+    watch.end()
+
+
+# -- its processes -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def children() -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for child in started:
+        child.kill()
+        child.wait()
+
+
+def rays(children: list[subprocess.Popen[bytes]]) -> RayProcesses:
+    """Processes named as Ray's are, started as Ray is."""
+    processes = RayProcesses()
+    with processes.starting():
+        children += [
+            subprocess.Popen([name, "1000"], executable="/bin/sleep")
+            for name in ("gcs_server", "raylet", "log_monitor")
+        ]
+    return processes
+
+
+def test_the_essential_processes_are_known_and_their_ends_can_be_waited_for(children):
+    processes = rays(children)
+    assert set(processes.essential) == {"gcs_server", "raylet"}
+    assert processes.stopped() == []
+    os.kill(children[1].pid, signal.SIGSTOP)
+    while not processes.stopped():
+        time.sleep(0.01)
+    assert processes.stopped() == ["raylet"]
+    assert processes.end(lambda: None)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_shutdown_that_never_comes_back_is_given_up_and_every_process_killed(
+    children, monkeypatch, stopped
+):
+    monkeypatch.setattr(ray_processes, "_SHUTDOWN_MOST_S", 0.1)
+    monkeypatch.setattr(ray_processes, "_KILLED_MOST_S", 0.1)
+    processes = rays(children)
+    if stopped:
+        for child in children:
+            child.send_signal(signal.SIGSTOP)
+    never = threading.Event()
+    assert not processes.end(lambda: never.wait() and None)
+    assert [child.wait(10) for child in children] == [-signal.SIGKILL] * 3
+    never.set()
+
+
+# -- calls that may block ------------------------------------------------------------------------------------
+
+
+async def test_the_loop_goes_on_while_a_call_blocks():
+    go_on = threading.Event()
+    outcome = off_loop(lambda: go_on.wait() and "done", "test")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not outcome.done()
+    go_on.set()
+    assert await outcome == "done"
+
+
+async def test_what_a_call_raises_is_raised_to_whoever_waits():
+    def fail() -> None:
+        raise LookupError("gone")
+
+    with pytest.raises(LookupError, match="gone"):
+        await off_loop(fail, "test")
+
+
+async def test_nobody_minds_a_call_that_ends_after_its_caller_has_gone():
+    go_on, ended = threading.Event(), threading.Event()
+
+    def call() -> None:
+        go_on.wait()
+        ended.set()
+
+    outcome = off_loop(call, "test")
+    outcome.cancel()
+    go_on.set()
+    await until(ended.is_set)
+    await asyncio.sleep(0.01)
+    assert outcome.cancelled()
