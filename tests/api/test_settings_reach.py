@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from api.app import create_app
-from api.server import server_config
+from api.server import REFUSALS_S, server_config
 from api.settings import Settings, settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -129,6 +129,7 @@ REFUSED: dict[str, Reach] = {
     ),
     "max_condition_preparation": Reach(5, 1302, rules("a matches 'abcdefgh'")),
     "max_detector_preparation": Reach(1, 1400, rules("a matches 'abcdefgh'")),
+    "max_pattern_event_bytes": Reach(100, 2004, evaluated(event(a="ab" * 200), rule="a matches 'c+d'")),
     "max_late_ms": Reach(1_000, 1402, evaluated(event(5_000), event(3_000)), (("max_ahead_ms", 1_000),)),
     "max_ahead_ms": Reach(0, 1402, of_half_a_minute_ahead),
 }
@@ -209,7 +210,7 @@ def test_a_setting_of_the_runtime_is_one_of_its_own(name: str) -> None:
 
 def test_the_server_is_given_its_times() -> None:
     config = server_config(Settings(shutdown_grace_s=3, keep_alive_s=4))
-    assert (config.graceful_timeout, config.keep_alive_timeout) == (3, 4)
+    assert (config.graceful_timeout - REFUSALS_S, config.keep_alive_timeout) == (3, 4)
 
 
 @pytest.mark.parametrize("place", ELSEWHERE.values(), ids=list(ELSEWHERE))
