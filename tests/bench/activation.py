@@ -6,9 +6,7 @@ process of its own.
 
 import asyncio
 import json
-import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +16,7 @@ from engine.runtime.counted import WOKEN
 from engine.runtime.settings import RuntimeSettings
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
+from tests.bench.ray_inside import on_ray
 from tests.bench.rows import Part, Row, at_least
 
 CASE = "activation"
@@ -42,7 +41,7 @@ def parts(effort: Effort) -> list[Part]:
 
 def turns(seconds: float) -> dict[str, float]:
     """Give the evaluations and wakes a second, of detectors that take turns and of one that stays awake."""
-    return _on_ray(partial(_turns, seconds))
+    return on_ray(partial(_turns, seconds))
 
 
 async def _turns(seconds: float, folder: Path) -> dict[str, float]:
@@ -81,7 +80,7 @@ async def _ask(fleet: Any, ids: list[str], until_s: float) -> int:
 
 def restart(detectors: int) -> dict[str, float]:
     """Give when the first and the last of many detectors answer that are all asked at once after a start."""
-    return _on_ray(partial(_restart, detectors))
+    return on_ray(partial(_restart, detectors))
 
 
 async def _restart(detectors: int, folder: Path) -> dict[str, float]:
@@ -125,23 +124,6 @@ def _event(number: int) -> operations.Operation:
     fields = {"user": f"user-{number % 1_000}", "failed": number % 7 == 0}
     event = {"fields": fields, "timestamp_ms": 1_700_000_000_000 + number}
     return operations.evaluate(json.dumps({"event": event}).encode())
-
-
-def _on_ray(work: Callable[[Path], Awaitable[dict[str, float]]]) -> dict[str, float]:
-    """Give what the work comes to, over an empty folder, in a Ray of its own and in the loop that serves."""
-    import uvloop  # noqa: PLC0415
-
-    from engine.runtime import cluster  # noqa: PLC0415
-
-    started = cluster.start()
-    try:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            asyncio.Runner(loop_factory=uvloop.new_event_loop) as run,
-        ):
-            return run.run(work(Path(folder) / "data"))
-    finally:
-        cluster.stop(started)
 
 
 # -- what comes of them --------------------------------------------------------------------------------------

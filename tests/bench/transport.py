@@ -7,21 +7,23 @@ starts Ray. One event is what a caller that waits for each answer sends.
 import asyncio
 import gc
 import json
-import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.runtime import operations
 from engine.runtime.settings import BatchTransport, RuntimeSettings
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
+from tests.bench.ray_inside import on_ray
 from tests.bench.rows import Part, Row, at_most
 from tests.faults import newborn
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 CASE = "transport"
 ROUNDS = 10
@@ -58,26 +60,9 @@ class Events:
         return operations.evaluate(json.dumps({"event": event}).encode())
 
 
-def _on_ray(work: Callable[[Path], Awaitable[dict[str, float]]]) -> dict[str, float]:
-    """Give what the work comes to, over an empty folder, in a Ray of its own and in the loop that serves."""
-    import uvloop  # noqa: PLC0415 -- the other cases need neither this nor Ray
-
-    from engine.runtime import cluster  # noqa: PLC0415
-
-    started = cluster.start()
-    try:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            asyncio.Runner(loop_factory=uvloop.new_event_loop) as run,
-        ):
-            return run.run(work(Path(folder)))
-    finally:
-        cluster.stop(started)
-
-
 def delay(calls: int) -> dict[str, float]:
     """Give the median and the 99th percentile, in ms, of each way, for one caller."""
-    return _on_ray(partial(_delay, calls))
+    return on_ray(partial(_delay, calls))
 
 
 async def _delay(calls: int, folder: Path) -> dict[str, float]:
@@ -133,7 +118,7 @@ class _Bare:
 
 def rate(seconds: float) -> dict[str, float]:
     """Give the calls a second through a fleet, by Ray and by a Unix socket, for some numbers of callers."""
-    return _on_ray(partial(_rate, seconds))
+    return on_ray(partial(_rate, seconds))
 
 
 async def _rate(seconds: float, folder: Path) -> dict[str, float]:
