@@ -1,6 +1,6 @@
 """Lists the tests that were skipped, why, and what is untested for it; fails where a reason is not expected.
 
-python tests/skips.py RESULTS.xml    reads what pytest --junitxml wrote
+python tests/skips.py RESULTS.xml…    reads what pytest --junitxml wrote
 
 A line of expected_skips.txt is the beginning of a reason, ` => `, and what such a skip leaves untested.
 """
@@ -12,13 +12,13 @@ from xml.etree import ElementTree as ET
 EXPECTED = Path(__file__).with_name("expected_skips.txt")
 
 
-def main(results: str) -> int:
+def main(*results: str) -> int:
     """Print every skip; give 1 where one of them is unexpected."""
     lines = EXPECTED.read_text("utf-8").splitlines()
     expected = dict(line.split(" => ") for line in lines if line and not line.startswith("#"))
     unexpected = 0
     untested: set[str] = set()
-    cases = list(ET.parse(results).getroot().iter("testcase"))
+    cases = [case for path in results for case in ET.parse(path).getroot().iter("testcase")]
     skipped = [(case, skip) for case in cases for skip in case.iter("skipped")]
     for case, skip in skipped:
         reason = skip.get("message", "")
@@ -37,4 +37,4 @@ def main(results: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
