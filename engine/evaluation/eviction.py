@@ -83,12 +83,12 @@ class _Tracked:
     def update(self, slots: Iterable[int]) -> None:
         """Take note that events have touched some slots."""
         table, lasting = self._table, self._until_us
-        for slot in slots:
-            if slot >> PAGE_BITS < self._pages:
-                self._reach(slot + 1)
-                lasting[slot] = until_us(table, slot) if slot < len(table.keys) else FOREVER
-                self._until.changed(slot)
-                self._seen.changed(slot)
+        known = [slot for slot in slots if slot >> PAGE_BITS < self._pages]
+        for slot in known:
+            self._reach(slot + 1)
+            lasting[slot] = until_us(table, slot) if slot < len(table.keys) else FOREVER
+        self._until.all_changed(known)
+        self._seen.all_changed(known)
 
     def _reach(self, slots: int) -> None:
         missing = slots - len(self._until_us)

@@ -19,7 +19,7 @@ _EVERY: Final = 4
 """Every so-manieth time a page is tidied in any case, and else only where one look shows that it is worth it.
 So twice as many keys are looked at as an event can add."""
 
-_PAGES_AT_ONCE: Final = 4
+_PAGES_AT_ONCE: Final = 2
 
 SHRUNK_FROM: Final = 1 << 15
 """So much room for keys is kept in any case."""
