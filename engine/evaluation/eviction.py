@@ -87,8 +87,10 @@ class _Tracked:
         for slot in known:
             self._reach(slot + 1)
             lasting[slot] = until_us(table, slot) if slot < len(table.keys) else FOREVER
-        self._until.all_changed(known)
-        self._seen.all_changed(known)
+        # Only now, so that a part is not looked through for each of many keys that were dropped together.
+        for slot in known:
+            self._until.changed(slot)
+            self._seen.changed(slot)
 
     def _reach(self, slots: int) -> None:
         missing = slots - len(self._until_us)

@@ -7,14 +7,11 @@ from engine.evaluation.temporal import FOREVER
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Iterable
 
 PART_BITS: Final = 7
 """So many numbers, as a power of two, are looked through at once: some 5 µs."""
 
 _PART: Final = 1 << PART_BITS
-_FEW: Final = 2
-"""Of more numbers that change in a part, each might have the part looked through again."""
 _NONE: Final = (FOREVER, -1)
 _DEAD_SHARE: Final = 8
 """So large a share of the heap may be dead: the least of all is found behind no more of it than take 1 ms."""
@@ -50,18 +47,6 @@ class Minima:
             self._put(part, (value, place))
         elif at == place and value != least:
             self._look(part)
-
-    def all_changed(self, places: "Iterable[int]") -> None:
-        """Do as `changed` for many places; a part in which many are is looked through once."""
-        of_part: dict[int, list[int]] = {}
-        for place in places:
-            of_part.setdefault(place >> PART_BITS, []).append(place)
-        for part, changed in of_part.items():
-            if len(changed) > _FEW:
-                self.look(part << PART_BITS, (part + 1) << PART_BITS)
-            else:
-                for place in changed:
-                    self.changed(place)
 
     def look(self, first: int, until: int) -> None:
         """Take note that all numbers in a range may be others."""

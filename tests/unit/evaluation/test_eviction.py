@@ -1,16 +1,14 @@
 """The bounds on live keys and on their memory at any size: what goes first, what it costs, what is said."""
 
 import random
-from array import array
 from typing import Any
 
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import columns, eviction, expiry, minima
+from engine.evaluation import columns, eviction, expiry, minima, slices
 from engine.evaluation.expiry import page_until_us, until_us
 from engine.evaluation.sizes import ENTRY_BYTES, PAGE_BYTES, SLOT_BYTES, TICK_BYTES, key_bytes
-from engine.evaluation.temporal import FOREVER
 from tests.modes import MODES, in_mode
 
 UNBOUNDED = 1 << 62
@@ -327,23 +325,24 @@ def test_what_is_evicted_for_bytes_depends_on_the_past_alone(
 def test_keys_that_are_dropped_together_have_their_part_looked_through_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looked: list[int] = []
+    monkeypatch.setattr(slices, "SWEPT_FROM", 0)
+    looks = 0
     look = minima.Minima._look
-    monkeypatch.setattr(minima.Minima, "_look", lambda self, part: (looked.append(part), look(self, part)))
-    values = array("q", range(10_000))
-    least = minima.Minima(values)
-    least.look(0, len(values))
-    looked.clear()
-    together = range(2_000, 3_000)
-    for place in (*together, 9_000):
-        values[place] = FOREVER
-    least.all_changed([*together, 9_000])
-    assert len(looked) <= len(together) // (1 << minima.PART_BITS) + 3
-    # Each of the others is found in its turn, and none that is gone.
-    found = []
-    while least.least()[1] >= 0:
-        place = least.least()[1]
-        found.append(place)
-        values[place] = FOREVER
-        least.changed(place)
-    assert found == [place for place in range(10_000) if place not in together and place != 9_000]
+
+    def counted(self: minima.Minima, part: int) -> None:
+        nonlocal looks
+        looks += 1
+        look(self, part)
+
+    monkeypatch.setattr(minima.Minima, "_look", counted)
+    made = detector("per k once within 10s a == 1", keys_max=4_000)
+    for number in range(4_000):
+        made.evaluate({"k": number, "a": 1}, 0)
+    assert made.state.tracking
+    most, dropped = 0, 0
+    for number in range(200):
+        looks, before = 0, made.state.live
+        made.evaluate({"k": -1, "a": 1}, 20_000 + number)
+        most, dropped = max(most, looks), max(dropped, before - made.state.live)
+    assert dropped >= 200
+    assert most < dropped / 4
