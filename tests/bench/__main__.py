@@ -1,7 +1,7 @@
 """Measures the engine beside its peers and what one would write by hand, and the service over HTTP.
 
-    python -m tests.bench                     every case, in some twelve minutes
-    python -m tests.bench stateless --quick   one case, in smaller worlds; all of them take three minutes
+    python -m tests.bench                     every case
+    python -m tests.bench stateless --quick   one case, in smaller worlds
     python -m tests.bench --record            and keep the ratios in recorded.json, measured up to three times
     python -m tests.bench --check             and exit 1 where a ratio is worse than recorded
 
@@ -38,7 +38,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="smaller worlds, within a minute")
+    parser.add_argument("--quick", action="store_true", help="smaller worlds")
     parser.add_argument("--record", action="store_true", help="keep the ratios")
     parser.add_argument("--check", action="store_true", help="compare the ratios with those kept")
     options = parser.parse_args(given)
