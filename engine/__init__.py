@@ -13,8 +13,8 @@ from engine.evaluation.rules import Rule
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError, Entry, Refusal
 from engine.language.limits import Limits
-from engine.language.parser import parse
-from engine.language.printer import format  # noqa: A004 -- the inverse of parse is called format
+from engine.language.text.parser import parse
+from engine.language.text.printer import format  # noqa: A004 -- the inverse of parse is called format
 
 __all__ = [
     "BatchRefused",

@@ -6,13 +6,13 @@ from pathlib import Path
 from snapshots.damage import Damage
 from snapshots.errors import Damaged, NewerFormat, StorageError
 from snapshots.files import Files, RealFiles
-from snapshots.names import Listing, listing
-from snapshots.pages import now_us
-from snapshots.records import decode
-from snapshots.recovered import Pages, Records, Recovered
-from snapshots.segments import current, decode_header
-from snapshots.survey import Survey, survey
-from snapshots.tails import SegmentReader
+from snapshots.format.file_names import Listing, listing
+from snapshots.format.pages import now_us
+from snapshots.format.segments import current, decode_header
+from snapshots.format.snapshot_file import decode
+from snapshots.format.tails import SegmentReader
+from snapshots.takeover.recovery import Pages, Records, Recovered
+from snapshots.takeover.survey import Survey, survey
 
 _ATTEMPTS = 5
 

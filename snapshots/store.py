@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from snapshots.claim import Claim, claim_folder
 from snapshots.errors import Fenced, NoRoom, NothingUsable, StorageError, SyncFailed, WriteFailed
 from snapshots.files import Files, RealFiles
-from snapshots.journal import NO_ROOM, Journal
-from snapshots.names import listing, page_name, snapshot_name
-from snapshots.pages import now_us
-from snapshots.recovered import Pages, Records, Recovered
-from snapshots.saving import save_page, save_snapshot
-from snapshots.trim import trim
+from snapshots.format.file_names import listing, page_name, snapshot_name
+from snapshots.format.pages import now_us
+from snapshots.takeover.claim import Claim, claim_folder
+from snapshots.takeover.recovery import Pages, Records, Recovered
+from snapshots.write.journal import NO_ROOM, Journal
+from snapshots.write.retention import trim
+from snapshots.write.snapshot_writer import save_page, save_snapshot
 
 if TYPE_CHECKING:
-    from snapshots.survey import Segment
+    from snapshots.takeover.survey import Segment
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
 

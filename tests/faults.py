@@ -26,8 +26,8 @@ from engine.runtime.operations import Operation, Reply, decode_batch, decode_rep
 from engine.runtime.remote_hosting import RemoteHosting
 from engine.runtime.settings import RuntimeSettings
 from snapshots.files import Files, OpenFile, RealFiles
-from snapshots.identity import begin_folder
 from snapshots.store import Store
+from snapshots.takeover.identity import begin_folder
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.patterns import PatternError, judged_pattern
+from engine.patterns.searching import PatternError, judged_pattern
 
 LITERALS = (
     "a",

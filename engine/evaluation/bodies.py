@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from engine.language.defects import kind, meant
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS
+from engine.language.validation.violations import kind, meant
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from typing import Final
 import re2
 
 from engine.language.limits import Limits
-from engine.language.pattern_cost import is_brief, is_words
-from engine.language.pattern_guards import guard_of
-from engine.language.pattern_syntax import read
-from engine.language.patterns import compile_pattern, options
+from engine.patterns.cost import is_brief, is_words
+from engine.patterns.guards import guard_of
+from engine.patterns.searching import compile_pattern, options
+from engine.patterns.syntax import read
 
 WEIGHT_MAX: Final = 18_000
 """Bytes of the literals in one set: it compiles in some 6 ms. A free case weighs half as much more."""

@@ -15,10 +15,10 @@ from engine.evaluation.names import Names
 from engine.evaluation.pattern_sets import PatternSets
 from engine.evaluation.searches import Searches
 from engine.language.limits import Limits
-from engine.language.pattern_cost import longest
-from engine.language.pattern_guards import guard_of, leading
-from engine.language.pattern_syntax import read
-from engine.language.patterns import CompiledPattern, compile_pattern
+from engine.patterns.cost import longest
+from engine.patterns.guards import guard_of, leading
+from engine.patterns.searching import CompiledPattern, compile_pattern
+from engine.patterns.syntax import read
 
 _NONE: Final[frozenset[str]] = frozenset()
 

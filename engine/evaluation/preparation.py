@@ -8,7 +8,7 @@ from engine.evaluation.anatomy import anatomy
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
-from engine.language.patterns import compile_pattern
+from engine.patterns.searching import compile_pattern
 
 _FULL: Final = 1400
 

@@ -22,7 +22,7 @@ from engine.evaluation.shapes import Known
 from engine.evaluation.slices import NodeName, State, Store
 from engine.evaluation.tables import KeyTable
 from engine.language.limits import Limits
-from engine.language.patterns import compile_pattern
+from engine.patterns.searching import compile_pattern
 
 _Counted = TypeVar("_Counted")
 

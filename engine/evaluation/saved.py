@@ -32,7 +32,7 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.slices import NodeName
 from engine.evaluation.tables import Key, KeyTable
 from engine.language.condition import Condition
-from engine.language.document import condition_from_stored
+from engine.language.validation.document import condition_from_stored
 
 if TYPE_CHECKING:
     from engine.evaluation.detector import Detector

@@ -4,7 +4,7 @@ from typing import Final
 
 from engine.evaluation.pattern_sets import WEIGHT_MAX, PatternSets
 from engine.language.limits import Limits
-from engine.language.patterns import CompiledPattern
+from engine.patterns.searching import CompiledPattern
 
 SET_SEARCHES: Final = 50
 """What a pass over a text for a full set of literals counts, because of texts that are made for it."""

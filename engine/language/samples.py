@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engine.language.defects import kind
+from engine.language.validation.violations import kind
 
 
 class Sample:

@@ -20,11 +20,11 @@ from engine.language.condition import (
     Since,
     SinceWithin,
 )
-from engine.language.defects import kind, meant
 from engine.language.diagnostics import listed, quoted
-from engine.language.printer import comparison_text
-from engine.language.printer import format as text_of
 from engine.language.samples import Sample
+from engine.language.text.printer import comparison_text
+from engine.language.text.printer import format as text_of
+from engine.language.validation.violations import kind, meant
 
 _SCALARS = frozenset({"a string", "a number", "a boolean"})
 _OPS_OF_INEQUALITY = {"neq", "nin"}

@@ -29,8 +29,8 @@ from engine.runtime.settings import RuntimeSettings
 from engine.runtime.steps import Stepped, take
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
-from snapshots.identity import check_identity
 from snapshots.store import Store
+from snapshots.takeover.identity import check_identity
 
 _STEP_BYTES: Final = 4096
 """What a step takes in the journal beside the payload that brought it; hardly ever more. One that does, for

@@ -27,10 +27,10 @@ from engine.runtime.register import (
 from engine.runtime.tokens import MintedToken, digest_of, mint
 from snapshots.errors import NewerFormat, NoRoom, NothingUsable, StorageError
 from snapshots.files import Files, RealFiles
-from snapshots.identity import begin_folder, check_identity
-from snapshots.lock import FolderLock
-from snapshots.recovered import Recovered
 from snapshots.store import Store
+from snapshots.takeover.identity import begin_folder, check_identity
+from snapshots.takeover.lock import FolderLock
+from snapshots.takeover.recovery import Recovered
 
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024

@@ -27,7 +27,7 @@ from engine.runtime.off_loop import off_loop
 from engine.runtime.operations import Operation, Reply, decode_reply, encode_batch
 from engine.runtime.settings import BatchTransport, RuntimeSettings
 from snapshots.errors import StorageError
-from snapshots.identity import begin_folder
+from snapshots.takeover.identity import begin_folder
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from engine.runtime.attempts import Poisoned
 from engine.runtime.history import RECORD_VERSION, History, LimitsSet, Replay, program_version
 from engine.runtime.kept import KEPT_VERSION, LIMITS_TOLD_FROM, detector_from
 from snapshots.errors import NewerFormat
-from snapshots.recovered import Recovered
-from snapshots.tails import Record
+from snapshots.format.tails import Record
+from snapshots.takeover.recovery import Recovered
 
 
 @dataclass(frozen=True, slots=True)

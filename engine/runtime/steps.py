@@ -10,7 +10,7 @@ from engine.evaluation.events import Answer, Done, Refused, evaluate_batch_body,
 from engine.evaluation.lines import evaluate_lines
 from engine.evaluation.rules import Rule
 from engine.language.diagnostics import Refusal
-from engine.language.document import condition_to_document
+from engine.language.validation.document import condition_to_document
 from engine.runtime import operations
 from engine.runtime.answers import Answers, KeptAnswer, key_digest, request_digest
 from engine.runtime.history import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.app import create_app
+from api.http.app import create_app
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import TOKEN, ScriptedFleet

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import uvloop
 
-from api.app import Application, create_app
-from api.crowd import Crowd
+from api.http.app import Application, create_app
+from api.server.connection_limit import Crowd
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Connection, Wire, request, served

@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api import body_memory, front_end
-from api.app import Application, create_app
-from api.bodies import _Pieces
-from api.body_memory import PACE_S, SMALL_BYTES_MAX, STALLED_S, BodyMemory, Claim
-from api.envelope import RequestRefusal
+from api.http.app import Application, create_app
+from api.http.body import memory as body_memory
+from api.http.body.memory import PACE_S, SMALL_BYTES_MAX, STALLED_S, BodyMemory, Claim
+from api.http.body.reading import _Pieces
+from api.process import front_end
+from api.schema.envelope import RequestRefusal
 from api.settings import Settings, SettingsError
 from engine.evaluation.events import Answer
 from engine.runtime.operations import Operation
@@ -373,7 +374,7 @@ async def test_a_body_that_ends_short_leaves_nothing_even_without_the_garbage_co
 
 
 HEAP = """
-from api.allocator import trim
+from api.process.allocator import trim
 
 def resident():
     with open("/proc/self/statm") as statm:

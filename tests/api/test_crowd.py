@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from api import connection
-from api.crowd import Crowd, Place, Ways
+from api.server import connection
+from api.server.connection_limit import Crowd, Place, Ways
 from tests.api.conftest import BOOTSTRAP
 from tests.api.leaks import EVENT, LOOPS, World, run, world
 from tests.api.streaming import NDJSON

@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from api import descriptors
+from api.process import descriptors
 from api.settings import Settings
 
 

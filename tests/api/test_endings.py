@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from api import connection
-from api.app import create_app
-from api.crowd import Crowd
+from api.http.app import create_app
+from api.server import connection
+from api.server.connection_limit import Crowd
 from api.settings import Settings
 from engine.evaluation.events import Answer, Done
 from engine.runtime.operations import Operation

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from api.envelope import CODES, MESSAGE_CODES, RequestRefusal, failure, reply_to, success
-from api.operations import OPERATIONS
+from api.schema.envelope import CODES, MESSAGE_CODES, RequestRefusal, failure, reply_to, success
+from api.schema.operations import OPERATIONS
 from engine.language.diagnostics import ConditionError, Entry, Refusal
 from engine.runtime.errors import DetectorUnavailable
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from api import worker, workers
-from api.listening import CannotListen, listening
+from api.process import worker, workers
+from api.process.listening import CannotListen, listening
+from api.process.workers import FrontEndFailed, Workers
 from api.settings import Settings
-from api.workers import FrontEndFailed, Workers
 from engine.runtime.counted import FRONT_ENDS_LOST
 from tests.faults import local_service, until
 

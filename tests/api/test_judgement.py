@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from werkzeug.routing import MapAdapter
 
-from api.dispatch import Dispatcher
+from api.http.pipeline import Dispatcher
 from tests.api.caller import Caller
 
 UNKNOWN = "0" * 32
@@ -439,7 +439,7 @@ async def test_no_operation_is_found_under_a_path_for_which_no_token_was_asked(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Should the map of routes and the judgement ever read a path differently, nothing is served."""
-    monkeypatch.setattr("api.dispatch.canonical_path", lambda _: "/apis/detectors")
+    monkeypatch.setattr("api.http.pipeline.canonical_path", lambda _: "/apis/detectors")
     monkeypatch.setattr(MapAdapter, "match", lambda *_: ("list_detectors", {}))
     caller.token = None
     reply = await caller("GET", "/apis/detectors")

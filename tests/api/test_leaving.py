@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from api import connection as connections
-from api.app import create_app
-from api.crowd import Crowd
+from api.http.app import create_app
+from api.server import connection as connections
+from api.server.connection_limit import Crowd
 from api.settings import Settings
 from tests.api.leaks import LOOPS, run
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet

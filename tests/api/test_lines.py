@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from api.bodies import CallerGone, Message
-from api.body_memory import BodyMemory
-from api.lines import LINES_MAX, Lines
+from api.http.body.memory import BodyMemory
+from api.http.body.ndjson_reader import LINES_MAX, Lines
+from api.http.body.reading import CallerGone, Message
 from engine.language.diagnostics import Refusal
 
 LINE_BYTES = 100_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from api import routes
-from api.app import create_app
-from api.messages import DetectorsQuery
-from api.routes import Routes
+from api.http import handlers as routes
+from api.http.app import create_app
+from api.http.handlers import Routes
+from api.schema.messages import DetectorsQuery
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import ScriptedFleet

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from api import request_log
-from api.app import create_app
-from api.logs import JsonFormatter, TextFormatter, set_up
-from api.request_log import SLOW_LINES_MAX, RequestLog, error_code
+from api.http.app import create_app
+from api.observability import request_log
+from api.observability.logs import JsonFormatter, TextFormatter, set_up
+from api.observability.request_log import SLOW_LINES_MAX, RequestLog, error_code
 from api.settings import Settings
 from engine.evaluation.events import Answer
 from engine.runtime.operations import Operation

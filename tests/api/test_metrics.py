@@ -5,7 +5,7 @@ from pathlib import Path
 from prometheus_client.metrics_core import Sample
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.app import create_app
+from api.http.app import create_app
 from api.settings import Settings
 from engine.runtime.counted import COUNTED
 from tests.api.caller import Caller

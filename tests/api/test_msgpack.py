@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from api.app import create_app
+from api.http.app import create_app
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, ScriptedFleet

@@ -8,10 +8,10 @@ import jsonschema
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from api.app import create_app
-from api.envelope import CODES
-from api.openapi import document
-from api.operations import OPERATIONS, Operation
+from api.http.app import create_app
+from api.schema.envelope import CODES
+from api.schema.openapi import document
+from api.schema.operations import OPERATIONS, Operation
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import ScriptedFleet

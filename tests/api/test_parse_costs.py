@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.conditions import parse_condition
+from api.schema.parsing import parse_condition
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
 from tests.growth import grows_linearly

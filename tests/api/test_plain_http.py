@@ -11,12 +11,13 @@ from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.typing import ConnectionState
 
-from api import connection as connections
-from api import plain_http, server
-from api.app import create_app
-from api.envelope import Headers
-from api.plain_requests import read_plain
-from api.reply_heads import Heads
+from api.http.app import create_app
+from api.schema.envelope import Headers
+from api.server import connection as connections
+from api.server import http1 as plain_http
+from api.server import hypercorn_config as server
+from api.server.fast_heads import read_plain
+from api.server.response_headers import Heads
 from api.settings import Settings
 from engine.evaluation.events import Answer, Done
 from engine.runtime.operations import Operation

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import api
-from api.envelope import CODES, MESSAGE_CODES
-from api.operations import OPERATIONS
+from api.schema.envelope import CODES, MESSAGE_CODES
+from api.schema.operations import OPERATIONS
 from tests.api.caller import Caller
 
 README = (Path(api.__file__).parent / "README.md").read_text("utf-8")

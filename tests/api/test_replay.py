@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from api.app import create_app
-from api.commands import batches as batching
-from api.commands.batches import Batches, send
-from api.commands.firings import Report
-from api.commands.recordings import RecordedEvent
-from api.commands.service import Service, ServiceError
+from api.cli.client.service import Service, ServiceError
+from api.cli.recorded import batches as batching
+from api.cli.recorded.batches import Batches, send
+from api.cli.recorded.firings import Report
+from api.cli.recorded.reading import RecordedEvent
+from api.http.app import create_app
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP

@@ -2,8 +2,7 @@
 
 import pytest
 
-from api.envelope import RequestRefusal
-from api.requests import (
+from api.http.requests import (
     authorization,
     canonical_path,
     check_headers,
@@ -11,6 +10,7 @@ from api.requests import (
     idempotency_key,
     read_head,
 )
+from api.schema.envelope import RequestRefusal
 
 JSON = b"application/json"
 

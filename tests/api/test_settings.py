@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from api.process.worker import decode_settings, encode_settings
 from api.setting import SettingsError
 from api.settings import Settings, settings, settings_from, unknown_variables
-from api.worker import decode_settings, encode_settings
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.settings import RuntimeSettings
 

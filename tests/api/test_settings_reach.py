@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from api.app import create_app
-from api.server import REFUSALS_S, server_config
+from api.http.app import create_app
+from api.server.hypercorn_config import REFUSALS_S, server_config
 from api.settings import Settings, settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP

@@ -5,8 +5,8 @@ import dataclasses
 import json
 import socket
 
-from api.app import create_app
-from api.front_end import serve_on
+from api.http.app import create_app
+from api.process.front_end import serve_on
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import EVENT, Wire, request
 from tests.faults import until

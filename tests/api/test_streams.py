@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
-from api import connection as connections
-from api import draining, lines, server
-from api.app import create_app
-from api.auth import Gate
-from api.body_memory import BodyMemory
-from api.draining import Drains
+from api.http.app import create_app
+from api.http.authentication import Gate
+from api.http.body import discard as draining
+from api.http.body import ndjson_reader as lines
+from api.http.body.discard import Drains
+from api.http.body.memory import BodyMemory
+from api.http.body.ndjson_stream import LOOK_S, Streams
+from api.server import connection as connections
+from api.server import hypercorn_config as server
 from api.settings import Settings
-from api.streams import LOOK_S, Streams
 from engine.evaluation.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.errors import DetectorUnavailable
@@ -194,7 +196,7 @@ async def test_200_000_lines_pass_with_no_more_than_two_batches_held(
             most[0] = max(most[0], self.held_bytes)
             return batch
 
-    monkeypatch.setattr("api.streams.Lines", Counted)
+    monkeypatch.setattr("api.http.body.ndjson_stream.Lines", Counted)
     one = await stream(wire)
     await one.begun()
     text = line(0, a=1) * 500

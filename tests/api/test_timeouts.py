@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from api import connection, draining
+from api.http.body import discard as draining
+from api.server import connection
 from tests.api.conftest import BOOTSTRAP
 from tests.api.leaks import LOOPS, World, run, world
 from tests.api.streaming import NDJSON, line
@@ -243,7 +244,7 @@ def test_what_runs_on_after_the_end_of_its_connection_is_cancelled_and_told(
                 await asyncio.sleep(FOR_EVER_S)
 
             monkeypatch.setattr(given.app._hot, "answer", hangs)
-            monkeypatch.setattr("api.watch.Watch.begin", lambda _: None)
+            monkeypatch.setattr("api.http.request_timeout.Watch.begin", lambda _: None)
             caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
             await caller.send(request("GET", "/healthz"))
             await asyncio.sleep(0.05)

@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from api.app import create_app
+from api.http.app import create_app
 from api.settings import Settings
 from engine.runtime.errors import DetectorUnavailable
 from tests.api.caller import Caller

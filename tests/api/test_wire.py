@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api import dispatch, server
-from api.app import create_app
-from api.plain_http import PlainHttp
+from api.http import pipeline as dispatch
+from api.http.app import create_app
+from api.server import hypercorn_config as server
+from api.server.http1 import PlainHttp
 from api.settings import Settings
 from engine.evaluation.events import Answer, Done
 from engine.runtime.operations import Operation

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.app import Application, create_app
+from api.http.app import Application, create_app
 from api.settings import Settings
 from engine.evaluation.events import Refused
 from engine.language.diagnostics import Entry

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from api.crowd import Crowd
-from api.server import serve, server_config
+from api.server.connection_limit import Crowd
+from api.server.hypercorn_config import serve, server_config
 from api.settings import Settings
 from tests.api.scripted import DETECTOR
 

@@ -21,7 +21,7 @@ from engine.runtime import kept, operations
 from engine.runtime.actor import DetectorActor
 from engine.runtime.collector import Hiding, look_seldom
 from engine.runtime.settings import RuntimeSettings
-from snapshots.records import decode
+from snapshots.format.snapshot_file import decode
 from snapshots.store import Store
 from tests.bench.effort import Effort
 from tests.bench.fresh import call

@@ -75,8 +75,8 @@ def peer(kind: str) -> Iterator[Peer]:
 
 def _bare_app(*, short: bool) -> Any:
     """Give an application that reads the body, and answers what an evaluation without actions is answered."""
-    from api.envelope import success  # noqa: PLC0415
-    from api.plain_http import REPLY  # noqa: PLC0415
+    from api.schema.envelope import success  # noqa: PLC0415
+    from api.server.http1 import REPLY  # noqa: PLC0415
 
     constant = success(b'{"actions":[]}')
     start = {"type": "http.response.start", "status": 200, "headers": constant.all_headers()}
@@ -106,8 +106,8 @@ def serve_bare(*, short: bool) -> None:
     """
     import uvloop  # noqa: PLC0415
 
-    from api import plain_http  # noqa: PLC0415
-    from api.server import serve, server_config  # noqa: PLC0415
+    from api.server import http1 as plain_http  # noqa: PLC0415
+    from api.server.hypercorn_config import serve, server_config  # noqa: PLC0415
     from api.settings import Settings  # noqa: PLC0415
     from engine.runtime.collector import settle  # noqa: PLC0415
 

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from snapshots import claim, saving, store, survey, tails
-from snapshots.journal import Journal
-from snapshots.segments import decode_record_header, payload_of
+from snapshots import store
+from snapshots.format import tails
+from snapshots.format.segments import decode_record_header, payload_of
+from snapshots.takeover import claim, survey
+from snapshots.write import snapshot_writer as saving
+from snapshots.write.journal import Journal
 from tests.crash.damage import Changed, folder_of_segments, long_folder, small_folder
 from tests.crash.history import Owner
 from tests.crash.images import Images

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from snapshots.names import listing
-from snapshots.segments import HEADER_BYTES, decode_record_header, payload_of
+from snapshots.format.file_names import listing
+from snapshots.format.segments import HEADER_BYTES, decode_record_header, payload_of
 
 SNAPSHOT = "while a snapshot was written"
 ROTATION = "between a closed segment and its snapshot"

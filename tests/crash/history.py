@@ -7,8 +7,8 @@ from pathlib import Path
 
 from snapshots.errors import Fenced, NoRoom, StorageError
 from snapshots.files import Files
-from snapshots.recovered import Recovered
 from snapshots.store import Store
+from snapshots.takeover.recovery import Recovered
 
 FOLDER = Path("/folder")
 LAST_EPOCH = 10**9

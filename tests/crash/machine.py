@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from snapshots.errors import Fenced, StorageError
+from snapshots.format.file_names import listing
 from snapshots.inspection import inspect_folder
-from snapshots.names import listing
 from snapshots.store import Store
 from tests.crash.disk import MemoryDisk
 from tests.crash.history import FOLDER, Owner, World, create

@@ -5,7 +5,8 @@ from functools import partial
 from engine.runtime.actor import DetectorActor
 from engine.runtime.directory import Directory
 from engine.runtime.settings import JournalSync
-from snapshots import store, trim
+from snapshots import store
+from snapshots.write import retention as trim
 from tests.crash.defects import Defect
 from tests.crash.service_images import RUNS, ServiceImages
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.events import Done, Refused
-from engine.language.parser import parse
+from engine.language.text.parser import parse
 from engine.runtime import operations as ops
 from engine.runtime.errors import STARTING, DetectorUnavailable
 from engine.runtime.fleet import Fleet

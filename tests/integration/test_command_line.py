@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.commands.sample import RECORDING, RULES
+from api.cli.sample import RECORDING, RULES
 from tests.running import PROGRAM, Served, program, served, started
 
 pytestmark = pytest.mark.ray

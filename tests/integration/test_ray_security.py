@@ -170,7 +170,7 @@ def test_the_processes_of_the_service_inherit_no_secret(service):
     below = processes.family(service.process.pid) - {service.process.pid}
     seen = {program_of(pid) for pid in below}
     assert {"ray::DirectoryActor", "raylet"} <= seen
-    assert any("api.worker" in processes.command(pid) for pid in below), "front ends are among them"
+    assert any("api.process.worker" in processes.command(pid) for pid in below), "front ends are among them"
     for pid in below:
         inherited = processes.environment(pid) + processes.command(pid)
         for secret in (BOOTSTRAP, KNOWN, token):

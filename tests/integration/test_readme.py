@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from api.commands.check import MEMBERS, named_conditions
+from api.cli.check import MEMBERS, named_conditions
 from api.settings import settings
 from engine import parse
-from engine.language.document import condition_to_document
+from engine.language.validation.document import condition_to_document
 from tests.running import Served, environment, program, served
 
 ROOT = Path(__file__).parents[2]

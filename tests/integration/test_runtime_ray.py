@@ -24,7 +24,7 @@ from engine.runtime.fleet import Fleet
 from engine.runtime.operations import Operation
 from engine.runtime.tokens import digest_of
 from snapshots.errors import FolderInUse, StorageError
-from snapshots.identity import begin_folder
+from snapshots.takeover.identity import begin_folder
 from tests.faults import until
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
@@ -212,7 +212,7 @@ async def test_a_second_service_on_the_same_folder_is_refused(ray_fleet, tmp_pat
 
 
 async def test_a_folder_that_another_process_holds_is_refused_with_its_pid(ray_fleet, tmp_path):
-    from snapshots.lock import FolderLock  # noqa: PLC0415 -- held here, so that the actor is the other process
+    from snapshots.takeover.lock import FolderLock  # noqa: PLC0415 -- held here, so that the actor is the other process
 
     # What has an id already is opened without the lock here, and with it there.
     begin_folder(tmp_path)

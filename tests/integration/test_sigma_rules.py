@@ -3,8 +3,8 @@
 from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.preparation import Preparation
 from engine.language.condition import Any, Leaf
-from engine.language.document import condition_from_document, condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
+from engine.language.validation.document import condition_from_document, condition_to_document
 from tests.sigma_rules import sigma_rules
 
 LEAVES_MAX = 1_000

@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError, Entry, distance
-from engine.language.document import condition_from_document, condition_from_json, condition_to_document
-from engine.language.jsontext import JsonReader, NotJson
+from engine.language.json.reader import JsonReader, NotJson
 from engine.language.limits import Limits
-from engine.language.parser import parse
-from engine.language.printer import format as text_of
+from engine.language.text.parser import parse
+from engine.language.text.printer import format as text_of
+from engine.language.validation.document import (
+    condition_from_document,
+    condition_from_json,
+    condition_to_document,
+)
 from tests.property.language_strategies import PIECES, conditions, nearly_texts, small_conditions
 
 CODES = {1300, 1301, 1302, 1303}

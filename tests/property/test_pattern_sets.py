@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from engine.evaluation.pattern_sets import PatternSets
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.language.pattern_cost import longest
-from engine.language.pattern_guards import guard_of, leading
-from engine.language.pattern_syntax import read
-from engine.language.patterns import compile_pattern, options
+from engine.patterns.cost import longest
+from engine.patterns.guards import guard_of, leading
+from engine.patterns.searching import compile_pattern, options
+from engine.patterns.syntax import read
 from tests.pattern_strategies import patterns, texts
 
 SMALL = Limits(pattern_text_chars_max=15, pattern_work_max=60)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from api.plain_requests import read_plain
+from api.server.fast_heads import read_plain
 
 PATH = b"/api/detectors/%b/evaluate" % (b"0123456789abcdef" * 2)
 USUAL = (

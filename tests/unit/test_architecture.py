@@ -58,16 +58,16 @@ def test_importing_it_starts_neither_ray_nor_the_front_end(module: str) -> None:
 
 
 def test_checking_conditions_needs_no_ray() -> None:
-    code = "import sys, api.commands; print(*sys.modules)"
+    code = "import sys, api.cli; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
-    assert "api.commands.check" in loaded
+    assert "api.cli.check" in loaded
     assert {"ray", "quart", "hypercorn"}.isdisjoint(loaded)
 
 
 def test_lark_is_imported_by_the_parser_alone() -> None:
-    assert importing("lark") == {"engine/language/parser.py"}
+    assert importing("lark") == {"engine/language/text/parser.py"}
 
 
 def test_the_parts_around_ray_are_imported_where_they_belong() -> None:
@@ -77,8 +77,8 @@ def test_the_parts_around_ray_are_imported_where_they_belong() -> None:
 
 def test_patterns_from_outside_meet_re2_only() -> None:
     assert importing("re2") == {
-        "engine/language/patterns.py",
-        "engine/language/pattern_guards.py",
+        "engine/patterns/searching.py",
+        "engine/patterns/guards.py",
         "engine/evaluation/pattern_sets.py",
     }
 

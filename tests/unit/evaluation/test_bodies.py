@@ -14,9 +14,9 @@ from engine.evaluation import bodies
 from engine.evaluation.bodies import DEFECTS_MAX, decode
 from engine.evaluation.events import BatchBody, EvaluateBody, decode_batch
 from engine.evaluation.rules import NameText
-from engine.language.defects import meant
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
+from engine.language.validation.violations import meant
 
 
 class Named(msgspec.Struct, forbid_unknown_fields=True):

@@ -4,7 +4,7 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.searches import Searches
-from engine.language.patterns import CompiledPattern
+from engine.patterns.searching import CompiledPattern
 
 LIMITS = Limits(pattern_event_bytes_max=200_000)
 PLAIN = "the quick brown fox 0123456789 " * 300

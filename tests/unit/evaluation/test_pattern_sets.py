@@ -5,7 +5,7 @@ import pytest
 from engine.evaluation import pattern_sets
 from engine.evaluation.pattern_sets import PatternSets
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.language.patterns import compile_pattern
+from engine.patterns.searching import compile_pattern
 
 LITERALS = [f"word{number}x" for number in range(3_000)]
 

@@ -7,12 +7,13 @@ import pytest
 import re2
 
 from engine import Detector, Limits
-from engine.language import patterns, values
 from engine.language.diagnostics import Refusal
-from engine.language.document import condition_from_stored
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.parser import parse
-from engine.language.patterns import REFUSED_PREPARATION, compile_pattern
+from engine.language.text.parser import parse
+from engine.language.validation import values
+from engine.language.validation.document import condition_from_stored
+from engine.patterns import searching as patterns
+from engine.patterns.searching import REFUSED_PREPARATION, compile_pattern
 
 COSTLY = [f"x{number}[ab].{{20}}c" for number in range(50)]
 WORK = [compile_pattern(pattern, DEFAULT_LIMITS).preparation for pattern in COSTLY]

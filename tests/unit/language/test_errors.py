@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.language.diagnostics import ConditionError
-from engine.language.parser import parse
+from engine.language.text.parser import parse
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 LINE = "\n----\n"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from api.commands.check import named_conditions
-from api.commands.rule_files import entries_of
-from api.commands.sample import RULES
+from api.cli.check import named_conditions
+from api.cli.client.rule_files import entries_of
+from api.cli.sample import RULES
 from engine import Detector, parse
-from engine.language.printer import format as text_of
+from engine.language.text.printer import format as text_of
 from tests.differential import Pair
 from tests.strategies import Add, Submit
 

@@ -6,10 +6,14 @@ from typing import Any as Json
 import pytest
 
 from engine.language.diagnostics import ConditionError
-from engine.language.document import condition_from_document, condition_from_json, condition_to_document
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.language.parser import parse
-from engine.language.printer import format as text_of
+from engine.language.text.parser import parse
+from engine.language.text.printer import format as text_of
+from engine.language.validation.document import (
+    condition_from_document,
+    condition_from_json,
+    condition_to_document,
+)
 
 LEAF: Json = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
 

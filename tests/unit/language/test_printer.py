@@ -21,8 +21,8 @@ from engine.language.condition import (
     SinceWithin,
 )
 from engine.language.limits import Limits
-from engine.language.parser import parse
-from engine.language.printer import format as text_of
+from engine.language.text.parser import parse
+from engine.language.text.printer import format as text_of
 from tests.property.language_strategies import MAX, ODD_NAMES, ODD_NUMBERS, PATTERNS, WINDOWS
 
 ROOMY = Limits(text_bytes_max=10**6)

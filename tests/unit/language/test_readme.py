@@ -11,10 +11,10 @@ import pytest
 from engine import Detector
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError
-from engine.language.document import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.parser import parse
-from engine.language.printer import format as text_of
+from engine.language.text.parser import parse
+from engine.language.text.printer import format as text_of
+from engine.language.validation.document import condition_to_document
 
 README = (Path(__file__).parents[3] / "engine" / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.language.diagnostics import ConditionError
-from engine.language.parser import parse
+from engine.language.text.parser import parse
 
 UNREADABLE = """
 a

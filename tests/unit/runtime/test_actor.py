@@ -28,8 +28,8 @@ from snapshots.errors import (
     WriteFailed,
     WrongFolder,
 )
-from snapshots.identity import begin_folder
 from snapshots.store import Store
+from snapshots.takeover.identity import begin_folder
 from tests.faults import FaultyFiles, newborn
 
 ONE = "1" * 32

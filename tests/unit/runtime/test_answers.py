@@ -15,7 +15,7 @@ from engine.runtime.answers import PAGE_VERSION, Answers, KeptAnswer, key_digest
 from engine.runtime.operations import Operation
 from engine.runtime.settings import RuntimeSettings
 from snapshots.errors import StorageError
-from snapshots.names import listing
+from snapshots.format.file_names import listing
 from tests.faults import FaultyFiles, newborn
 
 ONE = "1" * 32

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from api.commands import main
+from api.cli import main
 from engine.runtime import attempts
 from engine.runtime import operations as ops
 from engine.runtime.actor import DetectorActor

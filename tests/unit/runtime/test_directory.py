@@ -12,8 +12,8 @@ from engine.runtime.news import News
 from engine.runtime.tokens import digest_of, mint
 from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError, WrongFolder
 from snapshots.files import RealFiles
-from snapshots.identity import begin_folder
 from snapshots.store import Store
+from snapshots.takeover.identity import begin_folder
 from tests.faults import FaultyFiles, newborn
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32

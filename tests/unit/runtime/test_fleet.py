@@ -17,7 +17,7 @@ from engine.runtime.operations import Operation
 from engine.runtime.settings import RuntimeSettings
 from engine.runtime.tokens import digest_of
 from snapshots.errors import FolderInUse, StorageError
-from snapshots.identity import begin_folder
+from snapshots.takeover.identity import begin_folder
 from tests.faults import FaultyFiles, local_fleet, local_service, until
 
 

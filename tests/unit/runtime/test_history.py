@@ -22,10 +22,10 @@ from engine.runtime.kept import KEPT_VERSION
 from engine.runtime.operations import Operation
 from engine.runtime.recovery import restore
 from snapshots.errors import NewerFormat
-from snapshots.pages import Page
-from snapshots.records import Snapshot
-from snapshots.recovered import Recovered
-from snapshots.tails import Record
+from snapshots.format.pages import Page
+from snapshots.format.snapshot_file import Snapshot
+from snapshots.format.tails import Record
+from snapshots.takeover.recovery import Recovered
 
 CONDITIONS = (
     "once a == 1",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.evaluation.saved import stored_condition
-from engine.language.parser import parse
+from engine.language.text.parser import parse
 from engine.runtime import history
 from engine.runtime import operations as ops
 from engine.runtime import steps as steps_module

@@ -8,14 +8,14 @@ import pytest
 
 from snapshots.errors import Damaged, FolderInUse, NewerFormat, StorageError, WrongFolder
 from snapshots.files import RealFiles
-from snapshots.identity import begin_folder, check_identity, read_identity
-from snapshots.lock import FolderLock
+from snapshots.takeover.identity import begin_folder, check_identity, read_identity
+from snapshots.takeover.lock import FolderLock
 from tests.faults import Died, FaultyFiles
 
 BEGIN = """
 import sys
 from pathlib import Path
-from snapshots.identity import begin_folder
+from snapshots.takeover.identity import begin_folder
 print("ready", flush=True)
 sys.stdin.readline()
 print(begin_folder(Path(sys.argv[1]), lock_wait_s=60))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from snapshots.errors import Damaged, NothingUsable
+from snapshots.format.file_names import segment_name, snapshot_name
 from snapshots.inspection import inspect_folder, read_only
-from snapshots.names import segment_name, snapshot_name
 from snapshots.store import Store
 
 

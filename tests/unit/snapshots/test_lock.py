@@ -9,12 +9,12 @@ import threading
 import pytest
 
 from snapshots.errors import FolderInUse, StorageError
-from snapshots.lock import FolderLock
+from snapshots.takeover.lock import FolderLock
 
 HOLD = """
 import sys
 from pathlib import Path
-from snapshots.lock import FolderLock
+from snapshots.takeover.lock import FolderLock
 FolderLock(Path(sys.argv[1])).acquire()
 print("held", flush=True)
 sys.stdin.read()

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from snapshots.errors import Damaged, NewerFormat
-from snapshots.framing import frame
-from snapshots.pages import HEADER_BYTES, MAGIC, Page, decode, decode_header
-from snapshots.saving import save_page
+from snapshots.format.framing import frame
+from snapshots.format.pages import HEADER_BYTES, MAGIC, Page, decode, decode_header
+from snapshots.write.snapshot_writer import save_page
 from tests.faults import FaultyFiles
 
 BODY = b"what is kept"

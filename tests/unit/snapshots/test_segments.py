@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshots.errors import Damaged, NewerFormat
-from snapshots.records import Snapshot, decode, encode
-from snapshots.segments import (
+from snapshots.format.segments import (
     END_MARK,
     FORMAT,
     HEADER_BYTES,
@@ -25,7 +24,8 @@ from snapshots.segments import (
     encode_record,
     zero_sectors,
 )
-from snapshots.tails import Record, SegmentReader, judge
+from snapshots.format.snapshot_file import Snapshot, decode, encode
+from snapshots.format.tails import Record, SegmentReader, judge
 
 GOLDEN = Path(__file__).parent / "golden"
 HEADER = SegmentHeader(epoch=3, number=2, first=7, after=1)

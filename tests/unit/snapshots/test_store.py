@@ -22,10 +22,10 @@ from snapshots.errors import (
     WriteFailed,
 )
 from snapshots.files import OpenFile, RealFiles
-from snapshots.names import CLAIM_NUMBER, segment_name, snapshot_name
-from snapshots.records import Snapshot, encode
-from snapshots.recovered import Recovered
+from snapshots.format.file_names import CLAIM_NUMBER, segment_name, snapshot_name
+from snapshots.format.snapshot_file import Snapshot, encode
 from snapshots.store import Store
+from snapshots.takeover.recovery import Recovered
 from tests.faults import FaultyFiles
 
 

@@ -1,0 +1,1 @@
+"""A running service, as commands call it."""

@@ -1,0 +1,56 @@
+"""The token of a command that calls a running service: an option, a variable, or a file."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from api.cli.failures import warn
+from api.secret_files import SecretFileError, read_secret, readable_by_others
+
+
+def token_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --token and --token-file, of which one is needed; the command is given `token`."""
+
+    @functools.wraps(command)
+    def with_token(*, token: str | None, token_file: Path | None, **given: Any) -> None:
+        command(token=_chosen(token, token_file), **given)
+
+    with_file = click.option(
+        "--token-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        envvar="RULE_DETECTOR_TOKEN_FILE",
+        help="A file that holds the token.  [env RULE_DETECTOR_TOKEN_FILE]",
+    )(with_token)
+    return click.option(
+        "--token",
+        envvar="RULE_DETECTOR_TOKEN",
+        help="A token of the service. Everyone on the machine can read it in the list of processes; the "
+        "variable and the file keep it secret.  [env RULE_DETECTOR_TOKEN]",
+    )(with_file)
+
+
+def _chosen(token: str | None, token_file: Path | None) -> str:
+    """Give the token, from the command line rather than a variable. Raises click.UsageError."""
+    context = click.get_current_context()
+    typed = {
+        name
+        for name in ("token", "token_file")
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    }
+    if len(typed) > 1 or (token and token_file and not typed):
+        raise click.UsageError("`--token` and `--token-file` exclude each other.")
+    if token_file is not None and "token" not in typed:
+        try:
+            found = read_secret(token_file)
+        except SecretFileError as error:
+            raise click.UsageError(f"--token-file: {error}") from None
+        if warning := readable_by_others(token_file):
+            warn(warning)
+        return found
+    if not token:
+        raise click.UsageError("A token is needed: `--token`, `--token-file` or RULE_DETECTOR_TOKEN.")
+    return token

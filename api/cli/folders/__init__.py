@@ -1,0 +1,1 @@
+"""A data folder, read from outside without a service."""

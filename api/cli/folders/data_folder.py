@@ -1,0 +1,225 @@
+"""A data folder read from outside, without its lock and without a change: what `inspect` tells of it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from api.cli.folders.report import (
+    Catalogue,
+    Contents,
+    Defect,
+    DetectorEntry,
+    FolderReport,
+    KnownToken,
+    RuleEntry,
+    Storage,
+)
+from api.cli.folders.storage import Look, look_at
+from engine.evaluation.detector import Detector
+from engine.language.limits import DEFAULT_LIMITS
+from engine.language.text.printer import format as canonical
+from engine.runtime.answers import Answers
+from engine.runtime.attempts import LEFT_ALONE_S, Deaths, last_deaths
+from engine.runtime.directory import kept_of
+from engine.runtime.recovery import restore
+from engine.runtime.register import Kept
+from snapshots.errors import StorageError
+from snapshots.files import RealFiles
+from snapshots.format.pages import now_us
+from snapshots.store import Store
+from snapshots.takeover.identity import IDENTITY_NAME, read_identity
+from snapshots.takeover.recovery import Recovered
+
+T = TypeVar("T")
+
+_LOOKS: Final = 3
+"""What a service is writing can look damaged to whoever reads it meanwhile, but hardly so often in a row."""
+_PAUSE_S: Final = 0.1
+
+_FOLDERS_FROM_VERSION: Final = 2
+"""Of the catalogue: from then on each detector has a folder from its creation, not only once it was awake."""
+
+
+class NoDataFolder(Exception):
+    """There is no data folder, or not what was asked for in it; the message says what there is not."""
+
+
+def read_data_folder(data: Path, *, only: str | None = None, with_rules: bool = False) -> FolderReport:
+    """Tell what a data folder holds: all of it, or `only` the detector with that id. Raises NoDataFolder."""
+    try:
+        return _Reader(data, with_rules=with_rules).read(only)
+    except OSError as error:
+        raise NoDataFolder(f"{data} cannot be read: {(error.strerror or str(error)).lower()}") from None
+
+
+class _Reader:
+    """Reads one data folder, once, and gathers damage and remarks on the way."""
+
+    def __init__(self, data: Path, *, with_rules: bool) -> None:
+        self._data = data
+        self._detectors_folder = data / "detectors"
+        self._with_rules = with_rules
+        self._gives_folders = True
+        self._damage: list[Defect] = []
+        self._remarks: list[str] = []
+
+    def read(self, only: str | None) -> FolderReport:
+        directory = self._data / "directory"
+        if not directory.is_dir():
+            raise NoDataFolder(f"{self._data} is no data folder: there is no folder {directory}")
+        identity = self._identity()
+        # Before the catalogue: a service makes a folder first, and enters its detector then.
+        folders = self._folders()
+        catalogue, kept = self._catalogue(directory, any_detector=bool(folders))
+        named: dict[str, str | None] = dict.fromkeys(folders) if kept is None else dict(kept.detectors)
+        struck = frozenset[str]() if kept is None else kept.struck
+        others = [name for name in folders if name not in named]
+        if only is not None:
+            named = {only: named.get(only)} if only in named or only in folders else {}
+            others = []
+            if not named:
+                raise NoDataFolder(f"{self._data} holds no detector `{only}`")
+        entries = [self._detector(detector_id, name) for detector_id, name in named.items()]
+        self._remarks += [
+            f"{self._detectors_folder / name}: its detector was deleted; the files go at the next start"
+            for name in others
+            if name in struck
+        ]
+        orphans = [self._detectors_folder / name for name in others if name not in struck]
+        return FolderReport(
+            data=str(self._data),
+            identity=identity,
+            catalogue=catalogue,
+            detectors=[entry for entry in entries if entry is not None],
+            # What is gone by now was being removed.
+            orphans=[str(folder) for folder in orphans if folder.exists()],
+            remarks=self._remarks,
+            damage=self._damage,
+        )
+
+    def _identity(self) -> str | None:
+        try:
+            identity = read_identity(self._data, RealFiles())
+        except StorageError as error:
+            self._damage.append(Defect(path=str(self._data / IDENTITY_NAME), reason=str(error)))
+            return None
+        if identity is None:
+            self._remarks.append(
+                f"{self._data}: it has no id yet; the next start of the service gives it one"
+            )
+        return identity
+
+    def _folders(self) -> list[str]:
+        if not self._detectors_folder.is_dir():
+            return []
+        return sorted(entry.name for entry in self._detectors_folder.iterdir())
+
+    def _catalogue(self, folder: Path, *, any_detector: bool) -> tuple[Catalogue, Kept | None]:
+        look, kept = _looked_at(folder, kept_of)
+        if kept is None and _is_unused(folder, look) and not any_detector:
+            look = replace(look, damage=(), remarks=(f"{folder}: it was begun and never used",))
+            kept = Kept()
+        if look.recovered is not None and look.recovered.snapshot is not None:
+            self._gives_folders = look.recovered.snapshot.version >= _FOLDERS_FROM_VERSION
+        self._note(look)
+        if kept is None:
+            return Catalogue(storage=look.storage, tokens=None, detectors=None), None
+        tokens = [KnownToken(id=token_id, hint=token.hint) for token_id, token in kept.tokens.items()]
+        return Catalogue(storage=look.storage, tokens=tokens, detectors=len(kept.detectors)), kept
+
+    def _detector(self, detector_id: str, name: str | None) -> DetectorEntry | None:
+        """Tell of one detector; None where it was deleted meanwhile."""
+        folder = self._detectors_folder / detector_id
+        if not self._gives_folders and not folder.exists():
+            return DetectorEntry(
+                id=detector_id,
+                name=name,
+                storage=Storage(folder=str(folder), position=0),
+                contents=self._contents(Detector()),
+            )
+        look, contents = _looked_at(folder, self._contents_of)
+        if contents is None and not folder.exists() and self._is_deleted(detector_id):
+            return None
+        mark = folder / "replaying"
+        deaths = last_deaths(mark, RealFiles()) if folder.is_dir() else Deaths()
+        if deaths.too_many and not deaths.expired(now_us()):
+            self._remarks.append(
+                f"{mark}: {deaths}, which is left alone for {LEFT_ALONE_S} s; "
+                "`rule-detector retry` has it tried at once"
+            )
+        elif deaths.sequence:
+            said = f"record {deaths.sequence} of the journal is being replayed, or a process ended at it"
+            self._remarks.append(f"{mark}: {said}")
+        self._note(look)
+        if contents is not None and contents.diverged is not None:
+            self._remarks.append(contents.diverged)
+        return DetectorEntry(id=detector_id, name=name, storage=look.storage, contents=contents)
+
+    def _is_deleted(self, detector_id: str) -> bool:
+        _, kept = _looked_at(self._data / "directory", kept_of)
+        return kept is not None and detector_id not in kept.detectors
+
+    def _contents_of(self, recovered: Recovered) -> Contents:
+        restored = restore(recovered, Answers(0, 0), DEFAULT_LIMITS)
+        contents = self._contents(restored.detector)
+        return msgspec.structs.replace(contents, diverged=restored.diverged)
+
+    def _contents(self, detector: Detector) -> Contents:
+        rules = detector.rules()
+        return Contents(
+            clock_us=detector.clock_us,
+            events_seen=detector.events_seen,
+            live_keys=detector.state.live,
+            temporal_nodes=len(detector.state.stores),
+            rule_count=len(rules),
+            rules_enabled=sum(rule.enabled for rule in rules),
+            rules=[
+                RuleEntry(
+                    id=rule.id,
+                    name=rule.name,
+                    priority=rule.priority,
+                    enabled=rule.enabled,
+                    notify=rule.notify,
+                    condition=canonical(rule.condition),
+                )
+                for rule in rules
+            ]
+            if self._with_rules
+            else msgspec.UNSET,
+        )
+
+    def _note(self, look: Look) -> None:
+        self._damage += look.damage
+        self._remarks += look.remarks
+
+
+def _looked_at(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]:
+    """Look at a folder and read what it holds; None where that cannot be. Damage is looked at again."""
+    look, told = _once(folder, read)
+    for _ in range(1, _LOOKS):
+        if not look.damage:
+            break
+        time.sleep(_PAUSE_S)
+        look, told = _once(folder, read)
+    return look, told
+
+
+def _once(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]:
+    look = Look(storage=Storage(folder=str(folder), position=None))
+    try:
+        look = look_at(folder)
+        return look, None if look.recovered is None else read(look.recovered)
+    except (StorageError, OSError) as error:
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001 -- whatever one folder does to its reader, the others are told
+        reason = f"what it holds cannot be read: {type(error).__name__}: {error}"
+    defect = Defect(path=str(folder), reason=reason)
+    return replace(look, damage=(*look.damage, defect)), None
+
+
+def _is_unused(folder: Path, look: Look) -> bool:
+    return not look.storage.snapshots and Store(folder).is_newborn()

@@ -1,0 +1,235 @@
+"""What a data folder holds, as `inspect` tells it: lines for people, JSON for machines. Pure."""
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from api.cli.recorded.times import iso
+
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_UNIT: Final = 1024
+
+
+class Defect(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with a file, and where in it, if at a place."""
+
+    path: str
+    offset: int | None = None
+    reason: str
+
+    def __str__(self) -> str:
+        place = "" if self.offset is None else f", offset {self.offset}"
+        return f"{self.path}{place}: {self.reason}"
+
+
+class SnapshotFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot: the last record that it includes, and its owner's epoch, None where that cannot be read."""
+
+    file: str
+    sequence: int
+    epoch: int | None
+    bytes: int
+
+
+class SegmentFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment of a journal: its owner's epoch, and the whole records in it, up to any damage."""
+
+    file: str
+    epoch: int
+    first: int | None
+    last: int | None
+    records: int
+    bytes: int
+
+
+class Storage(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of one folder.
+
+    `position` is the record that a recovery would come to; where it would be refused, `refusal` says why.
+    """
+
+    folder: str
+    position: int | None
+    refusal: str | None = None
+    snapshots: list[SnapshotFile] = []
+    segments: list[SegmentFile] = []
+    set_aside: list[str] = []
+
+
+class KnownToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A token, by what is no secret of it."""
+
+    id: str
+    hint: str
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens and detectors, as the directory keeps them; None where that cannot be read."""
+
+    storage: Storage
+    tokens: list[KnownToken] | None
+    detectors: int | None
+
+
+class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule, its condition as canonical text."""
+
+    id: str
+    name: str
+    priority: int
+    enabled: bool
+    notify: bool
+    condition: str
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What a detector holds at its position. `clock_us` is None before the first event."""
+
+    clock_us: int | None
+    events_seen: int
+    live_keys: int
+    temporal_nodes: int
+    rule_count: int
+    rules_enabled: int
+    diverged: str | None = None
+    """At which records of the journal other rules fire now than did at first, if there are any."""
+    rules: list[RuleEntry] | msgspec.UnsetType = msgspec.UNSET
+    """Where they were asked for."""
+
+
+class DetectorEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A detector, with None for what cannot be read."""
+
+    id: str
+    name: str | None
+    storage: Storage
+    contents: Contents | None
+
+
+class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All that was found in a data folder."""
+
+    data: str
+    identity: str | None = None
+    """The folder's id; None where it has none yet, or one that cannot be read."""
+    catalogue: Catalogue
+    detectors: list[DetectorEntry]
+    orphans: list[str] = []
+    """Folders of detectors that the catalogue does not have."""
+    remarks: list[str] = []
+    """What is worth knowing and no damage."""
+    damage: list[Defect] = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether a service would find all that it needs."""
+        return not self.damage
+
+
+def to_json(report: FolderReport) -> str:
+    """Give the report as one JSON object, indented."""
+    document = {"whole": report.whole, **msgspec.to_builtins(report)}
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def to_lines(report: FolderReport) -> Iterator[str]:
+    """Give the report line by line."""
+    yield f"{report.data}: {'whole' if report.whole else 'DAMAGED, see the end'}"
+    yield f"id {report.identity or 'none'}"
+    yield ""
+    yield "catalogue"
+    yield from _catalogue_lines(report.catalogue)
+    for detector in report.detectors:
+        yield ""
+        yield f"detector {detector.id}" + ("" if detector.name is None else f"  {quoted(detector.name)}")
+        yield from _detector_lines(detector)
+    for title, lines in (
+        ("orphans: folders of detectors that the catalogue does not have", report.orphans),
+        ("remarks", report.remarks),
+        ("damaged", list(map(str, report.damage))),
+    ):
+        if lines:
+            yield ""
+            yield title
+            yield from (f"  {line}" for line in lines)
+
+
+def _catalogue_lines(catalogue: Catalogue) -> Iterator[str]:
+    if catalogue.tokens is not None:
+        hints = ", ".join(f"…{token.hint}" for token in catalogue.tokens)
+        yield _row("tokens", f"{len(catalogue.tokens)}{': ' if hints else ''}{hints}")
+    if catalogue.detectors is not None:
+        yield _row("detectors", str(catalogue.detectors))
+    yield from _storage_lines(catalogue.storage)
+
+
+def _detector_lines(detector: DetectorEntry) -> Iterator[str]:
+    held = detector.contents
+    if held is None:
+        yield from _storage_lines(detector.storage)
+        return
+    off = held.rule_count - held.rules_enabled
+    yield _row("rules", f"{held.rule_count}{f', {off} of them disabled' if off else ''}")
+    last = "" if held.clock_us is None else f", the clock at {iso(held.clock_us)}"
+    yield _row("events", f"{held.events_seen} seen{last}")
+    keys, nodes = counted(held.live_keys, "live key"), counted(held.temporal_nodes, "temporal node")
+    yield _row("memory", f"{keys}, {nodes}")
+    yield from _storage_lines(detector.storage)
+    if not isinstance(held.rules, msgspec.UnsetType):
+        for rule in held.rules:
+            marks = [*([] if rule.enabled else ["disabled"]), *(["notify"] if rule.notify else [])]
+            yield f"  rule {rule.priority}  {rule.id}  {quoted(rule.name)}" + (
+                f"  ({', '.join(marks)})" if marks else ""
+            )
+            yield f"    {rule.condition}"
+
+
+def _storage_lines(storage: Storage) -> Iterator[str]:
+    newest = (
+        f", the newest of record {max(one.sequence for one in storage.snapshots)}"
+        if storage.snapshots
+        else ""
+    )
+    yield _row("snapshots", _sized(storage.snapshots) + newest)
+    records = sum(one.records for one in storage.segments)
+    journal = counted(len(storage.segments), "segment")
+    yield _row("journal", f"{journal} with {counted(records, 'record')}, {_bytes(storage.segments)}")
+    yield _row("position", "none" if storage.position is None else f"record {storage.position}")
+    if storage.refusal is not None:
+        yield _row("refused", storage.refusal)
+    if storage.set_aside:
+        yield _row("set aside", ", ".join(storage.set_aside))
+
+
+def _row(title: str, text: str) -> str:
+    return f"  {title:<9}  {text}"
+
+
+def _sized(files: list[SnapshotFile]) -> str:
+    return f"{len(files)}, {_bytes(files)}"
+
+
+def _bytes(files: list[SnapshotFile] | list[SegmentFile]) -> str:
+    return size(sum(one.bytes for one in files))
+
+
+def size(bytes_: int) -> str:
+    """Give a number of bytes in the unit in which it is read best."""
+    number, power = float(bytes_), 0
+    while number >= _UNIT and power < len(_UNITS) - 1:
+        number, power = number / _UNIT, power + 1
+    if power == 0:
+        return counted(bytes_, "byte")
+    return f"{number:.1f} {_UNITS[power]}"
+
+
+def counted(number: int, what: str) -> str:
+    """Give a number with its noun."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def quoted(name: str) -> str:
+    """Give a name on one line."""
+    return json.dumps(name, ensure_ascii=False)

@@ -1,0 +1,94 @@
+"""The files of one folder of a data folder, in the words of the report, and what can be read from them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from api.cli.folders.report import Defect, SegmentFile, SnapshotFile, Storage
+from snapshots.format.file_names import listing
+from snapshots.inspection import FolderReport, inspect_folder, read_only
+from snapshots.takeover.recovery import Recovered
+
+_PLACE: Final = re.compile(r"at offset ([0-9]+), (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look at a folder gave. `recovered` is None where a recovery would be refused."""
+
+    storage: Storage
+    recovered: Recovered | None = None
+    damage: tuple[Defect, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def look_at(folder: Path) -> Look:
+    """Look at the files of a folder, and change nothing. Raises StorageError where they cannot be read."""
+    found = inspect_folder(folder)
+    damage, remarks = _judged(found)
+    return Look(
+        storage=Storage(
+            folder=str(folder),
+            position=None if found.refusal else found.sequence,
+            refusal=found.refusal,
+            snapshots=[
+                SnapshotFile(file=one.name, sequence=one.sequence, epoch=one.epoch, bytes=one.file_bytes)
+                for one in found.snapshots
+            ],
+            segments=[
+                SegmentFile(
+                    file=one.name,
+                    epoch=one.epoch,
+                    first=one.first if one.records else None,
+                    last=one.last,
+                    records=one.records,
+                    bytes=one.file_bytes,
+                )
+                for one in found.segments
+                # An empty one is a claim to the folder, or about to be written to.
+                if one.file_bytes
+            ],
+            set_aside=list(found.set_aside),
+        ),
+        recovered=None if found.refusal else read_only(folder),
+        damage=damage,
+        remarks=remarks,
+    )
+
+
+def _judged(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
+    """Tell damage from what is none: a write that was never finished, and what no recovery needs."""
+    folder = found.folder
+    damage = [_defect(folder / one.name, one.reason) for one in found.snapshots if one.reason is not None]
+    remarks = []
+    for segment in found.segments:
+        if segment.reason is None:
+            continue
+        path = folder / segment.name
+        defect = _defect(path, segment.reason)
+        if str(path) in (found.refusal or ""):
+            damage.append(defect)
+        elif segment.torn:
+            remarks.append(f"{defect}: a write that was never finished, or is under way")
+        elif found.refusal is not None:
+            damage.append(defect)
+        else:
+            remarks.append(f"{defect}; no recovery needs that")
+    if found.refusal is not None and not damage:
+        damage.append(Defect(path=str(folder), reason=found.refusal))
+    told = {one.name for one in found.snapshots if one.reason is not None}
+    told |= {one.name for one in found.segments if one.reason is not None}
+    for remark in found.remarks:
+        if listing([remark.path.name]).pages:
+            damage.append(_defect(remark.path, remark.reason))
+        elif remark.path.name not in told:
+            remarks.append(str(remark))
+    return tuple(damage), tuple(remarks)
+
+
+def _defect(path: Path, reason: str) -> Defect:
+    placed = _PLACE.fullmatch(reason)
+    if placed is None:
+        return Defect(path=str(path), reason=reason)
+    return Defect(path=str(path), offset=int(placed[1]), reason=placed[2])

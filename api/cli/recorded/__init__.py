@@ -1,0 +1,1 @@
+"""Recorded events: read from files, sent in batches, and what came of them."""

@@ -1,0 +1,103 @@
+"""What came of a recording: which rules fired, how often and first when, and what was refused."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from api.cli.recorded.reading import RecordedEvent
+from api.cli.recorded.times import iso
+
+
+class Action(msgspec.Struct, rename="camel"):
+    """One action of an evaluation, as far as it is counted."""
+
+    type: str
+    rule_id: str
+    name: str
+    priority: int
+
+
+class Entry(msgspec.Struct):
+    """One error or message."""
+
+    code: int
+    message: str
+
+
+class Outcome(msgspec.Struct):
+    """What the service says of one event of a batch."""
+
+    actions: list[Action]
+    errors: list[Entry] = []
+    messages: list[Entry] = []
+
+
+@dataclass(slots=True)
+class Firing:
+    """One rule that fired."""
+
+    name: str
+    priority: int
+    first: RecordedEvent
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    """The tally of a replay, filled event by event."""
+
+    events: int = 0
+    firings: dict[str, Firing] = field(default_factory=dict)
+    """By the rule's id."""
+    refused: Counter[int] = field(default_factory=Counter)
+    messages: Counter[int] = field(default_factory=Counter)
+    examples: dict[int, str] = field(default_factory=dict)
+    """The first message of each code, with its place."""
+    on_first: Callable[[Firing], None] | None = None
+    """Takes each rule when it fires for the first time."""
+
+    def count(self, event: RecordedEvent, outcome: Outcome) -> None:
+        """Take one event and what was said of it."""
+        self.events += 1
+        for action in outcome.actions:
+            firing = self.firings.get(action.rule_id)
+            if firing is None:
+                firing = self.firings[action.rule_id] = Firing(action.name, action.priority, event)
+                if self.on_first is not None:
+                    self.on_first(firing)
+            firing.count += 1
+        if outcome.errors:
+            self.refused[outcome.errors[0].code] += 1
+        self.messages.update(message.code for message in outcome.messages)
+        for entry in [*outcome.errors, *outcome.messages]:
+            self.examples.setdefault(entry.code, f"{event.place}: {entry.message}")
+
+    def fired(self) -> list[Firing]:
+        """Give the rules that fired, in order of priority."""
+        return sorted(self.firings.values(), key=lambda firing: firing.priority)
+
+    def rows(self, rules: Iterable[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
+        """Give name, count, time and place of the first firing for each rule, given by id and name."""
+        return [
+            # In a table the file's name is enough; its folders would be most of the line.
+            (name, str(firing.count), iso(firing.first.time_us), firing.first.place.rsplit("/", 1)[-1])
+            if (firing := self.firings.get(rule_id))
+            else (name, "0", "", "")
+            for rule_id, name in rules
+        ]
+
+    def remarks(self) -> list[str]:
+        """Give a line for each kind of message, with how often it came and where first."""
+        return [
+            f"message {code}, {times} times; first {self.examples[code]}"
+            for code, times in sorted(self.messages.items())
+        ]
+
+    def refusals(self) -> list[str]:
+        """Give a line for each kind of refusal, with how often it came and where first."""
+        return [
+            f"{times} of {self.events} events refused with {code}; first {self.examples[code]}"
+            for code, times in sorted(self.refused.items())
+        ]

@@ -1,0 +1,78 @@
+"""`rule-detector serve`: the service in the foreground, with every setting as an option."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from api.cli.failures import fail, warn
+from api.secret_files import readable_by_others
+from api.setting import Setting, SettingsError
+from api.settings import settings, settings_from, unknown_variables
+
+
+def setting_option(setting: Setting) -> Callable[[Any], Any]:
+    """Give the option of one setting. Its value is judged by the settings themselves."""
+    notes = [f"env {setting.variable}"]
+    if setting.shown_default:
+        notes.append(f"default {setting.shown_default}")
+    help_text = f"{setting.text}  [{'; '.join(notes)}]"
+    if setting.kind is bool:
+        negation = setting.option.replace("--", "--no-", 1)
+        return click.option(f"{setting.option}/{negation}", setting.name, default=None, help=help_text)
+    metavar = {int: "NUMBER", float: "NUMBER", str: "TEXT"}.get(setting.kind)
+    metavar = metavar or ("FILE" if setting.name.endswith("_file") else "DIR")
+    metavar = "|".join(setting.choices) or metavar
+    return click.option(setting.option, setting.name, metavar=metavar, help=help_text)
+
+
+def with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of all settings, in their order."""
+    for setting in reversed(settings()):
+        command = setting_option(setting)(command)
+    return command
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  rule-detector serve --data /var/lib/rule-detector
+  rule-detector serve --host 0.0.0.0 --port 80 --max-resident 200
+  RULE_DETECTOR_PORT=9000 rule-detector serve
+"""
+)
+@with_setting_options
+def serve(**given: object) -> None:
+    """Start the service and keep it running until SIGTERM or Ctrl-C.
+
+    Prints the address it listens on and, where the data folder has no token yet, the first token: every
+    call needs one. Everything is kept in the data folder; only one service at a time can use it.
+    Ray is started inside, or joined with --ray-address. An option wins over its environment variable.
+    """
+    try:
+        chosen = settings_from(given, os.environ)
+    except SettingsError as error:
+        raise click.UsageError("\n".join(error.defects)) from None
+    for name in unknown_variables(os.environ):
+        warn(f"{name} is set, but is no setting")
+    if given["bootstrap_token"] is not None:
+        warn("everyone on this machine can read --bootstrap-token; --bootstrap-token-file keeps it secret")
+    if chosen.bootstrap_token_file and (warning := readable_by_others(chosen.bootstrap_token_file)):
+        warn(warning)
+
+    # Ray and Quart take a second to import, which --help and wrong usage need not wait for.
+    from api.process.supervisor import Running, StartError, UnsavedError, run  # noqa: PLC0415
+
+    async def announce(running: Running) -> bool:
+        lines = [f"The first token, shown only now: {running.token}"] if running.minted else []
+        lines.append(f"Described, to read and to try, at {running.url}/docs")
+        # In one piece, and this line last: whoever waits for it has seen the token.
+        click.echo("\n".join([*lines, f"Listening on {running.url}; Ctrl-C or SIGTERM ends it."]))
+        return True
+
+    try:
+        run(chosen, announce)
+    except (StartError, UnsavedError) as error:
+        fail(str(error))
+    click.echo("Stopped.")

@@ -1,0 +1,1 @@
+"""The application: from a request to its reply."""

@@ -1,0 +1,1 @@
+"""Request bodies: read, bounded, discarded, and cut into lines."""

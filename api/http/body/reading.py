@@ -1,0 +1,116 @@
+"""Request bodies as they come over the wire, counted while they are read; and replies to what was read."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from api.http.body.memory import Claim
+from api.http.requests import too_large
+from api.schema.envelope import Reply
+
+_PIECE_BYTES: Final = 4 * 1024
+"""A piece of this size or more is kept as it came."""
+_JOINED_BYTES: Final = 64 * 1024
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class CallerGone(Exception):
+    """The caller closed the connection; nobody waits for a reply."""
+
+
+async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:
+    """Give the whole body, of at most `bytes_max` bytes, for which the claim holds the memory.
+
+    Raises RequestRefusal 1003 as soon as more has come, and 1401 where there is no memory for it; what is
+    left of it is for `Drains`. Raises CallerGone where it never ends.
+    """
+    message = await receive()
+    if message.get("more_body", False):
+        return await read_rest(message, receive, bytes_max, claim)
+    # It came in one piece, as most do, and waits for nothing more.
+    body = part_of(message)
+    _check_size(len(body), bytes_max)
+    return body
+
+
+async def read_rest(message: Message, receive: Receive, bytes_max: int, claim: Claim) -> bytes:
+    """Give the whole body that begins with a message; as `read_body`."""
+    pieces = _Pieces()
+    try:
+        pieces.add(part_of(message))
+        while message.get("more_body", False):
+            _check_size(pieces.size_bytes, bytes_max)
+            claim.hold(pieces.size_bytes)
+            message = await receive()
+            pieces.add(part_of(message))
+        _check_size(pieces.size_bytes, bytes_max)
+        claim.hold(pieces.size_bytes)
+    except BaseException:
+        # Whoever keeps the error, or waits for the garbage collector to find it, does not keep the body.
+        pieces.clear()
+        claim.release()
+        raise
+    claim.complete()
+    return pieces.whole()
+
+
+class _Pieces:
+    """The pieces of a body. Small ones are joined at once: each as an object takes more than is counted."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._pieces: list[bytes | bytearray] = []
+
+    def add(self, piece: bytes) -> None:
+        """Take the next one."""
+        self.size_bytes += len(piece)
+        last = self._pieces[-1] if self._pieces else b""
+        if len(piece) >= _PIECE_BYTES:
+            self._pieces.append(piece)
+        elif isinstance(last, bytearray) and len(last) < _JOINED_BYTES:
+            last += piece
+        else:
+            self._pieces.append(bytearray(piece))
+
+    def whole(self) -> bytes:
+        """Give the body."""
+        return b"".join(self._pieces)
+
+    def clear(self) -> None:
+        """Drop all of it."""
+        self._pieces.clear()
+
+
+def _check_size(size_bytes: int, bytes_max: int) -> None:
+    if size_bytes > bytes_max:
+        raise too_large(bytes_max)
+
+
+def part_of(message: Message) -> bytes:
+    """Give the part of a body that a message brings. Raises CallerGone."""
+    if message["type"] == "http.disconnect":
+        raise CallerGone
+    part: bytes = message.get("body", b"")
+    return part
+
+
+async def skip_body(receive: Receive, bytes_max: int) -> None:
+    """Read a body that nobody asked for to its end. Raises RequestRefusal 1003 past the bound."""
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise CallerGone
+        size += len(message.get("body", b""))
+        if size > bytes_max:
+            raise too_large(bytes_max)
+        more = message.get("more_body", False)
+
+
+async def send_reply(reply: Reply, send: Send) -> None:
+    """Send a reply to a request whose body has been read to its end."""
+    await send({"type": "http.response.start", "status": reply.status, "headers": reply.all_headers()})
+    await send({"type": "http.response.body", "body": reply.body})

@@ -1,0 +1,189 @@
+"""One short handler for each operation: what it asks of the fleet, and the result of its reply."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from api.schema import messages
+from api.schema.envelope import BATCH_FORMS, Reply, RequestRefusal, answered, failure, refused, success
+from api.schema.parsing import parse_condition
+from api.settings import Settings
+from engine.evaluation.bodies import decode
+from engine.language.diagnostics import Entry
+from engine.runtime import operations
+from engine.runtime.errors import no_such_token
+from engine.runtime.fleet import Fleet
+
+T = TypeVar("T")
+
+DECODED_AT_ONCE_BYTES_MAX: Final = 4 * 1024
+"""Larger bodies are decoded in a thread: the event loop belongs to all callers."""
+
+_PIECE: Final = 1000
+"""Entries of a list that are encoded in one go: less than a millisecond."""
+
+_NOT_READY: Final = "the service is starting, or cannot serve now; with a token, /readyz says why"
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class Routes:
+    """The handlers, each named as its operation. They take the ids of the path, and body and key if any.
+
+    A detector that the path names exists: the dispatcher has made sure of that.
+    """
+
+    def __init__(self, settings: Settings, fleet: Fleet, *, parsers: Executor, decoders: Executor) -> None:
+        self._fleet = fleet
+        self._limits = settings.limits()
+        self._parsers = parsers
+        self._decoders = decoders
+        self._closing = False
+
+    def announce_shutdown(self) -> None:
+        """From now on say that the service is not ready; requests are still served."""
+        self._closing = True
+
+    # Tokens.
+
+    async def mint_token(self) -> Reply:
+        """Create a token and show its secret."""
+        minted = await self._fleet.mint_token()
+        return _success(messages.Token(minted.id, minted.token, minted.hint))
+
+    async def revoke_token(self, id: str) -> Reply:  # noqa: A002 -- named as in the path
+        """Revoke a token."""
+        if not _ID.fullmatch(id):
+            raise no_such_token(id)
+        await self._fleet.revoke_token(id)
+        return _success(messages.Identified(id))
+
+    # Detectors.
+
+    async def list_detectors(self, query: messages.DetectorsQuery) -> Reply:
+        """Give all detectors, or a page of them, in order of creation."""
+        if query == messages.DetectorsQuery():
+            return success(await _listed(await self._fleet.detectors()))
+        after, most = _given(query.after), _given(query.limit) or messages.PAGE_MAX
+        page = await self._fleet.detectors_page(after, most)
+        if page is None:
+            raise RequestRefusal(1006, f"after: there is no detector `{after}`; it may have been deleted")
+        return success(await _listed(page))
+
+    async def create_detector(self, body: bytes) -> Reply:
+        """Create a detector."""
+        wanted = await self._decode(body, messages.NewDetector)
+        return _success(messages.Identified(await self._fleet.create_detector(wanted.name)))
+
+    async def get_detector(self, detectorId: str) -> Reply:  # noqa: N803 -- named as in the path
+        """Give one detector."""
+        entry = await self._fleet.detector(detectorId)
+        return _success(messages.Detector(entry.id, entry.name))
+
+    async def delete_detector(self, detectorId: str) -> Reply:  # noqa: N803
+        """Delete a detector with all that is its."""
+        await self._fleet.delete_detector(detectorId)
+        return _success(messages.Identified(detectorId))
+
+    # Evaluation.
+
+    async def evaluate(self, detectorId: str, body: bytes, key: str) -> Reply:  # noqa: N803
+        """Evaluate the event of a body, which is read where its detector is."""
+        return await self._call(detectorId, operations.evaluate(body, key))
+
+    async def evaluate_batch(
+        self,
+        detectorId: str,  # noqa: N803
+        body: bytes,
+        media_type: bytes,
+        key: str,
+    ) -> Reply:
+        """Evaluate the events of a body, which is read where its detector is."""
+        return await self._call(detectorId, operations.evaluate_batch(body, key, BATCH_FORMS[media_type]))
+
+    # Rules.
+
+    async def list_rules(self, detectorId: str) -> Reply:  # noqa: N803
+        """Give the rules of a detector by priority."""
+        return await self._call(detectorId, operations.rules())
+
+    async def create_rule(self, detectorId: str, body: bytes) -> Reply:  # noqa: N803
+        """Create a rule; its condition is read where its detector is."""
+        wanted = await self._decode(body, messages.NewRule)
+        operation = operations.add_rule(wanted.name, wanted.condition, notify=wanted.notify)
+        return await self._call(detectorId, operation)
+
+    async def get_rule(self, detectorId: str, id: str) -> Reply:  # noqa: A002, N803
+        """Give one rule."""
+        return await self._call(detectorId, operations.rule(id))
+
+    async def change_rule(self, detectorId: str, id: str, body: bytes) -> Reply:  # noqa: A002, N803
+        """Change what the body names and give the rule."""
+        wanted = await self._decode(body, messages.RuleChange)
+        operation = operations.change_rule(
+            id,
+            name=_given(wanted.name),
+            condition=_given(wanted.condition),
+            enabled=_given(wanted.enabled),
+            notify=_given(wanted.notify),
+        )
+        return await self._call(detectorId, operation)
+
+    async def delete_rule(self, detectorId: str, id: str) -> Reply:  # noqa: A002, N803
+        """Delete a rule."""
+        return await self._call(detectorId, operations.remove_rule(id))
+
+    # What concerns no detector.
+
+    async def parse_condition(self, body: bytes) -> Reply:
+        """Parse a condition away from the event loop, which a long text would hold up."""
+        loop = asyncio.get_running_loop()
+        return success(await loop.run_in_executor(self._parsers, parse_condition, body, self._limits))
+
+    async def health(self) -> Reply:
+        """Say that the process answers."""
+        return _success(messages.Alive(alive=True))
+
+    async def readiness(self, *, has_token: bool) -> Reply:
+        """Say whether requests are served; to who has a token, also what stands against it or is amiss."""
+        if self._closing:
+            return refused([Entry(1503, "the server is shutting down")])
+        status = await self._fleet.status()
+        if not status.reasons:
+            return _success(messages.Ready(ready=True, amiss=status.amiss if has_token else UNSET))
+        reasons = (*status.reasons, *status.amiss) if has_token else (_NOT_READY,)
+        return failure(503, [Entry(1501, reason) for reason in reasons], ((b"retry-after", b"1"),))
+
+    async def _call(self, detector_id: str, operation: operations.Operation) -> Reply:
+        return answered(await self._fleet.call(detector_id, operation))
+
+    async def _decode(self, body: bytes, type_: type[T]) -> T:
+        """Decode a body: a small one at once, a larger one in a thread. Raises Refusal 1000 or 1001."""
+        limits = self._limits
+        decoding = partial(decode, body, type_, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+        if len(body) <= DECODED_AT_ONCE_BYTES_MAX:
+            return decoding()
+        return await asyncio.get_running_loop().run_in_executor(self._decoders, decoding)
+
+
+def _success(result: Any) -> Reply:
+    return success(msgspec.json.encode(result))
+
+
+async def _listed(entries: Sequence[tuple[str, str]]) -> bytes:
+    """Give a list of detectors as JSON; between its pieces others have their turn."""
+    pieces = []
+    for begin in range(0, len(entries), _PIECE):
+        piece = [messages.Detector(*entry) for entry in entries[begin : begin + _PIECE]]
+        pieces.append(msgspec.json.encode(piece)[1:-1])
+        await asyncio.sleep(0)
+    return b"[" + b",".join(pieces) + b"]"
+
+
+def _given(value: T | msgspec.UnsetType) -> T | None:
+    return None if isinstance(value, msgspec.UnsetType) else value

@@ -1,0 +1,156 @@
+"""Requests as they come in: their headers read once, and their paths without surprises."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from api.schema.envelope import RequestRefusal
+
+_WANTED: Final = frozenset(
+    {
+        *(b"authorization", b"content-encoding", b"content-length", b"content-type"),
+        *(b"idempotency-key", b"transfer-encoding", b"upgrade"),
+    }
+)
+_NONE: Final[frozenset[bytes]] = frozenset()
+_HEADER_OVERHEAD_BYTES: Final = 4
+"""A colon, a blank, a carriage return and a line feed."""
+_LENGTH_DIGITS_MAX: Final = 18
+_KEY: Final = re.compile(rb"[!-~]{1,255}")
+_ORIGIN: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
+
+
+class Head(NamedTuple):
+    """The headers that matter here, the last of each name; which of them came twice; the bytes of all."""
+
+    found: dict[bytes, bytes]
+    repeated: frozenset[bytes]
+    size_bytes: int
+
+
+def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
+    """Read the headers of a request, whose names are in lower case."""
+    found: dict[bytes, bytes] = {}
+    repeated = _NONE
+    size_bytes = 0
+    for name, value in headers:
+        size_bytes += len(name) + len(value) + _HEADER_OVERHEAD_BYTES
+        if name in _WANTED:
+            if name in found:
+                repeated |= {name}
+            found[name] = value
+    return Head(found, repeated, size_bytes)
+
+
+def is_ambiguous(head: Head) -> bool:
+    """Tell whether the body's end is told in two ways.
+
+    What one reader takes for the body, another takes for the next request; so no other may come after it.
+    """
+    return b"transfer-encoding" in head.found and b"content-length" in head.found
+
+
+def authorization(head: Head) -> bytes | None:
+    """Give the Authorization header; one that came twice is of no form that is known."""
+    value = head.found.get(b"authorization")
+    return b"" if b"authorization" in head.repeated else value
+
+
+def announced_length(head: Head) -> int | None:
+    """Give the announced length of the body; None where none was announced that can be read."""
+    value = head.found.get(b"content-length", b"")
+    return int(value[-_LENGTH_DIGITS_MAX:]) if value.isdigit() else None
+
+
+def check_length(head: Head, bytes_max: int) -> None:
+    """Raise RequestRefusal 1003 where the announced length of the body is more than it may have."""
+    length = announced_length(head)
+    if length is not None and length > bytes_max:
+        raise too_large(bytes_max)
+
+
+def too_large(bytes_max: int) -> RequestRefusal:
+    """Give the refusal of a body of more than so many bytes."""
+    return RequestRefusal(1003, f"the body is larger than {bytes_max} bytes")
+
+
+def idempotency_key(head: Head) -> str:
+    """Give the Idempotency-Key, empty where none came. Raises RequestRefusal 1006."""
+    if defects := _defects_of_key(head):
+        raise RequestRefusal(1006, *defects)
+    return head.found.get(b"idempotency-key", b"").decode("ascii")
+
+
+def _defects_of_key(head: Head) -> tuple[str, ...]:
+    value = head.found.get(b"idempotency-key")
+    if value is None:
+        return ()
+    if b"idempotency-key" in head.repeated:
+        return ("Idempotency-Key: expected once, came more than once",)
+    if not _KEY.fullmatch(value):
+        return ("Idempotency-Key: expected 1 to 255 visible ASCII characters",)
+    return ()
+
+
+def check_headers(
+    head: Head, *, bytes_max: int, media_types: Sequence[bytes], takes_key: bool = False
+) -> bytes:
+    """Give the media type of the body, the first of those that are taken where the request names none.
+
+    There are no `media_types` where no body is taken. `takes_key` tells whether an Idempotency-Key means
+    anything here; elsewhere it is ignored. Raises RequestRefusal 1006, with every defect, or 1002.
+    """
+    defects = []
+    if is_ambiguous(head):
+        defects.append("the request has both a Content-Length and a Transfer-Encoding")
+    if head.size_bytes > bytes_max:
+        defects.append(f"the headers are larger than {bytes_max} bytes together")
+    if head.found.get(b"upgrade", b"").strip().lower() == b"websocket":
+        # Offers of other protocols are passed over; who offers this one does not expect a reply.
+        defects.append("Upgrade: the path is not served over WebSocket")
+    if not media_types:
+        if defects:
+            raise RequestRefusal(1006, *defects)
+        return b""
+    found = head.found
+    length = found.get(b"content-length")
+    if length is not None and not (length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX):
+        defects.append("Content-Length: expected a number of bytes")
+    if b"content-type" in head.repeated:
+        defects.append("Content-Type: expected once, came more than once")
+    encoding = found.get(b"content-encoding", b"identity")
+    if encoding.strip().lower() != b"identity":
+        defects.append("Content-Encoding: bodies are taken as they are, in no encoding")
+    if takes_key:
+        defects += _defects_of_key(head)
+    if defects:
+        raise RequestRefusal(1006, *defects)
+    sent = found.get(b"content-type")
+    if sent is None or sent in media_types:
+        return sent or media_types[0]
+    media_type = media_type_of(sent)
+    if media_type not in media_types:
+        taken = " or ".join(f"`{one.decode()}`" for one in media_types)
+        shown = media_type.decode("latin-1")[:80]
+        raise RequestRefusal(1002, f"expected the Content-Type {taken}, got `{shown}`")
+    return media_type
+
+
+def media_type_of(content_type: bytes) -> bytes:
+    """Give a Content-Type without its parameters, in lower case."""
+    return content_type.partition(b";")[0].strip().lower()
+
+
+def canonical_path(raw_path: bytes) -> str:
+    """Give a path with its percent-escapes read, but for slashes: `%2F` is part of a segment."""
+    if not raw_path.startswith(b"/"):
+        # The absolute form, as proxies are sent it.
+        raw_path = _ORIGIN.sub(b"", raw_path, count=1)
+    if b"%" not in raw_path:
+        return raw_path.decode("latin-1")
+    segments = []
+    for segment in raw_path.decode("latin-1").split("/"):
+        plain = unquote(segment)
+        segments.append(segment if "/" in plain else plain)
+    return "/".join(segments)

@@ -1,0 +1,1 @@
+"""What operators see of the service: its log and its metrics."""

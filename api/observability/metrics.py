@@ -1,0 +1,81 @@
+"""What a monitor reads: how it stands with the detectors, and what all front ends have answered."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from api.observability.request_metrics import BOUNDS_S, REQUESTS, SECONDS, WITHIN
+from engine.runtime.counted import COUNTED, FRONT_ENDS_LOST
+from engine.runtime.hosting import Status
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
+
+PREFIX: Final = "rule_detector_"
+
+
+def metrics_text(status: Status) -> bytes:
+    """Give all metrics in the text format of Prometheus."""
+    registry = CollectorRegistry()
+    registry.register(_Families(status))
+    return generate_latest(registry)
+
+
+class _Families(Collector):
+    """The families of metrics, for a registry."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the families."""
+        status = self._status
+        yield GaugeMetricFamily(
+            f"{PREFIX}detectors_awake", "Detectors that an actor hosts.", value=status.awake
+        )
+        yield GaugeMetricFamily(f"{PREFIX}ready", "Whether requests are served.", value=not status.reasons)
+        yield GaugeMetricFamily(
+            f"{PREFIX}troubles",
+            "Detectors with something in their way, as /readyz tells.",
+            value=status.troubles,
+        )
+        for name, meaning in COUNTED.items():
+            yield CounterMetricFamily(PREFIX + name, meaning, value=status.counts[name])
+        yield CounterMetricFamily(
+            f"{PREFIX}front_ends_lost",
+            "Front ends that ended by themselves and were replaced.",
+            value=status.tallies.get((FRONT_ENDS_LOST,), 0),
+        )
+        yield self._requests()
+        yield self._times()
+
+    def _requests(self) -> Metric:
+        family = CounterMetricFamily(
+            f"{PREFIX}requests",
+            "Requests by the status of their reply; 499 where the caller left before its end.",
+            labels=("operation", "status"),
+        )
+        for name, value in sorted(self._status.tallies.items()):
+            if name[0] == REQUESTS:
+                family.add_metric(name[1:], value)
+        return family
+
+    def _times(self) -> Metric:
+        """Give the times as Prometheus has them: a count for each bound, of all that took no longer."""
+        family = HistogramMetricFamily(
+            f"{PREFIX}request_seconds",
+            "From a request's head to the end of its answer.",
+            labels=("operation",),
+        )
+        tallies = self._status.tallies
+        for operation in sorted(name[1] for name in tallies if name[0] == SECONDS):
+            buckets = []
+            so_far = 0.0
+            for number, bound in enumerate([*map(str, BOUNDS_S), "+Inf"]):
+                so_far += tallies.get((WITHIN, operation, str(number)), 0)
+                buckets.append((bound, so_far))
+            family.add_metric([operation], buckets, sum_value=tallies[SECONDS, operation])
+        return family

@@ -1,0 +1,121 @@
+"""The log of requests: all of them where that is asked for, and those that took long."""
+
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from api.http.requests import canonical_path
+from api.observability.logs import FIELDS
+from api.server.request_ids import STATE
+from api.settings import Settings
+
+_log = logging.getLogger("rule_detector.requests")
+# Whoever asks for it gets it, whatever the level of the rest.
+_log.setLevel(logging.INFO)
+
+SLOW_LINES_MAX: Final = 10
+"""Lines a second about requests that took long: where all do, a few will do."""
+
+_CHARS_MAX: Final = 300
+_DETECTOR: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})(?:/|$)")
+_FAILED: Final = b'{"success":false,"errors":[{"code":'
+_CODE_DIGITS: Final = 4
+
+
+class RequestLog:
+    """Writes a line about a request that is over, if it is one to be written of.
+
+    `from_s` is how long a request must have taken for that; who asks first spares the rest.
+    """
+
+    def __init__(self, settings: Settings, now_s: Callable[[], float] = time.monotonic) -> None:
+        slow_s = settings.slow_request_ms / 1000 or math.inf
+        self.from_s = 0.0 if settings.access_log else slow_s
+        self._slow_s = slow_s
+        self._all = settings.access_log
+        self._now_s = now_s
+        self._since_s = -math.inf
+        self._lines = 0
+        self._left_out = 0
+
+    def write(
+        self,
+        scope: Mapping[str, Any],
+        operation: str,
+        status: int,
+        elapsed_s: float,
+        *,
+        body: bytes = b"",
+        may_be_slow: bool = True,
+    ) -> None:
+        """Write of a request, if it is one to be written of; `body` is what its reply begins with."""
+        is_slow = may_be_slow and elapsed_s >= self._slow_s
+        if not self._all and not (is_slow and self._has_room()):
+            return
+        path = _path(scope)
+        level = logging.WARNING if is_slow else logging.INFO
+        took_ms = round(elapsed_s * 1000, 1)
+        fields = {
+            "request": request_id_of(scope),
+            "method": scope["method"][:20],
+            "path": path[:_CHARS_MAX],
+            "operation": operation,
+            "detector": _detector(scope),
+            "status": status,
+            "code": error_code(body),
+            "took_ms": took_ms,
+            "client": _client(scope),
+            "agent": _agent(scope["headers"]),
+            "left_out": self._left_out,
+        }
+        if not self._left_out:
+            del fields["left_out"]
+        self._left_out = 0
+        _log.log(level, "a slow request" if is_slow else "a request", extra={FIELDS: fields})
+
+    def _has_room(self) -> bool:
+        now_s = self._now_s()
+        if now_s - self._since_s >= 1:
+            self._since_s = now_s
+            self._lines = 0
+        self._lines += 1
+        if self._lines > SLOW_LINES_MAX:
+            self._left_out += 1
+        return self._lines <= SLOW_LINES_MAX
+
+
+def request_id_of(scope: Mapping[str, Any]) -> str:
+    """Give the id of a request, empty where it came over no connection."""
+    found: bytes = scope.get("state", {}).get(STATE, b"")
+    return found.decode("ascii")
+
+
+def error_code(body: bytes) -> int | None:
+    """Give the first code of `errors` in the envelope with which a reply begins; None where there is none."""
+    digits = body[len(_FAILED) : len(_FAILED) + _CODE_DIGITS]
+    return int(digits) if body.startswith(_FAILED) and digits.isdigit() else None
+
+
+def _path(scope: Mapping[str, Any]) -> str:
+    # Without the query, which means nothing here, and in which somebody may have put a secret.
+    return canonical_path(scope["raw_path"][: 4 * _CHARS_MAX])
+
+
+def _detector(scope: Mapping[str, Any]) -> str | None:
+    found = _DETECTOR.match(scope["raw_path"])
+    return found[1].decode("ascii") if found else None
+
+
+def _client(scope: Mapping[str, Any]) -> str | None:
+    client = scope.get("client")
+    return f"{client[0]}:{client[1]}" if client and len(client) > 1 else None
+
+
+def _agent(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    for name, value in headers:
+        if name == b"user-agent":
+            return value[:_CHARS_MAX].decode("latin-1")
+    return None

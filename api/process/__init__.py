@@ -1,0 +1,1 @@
+"""The processes of the service: started, watched and ended."""

@@ -1,0 +1,326 @@
+"""Starts the service and ends it: socket, Ray, fleet, front end, signals, draining."""
+
+import asyncio
+import atexit
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import uvloop
+
+from api.http.app import create_app
+from api.observability import logs
+from api.process.descriptors import raise_limit
+from api.process.front_end import serve_on
+from api.process.listening import CannotListen, listening
+from api.process.workers import FrontEndFailed, Workers
+from api.setting import PREFIX
+from api.settings import Settings
+from engine.runtime import cluster
+from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.fleet import Fleet
+from engine.runtime.local_hosting import LocalHosting
+from engine.runtime.on_ray import fleet_on_ray
+from snapshots.errors import StorageError
+from snapshots.takeover.identity import begin_folder
+from snapshots.takeover.lock import FolderLock
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 1.0
+_LOST_GRACE_S: Final = 1.0
+_SILENT_MOST_S: Final = 30.0
+"""A Ray that has not answered for so long is taken for lost: soon its processes would end by themselves."""
+
+
+class StartError(Exception):
+    """The service cannot start; the message says what is in the way."""
+
+
+class UnsavedError(Exception):
+    """The service ended, and something that it held in memory could not be saved; the message says what."""
+
+
+class RayLostError(UnsavedError):
+    """The Ray that was started inside ended by itself, and the service with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The service, once it answers."""
+
+    url: str
+    token: str | None
+    """The first token, where one was minted or is set; None where the data folder has tokens already."""
+    minted: bool
+    """Whether that token is new, and shown here for the only time."""
+
+
+Work = Callable[[Running], Awaitable[bool]]
+"""What is done once the service answers; gives whether the service is to go on."""
+
+
+def run(settings: Settings, work: Work) -> None:
+    """Serve until SIGTERM, SIGINT or the end of `work`, then bring everything to the disk.
+
+    The order matters. The socket comes first, since a port in use is the commonest obstacle and found at
+    once; the signal handlers come last, since Ray installs its own when it starts. Raises StartError,
+    UnsavedError, RayLostError.
+    """
+    logs.set_up(settings)
+    _interrupt_on_signals()
+    _clear_settings_from_environment()
+    raise_limit()
+    with suppress(KeyboardInterrupt), _listening(settings) as listeners:
+        _refuse_folder(settings)
+        with (
+            _ray(settings.ray_address) as ray,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            runner.run(_serve_watching(settings, listeners, work, ray))
+
+
+@dataclass(slots=True)
+class _RayLoss:
+    """Whether the Ray that was started inside is lost, and why."""
+
+    reason: str | None = None
+
+
+async def _serve_watching(
+    settings: Settings, listeners: list[socket.socket], work: Work, ray: cluster.Cluster
+) -> None:
+    """Serve until it is to end, or until Ray is lost. Raises what `run` does."""
+    stopping = _stop_on_signals()
+    loss = _RayLoss()
+    looking = asyncio.create_task(_stop_when_lost(ray, loss, stopping))
+    try:
+        await _serve(settings, listeners, work, ray, stopping, loss)
+    except UnsavedError as error:
+        if loss.reason is None:
+            raise
+        raise RayLostError(f"{loss.reason}, and with it the service\n{error}") from None
+    finally:
+        looking.cancel()
+    if loss.reason is not None:
+        lost = "nothing that was answered"
+        if settings.journal_sync == "off":
+            # Of those that died with Ray nobody knows whether they had changed.
+            lost = "at most what was evaluated after the last snapshots"
+        raise RayLostError(f"{loss.reason}, and with it the service; {lost} is lost")
+
+
+async def _serve(  # noqa: PLR0917 -- one caller, in this order
+    settings: Settings,
+    listeners: list[socket.socket],
+    work: Work,
+    ray: cluster.Cluster,
+    stopping: asyncio.Event,
+    loss: _RayLoss,
+) -> None:
+    def grace_s() -> float:
+        # Without Ray, what is not done soon never is.
+        return settings.shutdown_grace_s if loss.reason is None else _LOST_GRACE_S
+
+    async with _fleet(settings, ray.watch.trouble) as fleet:
+        if stopping.is_set():
+            return
+        try:
+            running = await _running(settings, listeners[0], fleet)
+        except DetectorUnavailable as error:
+            raise StartError(error.message) from None
+        until_stopped = partial(_until_stopped, work, running, stopping)
+        if settings.workers == 1:
+            app = create_app(settings, fleet)
+            await serve_on(
+                listeners[0],
+                app,
+                settings,
+                until=until_stopped,
+                wait_s=lambda: settings.shutdown_wait_s,
+                grace_s=grace_s,
+            )
+        else:
+            await _serve_by_workers(settings, listeners, fleet, until_stopped, grace_s)
+
+
+async def _serve_by_workers(
+    settings: Settings,
+    listeners: list[socket.socket],
+    fleet: Fleet,
+    until_stopped: Callable[[], Awaitable[None]],
+    grace_s: Callable[[], float],
+) -> None:
+    """Have several front ends serve, each a process of its own. Raises StartError."""
+    assert isinstance(fleet.hosting, LocalHosting), "whoever starts front ends hosts the detectors"
+    workers = Workers(settings, fleet.hosting, listeners)
+    try:
+        await workers.start()
+    except FrontEndFailed as error:
+        raise StartError(f"a front end did not start: {error}") from None
+    try:
+        await until_stopped()
+    finally:
+        refusal = asyncio.get_running_loop().call_later(
+            settings.shutdown_wait_s + grace_s(), fleet.refuse_all
+        )
+        await workers.stop()
+        refusal.cancel()
+
+
+async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) -> None:
+    """Do the work, and wait for a signal unless the work says that it is done with the service."""
+    working = asyncio.ensure_future(work(running))
+    signalled = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait({working, signalled}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done() and await working:
+            await signalled
+    finally:
+        working.cancel()
+        signalled.cancel()
+
+
+async def _running(settings: Settings, listener: socket.socket, fleet: Fleet) -> Running:
+    """Give the address and the first credential: the one that is set, or a new one where there is none."""
+    host, port = listener.getsockname()[:2]
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if settings.bootstrap_token is not None:
+        return Running(url, settings.bootstrap_token, minted=False)
+    if fleet.any_token:
+        return Running(url, None, minted=False)
+    return Running(url, (await fleet.mint_token()).token, minted=True)
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """Give the event that SIGTERM and SIGINT set."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    return stopping
+
+
+async def _stop_when_lost(ray: cluster.Cluster, loss: _RayLoss, stopping: asyncio.Event) -> None:
+    """Set `stopping`, with the reason in `loss`, once the Ray that was started inside is lost."""
+    loop = asyncio.get_running_loop()
+
+    def take_note(reason: str) -> None:
+        loss.reason = loss.reason or reason
+        stopping.set()
+
+    for name, descriptor in ray.processes.essential.items():
+
+        def ended(name: str = name, descriptor: int = descriptor) -> None:
+            # It stays readable.
+            loop.remove_reader(descriptor)
+            take_note(f"ray's process `{name}` ended by itself")
+
+        loop.add_reader(descriptor, ended)
+    while ray.processes.essential:
+        await asyncio.sleep(_LOOK_S)
+        if ray.watch.silent_s >= _SILENT_MOST_S:
+            take_note(f"ray has not answered for {_SILENT_MOST_S:g} seconds")
+
+
+@asynccontextmanager
+async def _fleet(settings: Settings, ray_trouble: Callable[[], str | None]) -> AsyncIterator[Fleet]:
+    """Give the started fleet; at the end every awake detector is saved. Raises StartError, UnsavedError."""
+    try:
+        fleet = fleet_on_ray(settings.runtime_settings(), ray_trouble)
+    except StorageError as error:
+        raise StartError(str(error)) from None
+    try:
+        await fleet.start()
+    except StorageError as error:
+        await fleet.close()
+        raise StartError(str(error)) from None
+    try:
+        yield fleet
+    finally:
+        unsaved = await fleet.close()
+    if unsaved:
+        raise UnsavedError("\n".join(unsaved))
+
+
+@contextmanager
+def _listening(settings: Settings) -> Iterator[list[socket.socket]]:
+    try:
+        with listening(settings) as listeners:
+            yield listeners
+    except CannotListen as error:
+        raise StartError(str(error)) from None
+
+
+def _refuse_folder(settings: Settings) -> None:
+    """Find a data folder that cannot be used before Ray takes seconds to start. Raises StartError.
+
+    The directory takes the lock itself, in a process that may be on another machine; so only a service that
+    starts Ray inside can tell a folder in use beforehand. It waits for one that is just ending.
+    """
+    wait_s = settings.runtime_settings().lock_wait_s
+    try:
+        begin_folder(settings.data, lock_wait_s=wait_s)
+        if settings.ray_address == cluster.LOCAL:
+            with FolderLock(settings.data, wait_s=wait_s):
+                return
+    except StorageError as error:
+        raise StartError(str(error)) from None
+
+
+@contextmanager
+def _ray(address: str) -> Iterator[cluster.Cluster]:
+    """Keep Ray started, or the cluster at `address` joined. Raises StartError."""
+    try:
+        started = cluster.start(address)
+    except cluster.ClusterError as error:
+        raise StartError(str(error)) from None
+    except SystemExit:
+        # What Ray, while it starts, makes of SIGTERM.
+        raise KeyboardInterrupt from None
+    status = 1
+    try:
+        _interrupt_on_signals()
+        yield started
+        status = 0
+    except KeyboardInterrupt:
+        status = 0
+        raise
+    finally:
+        if not cluster.stop(started):
+            _log.warning("ray did not end in time, and its processes were killed")
+            atexit.register(_exit_at_once, status)
+
+
+def _exit_at_once(status: int) -> None:
+    """End the process where something within Ray would keep it from ending."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
+
+
+def _clear_settings_from_environment() -> None:
+    """Keep the settings, which may be secret, from the processes that are started: none reads them there."""
+    for name in list(os.environ):
+        if name.startswith(PREFIX):
+            del os.environ[name]
+
+
+def _interrupt_on_signals() -> None:
+    """Have SIGTERM end what happens before and after serving just as Ctrl-C does.
+
+    SIGINT is set too, as it is while serving: who is started in the background of a script has it ignored.
+    """
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, interrupt)

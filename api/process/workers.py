@@ -1,0 +1,204 @@
+"""The front ends of a service that has several: started, watched, replaced, and ended."""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Final
+
+from api.process import worker
+from api.settings import Settings
+from engine.runtime.counted import FRONT_ENDS_LOST
+from engine.runtime.hosting_server import HostingServer
+from engine.runtime.local_hosting import LocalHosting
+from engine.runtime.messages import Note
+
+_log = logging.getLogger(__name__)
+
+_START_S: Final = 60.0
+"""So long a front end has until it serves."""
+_LOOK_S: Final = 5.0
+_SILENT_LOOKS_MAX: Final = 12
+"""One that was not heard of between so many looks is taken for hung: each asks for news twice a second."""
+_AGAIN_S: Final = 1.0
+"""Before another one is started where one did not come to serve."""
+_MARGIN_S: Final = 5.0
+"""What a front end may take to end beyond the time that it gives requests."""
+
+
+class FrontEndFailed(Exception):
+    """A front end did not come to serve; the message says why."""
+
+
+class FrontEnd:
+    """One process, started, and the link to it."""
+
+    def __init__(
+        self, process: Process, hosting: LocalHosting, revoked: Callable[["FrontEnd"], None]
+    ) -> None:
+        self.process = process
+        self.serves = asyncio.Event()
+        self.leaving = asyncio.Event()
+        self.link = HostingServer(
+            hosting, noted=self._noted, revoked=lambda: revoked(self), lost=self.leaving.set
+        )
+
+    @classmethod
+    async def start(
+        cls,
+        settings: Settings,
+        listener: socket.socket,
+        hosting: LocalHosting,
+        revoked: Callable[["FrontEnd"], None],
+    ) -> "FrontEnd":
+        """Start one, on a listening socket that stays open here. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            descriptors = theirs.fileno(), listener.fileno()
+            # Without the working directory on its path, where anything may lie.
+            command = (sys.executable, "-P", "-m", "api.process.worker", *map(str, descriptors))
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, pass_fds=descriptors, env=_environment()
+            )
+        front_end = cls(process, hosting, revoked)
+        await front_end.link.start(ours)
+        assert process.stdin is not None, "it was asked for"
+        with suppress(ConnectionError):
+            process.stdin.write(worker.encode_settings(settings))
+            process.stdin.close()
+        return front_end
+
+    async def until_it_serves(self) -> None:
+        """Come back when requests are served. Raises FrontEndFailed."""
+        serves = asyncio.ensure_future(self.serves.wait())
+        ended = asyncio.ensure_future(self.process.wait())
+        await asyncio.wait({serves, ended}, timeout=_START_S, return_when=asyncio.FIRST_COMPLETED)
+        serves.cancel()
+        ended.cancel()
+        if not self.serves.is_set():
+            status = self.process.returncode
+            raise FrontEndFailed(
+                f"it ended with status {status}" if status is not None else "it took too long"
+            )
+
+    async def until_it_leaves(self) -> None:
+        """Come back when another one is to take its place. One that hangs is killed."""
+        leaves = asyncio.ensure_future(self.leaving.wait())
+        heard, silent_looks = -1, 0
+        while not leaves.done():
+            await asyncio.wait({leaves}, timeout=_LOOK_S)
+            silent_looks = silent_looks + 1 if heard == self.link.heard else 0
+            heard = self.link.heard
+            if silent_looks == _SILENT_LOOKS_MAX:
+                _log.error("the front end %d does not answer any more, and is ended", self.process.pid)
+                self.kill()
+
+    def kill(self) -> None:
+        """End it at once."""
+        with suppress(ProcessLookupError):
+            self.process.kill()
+
+    def _noted(self, note: Note) -> None:
+        match note.name:
+            case worker.READY:
+                self.serves.set()
+            case worker.LEAVING:
+                self.leaving.set()
+
+
+class Workers:
+    """As many front ends as there are listening sockets, each with one of its own.
+
+    The sockets stay open here: what connects while a front end is replaced waits for the next one.
+    """
+
+    def __init__(self, settings: Settings, hosting: LocalHosting, listeners: Sequence[socket.socket]) -> None:
+        self._settings = settings
+        self._hosting = hosting
+        self._listeners = listeners
+        self._all: set[FrontEnd] = set()
+        self._keepers: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Come back when all serve. Raises FrontEndFailed."""
+        try:
+            async with asyncio.TaskGroup() as starts:
+                started = [starts.create_task(self._started(listener)) for listener in self._listeners]
+        except* (FrontEndFailed, OSError) as failures:
+            await self.stop()
+            raise FrontEndFailed(str(failures.exceptions[0])) from failures
+        for listener, start in zip(self._listeners, started, strict=True):
+            self._keep(self._replacing(start.result(), listener))
+
+    async def stop(self) -> None:
+        """Have all front ends answer what is under way, and end."""
+        self._stopping = True
+        for front_end in self._all:
+            front_end.link.note(worker.STOP)
+        for listener in self._listeners:
+            listener.close()
+        settings = self._settings
+        most_s = settings.shutdown_wait_s + settings.shutdown_grace_s + _MARGIN_S
+        if self._keepers:
+            await asyncio.wait(self._keepers, timeout=most_s)
+        for front_end in self._all:
+            _log.error("the front end %d did not end in time", front_end.process.pid)
+            front_end.kill()
+        if self._keepers:
+            await asyncio.wait(self._keepers)
+
+    def _keep(self, work: Coroutine[None, None, None]) -> None:
+        keeper = asyncio.create_task(work)
+        self._keepers.add(keeper)
+        keeper.add_done_callback(self._keepers.discard)
+
+    async def _started(self, listener: socket.socket) -> FrontEnd:
+        front_end = await FrontEnd.start(self._settings, listener, self._hosting, self._on_revoked)
+        self._all.add(front_end)
+        self._keep(self._until_ended(front_end))
+        if self._stopping:
+            front_end.link.note(worker.STOP)
+        try:
+            await front_end.until_it_serves()
+        except BaseException:
+            front_end.kill()
+            raise
+        return front_end
+
+    async def _until_ended(self, front_end: FrontEnd) -> None:
+        status = await front_end.process.wait()
+        front_end.leaving.set()
+        front_end.link.close()
+        self._all.discard(front_end)
+        if status != 0 and not self._stopping:
+            _log.error("the front end %d ended with status %d", front_end.process.pid, status)
+            await self._hosting.tally({(FRONT_ENDS_LOST,): 1})
+
+    async def _replacing(self, front_end: FrontEnd, listener: socket.socket) -> None:
+        """Have one front end after another on a socket."""
+        while True:
+            await front_end.until_it_leaves()
+            served = False
+            while not served:
+                if self._stopping:
+                    return
+                try:
+                    front_end = await self._started(listener)
+                    served = True
+                except (FrontEndFailed, OSError) as error:
+                    _log.error("a front end did not start: %s", error)
+                    await asyncio.sleep(_AGAIN_S)
+
+    def _on_revoked(self, through: FrontEnd) -> None:
+        for front_end in self._all - {through}:
+            front_end.link.note(worker.LOOK)
+
+
+def _environment() -> dict[str, str]:
+    """Give the environment of a front end, which has no part in Ray: without the token of a cluster."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}

@@ -1,0 +1,82 @@
+"""The pages that describe the API: the OpenAPI document, and Swagger UI, as installed, to read it with."""
+
+import functools
+import importlib.resources
+from typing import Final, NamedTuple
+
+import msgspec
+
+from api.schema.envelope import Headers
+from api.schema.openapi import document
+
+_ASSETS: Final = {
+    "swagger-ui.css": b"text/css; charset=utf-8",
+    "swagger-ui-bundle.js": b"text/javascript; charset=utf-8",
+    "favicon-32x32.png": b"image/png",
+}
+
+# Swagger UI draws its arrows from `data:` images. All else comes from here, and nothing goes elsewhere.
+_POLICY: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_SAFE: Final[Headers] = (
+    (b"content-security-policy", _POLICY),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_KEPT: Final[Headers] = ((b"cache-control", b"public, max-age=3600"),)
+
+_HTML: Final = b"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Rule Detector Service: API</title>
+<link rel="stylesheet" href="docs/swagger-ui.css">
+<link rel="icon" type="image/png" href="docs/favicon-32x32.png">
+</head>
+<body>
+<div id="reference"></div>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
+</body>
+</html>
+"""
+
+_START: Final = b"""SwaggerUIBundle({
+  url: new URL("openapi.json", document.baseURI).href,
+  dom_id: "#reference",
+  deepLinking: true,
+  defaultModelsExpandDepth: 0,
+  persistAuthorization: false,
+  validatorUrl: null,
+});
+"""
+
+
+class Page(NamedTuple):
+    """Something served as it is."""
+
+    body: bytes
+    content_type: bytes
+    headers: Headers
+    status: int = 200
+
+
+TO_DOCS: Final = Page(b"", b"text/plain; charset=utf-8", ((b"location", b"docs"),), 307)
+"""Leads from `/` to the description. Relative, so that it holds under a prefix, too."""
+
+
+@functools.cache
+def pages() -> dict[str, Page]:
+    """Give every page by its path. None needs a token."""
+    folder = importlib.resources.files("flask_swagger_ui") / "dist"
+    found = {
+        f"/docs/{name}": Page((folder / name).read_bytes(), kind, _SAFE + _KEPT)
+        for name, kind in _ASSETS.items()
+    }
+    found["/docs/start.js"] = Page(_START, b"text/javascript; charset=utf-8", _SAFE)
+    found["/docs"] = Page(_HTML, b"text/html; charset=utf-8", _SAFE)
+    found["/openapi.json"] = Page(msgspec.json.encode(document()), b"application/json", _SAFE)
+    return found

@@ -1,0 +1,292 @@
+"""The OpenAPI 3.1 document, made from the operations and from the types of their messages."""
+
+import importlib.metadata
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from api.schema import messages
+from api.schema.envelope import CODES, MESSAGE_CODES, NDJSON
+from api.schema.operations import EVENT_EXAMPLE, OPERATIONS, Operation
+
+_REFERENCE: Final = "#/components/schemas/{name}"
+_PARAMETER: Final = re.compile(r"{(\w+)}")
+_REASONS: Final = {
+    400: "Bad request",
+    401: "Unauthorized",
+    404: "Not found",
+    409: "Conflict",
+    413: "Too large",
+    415: "Unsupported media type",
+    422: "Unprocessable timestamp",
+    429: "Too many requests",
+    500: "Internal error",
+    503: "Unavailable",
+    504: "Deadline passed",
+}
+_HEADERS: Final = {
+    401: {"WWW-Authenticate": {"schema": {"type": "string"}, "description": "`Bearer`."}},
+    429: {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}},
+    503: {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait, where known."}},
+}
+
+
+_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "_An addition to the interface._ Makes the request safe to repeat: within ten minutes, "
+    "another one with the same key and body is given the first one's answer, and nothing is evaluated again. "
+    "With another body, or on the other of the two operations that take keys, it is refused with `1006`. "
+    "A request that was refused is not remembered. Keys belong to one detector. Make up a new one for each "
+    "thing to be done, a UUID for instance.",
+    # Without an example: whoever tries an operation out would send it, and be refused the second time.
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+}
+
+
+_LINES_SENT: Final = {
+    "schema": {"type": "string", "description": "The body of an evaluation in each line."},
+    "example": msgspec.json.encode({"event": EVENT_EXAMPLE}).decode() + "\n",
+}
+_LINES_ANSWERED: Final = {
+    "schema": {
+        "type": "string",
+        "description": "An EventResult for each line, as it comes; then `done`, how many lines these were, "
+        "with `errors` where the stream ended before its time.",
+    },
+    "example": '{"actions":[]}\n{"done":1}\n',
+}
+
+
+def document() -> dict[str, Any]:
+    """Give the document as plain data."""
+    shapes = [operation.result for operation in OPERATIONS] + [messages.Failure, messages.Condition]
+    bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
+    schemas, components = msgspec.json.schema_components([*shapes, *bodies], ref_template=_REFERENCE)
+    # One member, no more and no less: what the type cannot say.
+    components["Condition"].update(minProperties=1, maxProperties=1)
+    results = dict(zip((operation.name for operation in OPERATIONS), schemas, strict=False))
+    takers = [operation.name for operation in OPERATIONS if operation.body is not None]
+    taken = dict(zip(takers, schemas[len(shapes) :], strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        described = _operation(operation, results[operation.name], taken.get(operation.name))
+        paths.setdefault(operation.path, {})[operation.method.lower()] = described
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Rule Detector Service",
+            "version": importlib.metadata.version("rule-detector"),
+            "description": _description(),
+        },
+        # Relative to this document, so that it holds behind a proxy that serves it under a prefix.
+        "servers": [{"url": "."}],
+        "tags": [
+            {"name": "tokens", "description": "Who may call."},
+            {"name": "detectors", "description": "Each owns rules and a history."},
+            {"name": "rules", "description": "Each holds a condition over that history."},
+            {"name": "evaluation", "description": "Events in, actions out."},
+            {"name": "conditions", "description": "The language of conditions, without a detector."},
+            {"name": "service", "description": "The service itself; no token needed."},
+        ],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(components.items())),
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token of this service: `Authorization: Bearer TOKEN`.",
+                }
+            },
+        },
+    }
+
+
+def _description() -> str:
+    codes = "\n".join(f"| {code} | {told.status} | {told.meaning} |" for code, told in CODES.items())
+    told = "\n".join(f"| {code} | {meaning} |" for code, meaning in MESSAGE_CODES.items())
+    return (
+        "Keeps detectors, evaluates their rules against events, and says which rules were met.\n\n"
+        "Every reply is an object of exactly `success`, `errors`, `messages` and `result`. On failure "
+        "`result` is empty, `errors` says why, and the first error sets the status.\n\n"
+        "Every reply has an `X-Request-ID`: the one that the request came with, or a new one. The log of the "
+        "service names requests by it.\n\n"
+        # Folded in, for it is longer than all operations.
+        "<details>\n<summary>All codes of `errors` and `messages`</summary>\n\n"
+        f"| code in `errors` | status | |\n|---|---|---|\n{codes}\n\n"
+        f"| code in `messages` | |\n|---|---|\n{told}\n\n</details>\n"
+    )
+
+
+def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any] | None) -> dict[str, Any]:
+    marked = "_An addition to the interface._ " if operation.is_addition else ""
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary + (" (addition)" if operation.is_addition else ""),
+        "description": marked + operation.text,
+        "tags": [_tag(operation)],
+        "parameters": [
+            {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "description": f"The {_meant(operation, name)}'s id.",
+                "schema": {"type": "string"},
+            }
+            for name in _PARAMETER.findall(operation.path)
+        ]
+        + _query(operation)
+        + ([_KEY] if operation.takes_key else []),
+        "responses": {
+            "200": {
+                "description": "Done",
+                "content": {
+                    "application/json": {
+                        "schema": _envelope(result),
+                        "example": {
+                            "success": True,
+                            "errors": [],
+                            "messages": [],
+                            "result": operation.result_example,
+                        },
+                    }
+                },
+            },
+            **_failures(operation.codes),
+        },
+    }
+    if NDJSON in operation.media_types:
+        described["responses"]["200"]["content"][NDJSON.decode()] = _LINES_ANSWERED
+    if operation.is_open:
+        described["security"] = [{}, {"token": []}] if operation.says_more else []
+    if body is not None:
+        described["requestBody"] = {
+            "required": True,
+            "content": {
+                media_type.decode(): _LINES_SENT
+                if media_type == NDJSON
+                else {"schema": body, "example": operation.body_example}
+                for media_type in operation.media_types
+            },
+        }
+    return described
+
+
+def _query(operation: Operation) -> list[dict[str, Any]]:
+    if operation.query is None:
+        return []
+    described = []
+    for parameter in msgspec.structs.fields(operation.query):
+        schema = msgspec.json.schema(parameter.type)
+        text = f"_An addition to the interface._ {schema.pop('description')}"
+        described.append(
+            {
+                "name": parameter.encode_name,
+                "in": "query",
+                "required": False,
+                "description": text,
+                "schema": schema,
+            }
+        )
+    return described
+
+
+def _meant(operation: Operation, parameter: str) -> str:
+    if parameter == "detectorId":
+        return "detector"
+    return "rule" if "/rules/" in operation.path else "token"
+
+
+def _tag(operation: Operation) -> str:
+    match operation.path.split("/")[1:]:
+        case ["api", "token", *_]:
+            return "tokens"
+        case ["api", "conditions", *_]:
+            return "conditions"
+        case ["api", "detectors", _, "rules", *_]:
+            return "rules"
+        case ["api", "detectors", _, "evaluate", *_]:
+            return "evaluation"
+        case ["api", "detectors", *_]:
+            return "detectors"
+        case _:
+            return "service"
+
+
+def _envelope(result: dict[str, Any]) -> dict[str, Any]:
+    entries = {"type": "array", "items": {"$ref": _REFERENCE.format(name="EntryOfReply")}}
+    return {
+        "type": "object",
+        "properties": {
+            "success": {"const": True},
+            "errors": {**entries, "maxItems": 0},
+            "messages": entries,
+            "result": result,
+        },
+        "required": ["success", "errors", "messages", "result"],
+        "additionalProperties": False,
+    }
+
+
+def _failures(codes: Iterable[int]) -> dict[str, Any]:
+    by_status: dict[int, list[int]] = {}
+    for code in codes:
+        by_status.setdefault(CODES[code].status, []).append(code)
+    return {str(status): _failure(status, found) for status, found in sorted(by_status.items())}
+
+
+def _failure(status: int, codes: list[int]) -> dict[str, Any]:
+    meanings = "\n".join(f"* `{code}` {CODES[code].meaning}" for code in codes)
+    described: dict[str, Any] = {
+        "description": f"{_REASONS[status]}\n\n{meanings}",
+        "content": {
+            "application/json": {
+                "schema": {"$ref": _REFERENCE.format(name="Failure")},
+                "examples": {
+                    str(code): {
+                        "summary": CODES[code].meaning,
+                        "value": {
+                            "success": False,
+                            "errors": [{"code": code, "message": _EXAMPLES[code]}],
+                            "messages": [],
+                            "result": {},
+                        },
+                    }
+                    for code in codes
+                },
+            }
+        },
+    }
+    if status in _HEADERS:
+        described["headers"] = _HEADERS[status]
+    return described
+
+
+_EXAMPLES: Final = {
+    1000: "the body is not JSON: invalid character (byte 13)",
+    1001: "event.timestamp_ms: expected a number, got a string",
+    1002: "expected the Content-Type `application/json`, got `text/plain`",
+    1003: "the body is larger than 1048576 bytes",
+    1006: "the headers are larger than 16384 bytes together",
+    1100: "the header `Authorization: Bearer TOKEN` is missing",
+    1101: "the token is unknown or revoked",
+    1200: "there is no detector `6f1c2a9be07d4c58a3f0d1e2b3c4d5e6`",
+    1201: "there is no rule `0b7d3c41f2a84e6d9c5b1a0f8e7d6c5b` in this detector",
+    1202: "there is no token `6f1c2a9be07d4c58a3f0d1e2b3c4d5e6`",
+    1300: "line 1, column 6: expected a value\n  a == \n       ^",
+    1301: "all[1].leaf.op: expected an operator, got `equals`",
+    1302: "leaf.value: the pattern is refused: missing closing ): `(`",
+    1303: "the condition is deeper than 64",
+    1400: "the detector has 100000 rules, which is the limit",
+    1401: "too many requests wait for this detector",
+    1402: "the event is more than 300000 ms late; a recorded past wants a fresh detector",
+    1500: "an internal error; its reference is 3f9ac1d2e4b5",
+    1501: "the detector is starting",
+    1502: "the deadline passed before there was an answer; whether it was done is not known",
+    1503: "the server is shutting down",
+}

@@ -1,0 +1,96 @@
+"""The parse of a condition that is stored nowhere: from the body of a request to its result."""
+
+import json
+import re
+from typing import Final, NoReturn
+
+import msgspec
+
+from api.schema.messages import ConditionToParse
+from engine.evaluation.bodies import decode
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import Limits
+from engine.language.text.parser import parse
+from engine.language.text.printer import format as canonical_text
+from engine.language.validation.document import condition_from_json, condition_to_document
+
+_NOT_JSON: Final = 1000
+_WRONG_SHAPE: Final = 1001
+
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
+"""A string is one token even without its closing quote. If it were none, each quote within it would be tried
+as the start of another, and the search would be quadratic in the bytes of the body."""
+
+
+def parse_condition(body: bytes, limits: Limits) -> bytes:
+    """Give the result of a parse as JSON. Raises Refusal; may take a while, since texts may be long."""
+    source = _condition_in(body, limits)
+    match source[:1]:
+        case b'"':
+            condition = parse(decode(source, str, digits_max=limits.digits_max), limits)
+        case b"{":
+            condition = condition_from_json(source, limits)
+        case first:
+            kind = _OTHER_KINDS.get(first, "a number")
+            raise Refusal(Entry(_WRONG_SHAPE, f"condition: expected a string or an object, got {kind}"))
+    return msgspec.json.encode(
+        {"condition": condition_to_document(condition), "text": canonical_text(condition)}
+    )
+
+
+def _condition_in(body: bytes, limits: Limits) -> bytes:
+    """Give the JSON of the member `condition`.
+
+    Its depth and its numbers are for the condition's judge, so the bounds of bodies are tried on a body from
+    which it is cut out. That body and what was cut are both JSON just when the whole is.
+    """
+    start, end = _span(body)
+    rest = body[:start] + b"null" + body[end:] if start < end else body
+    decode(rest, ConditionToParse, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+    source = body[start:end].strip(b" \t\r\n")
+    _check_grammar(source)
+    return source
+
+
+def _span(body: bytes) -> tuple[int, int]:
+    """Find the value of the last outermost member `condition`; an empty span where there is none."""
+    depth = 0
+    start = end = 0
+    is_wanted = False
+    before = b""
+    for token in _TOKEN.finditer(body):
+        match token[0]:
+            case b"{" | b"[":
+                depth += 1
+            case b"}" | b"]" | b"," if depth == 1 and is_wanted:
+                end = token.start()
+                is_wanted = False
+                depth -= token[0] != b","
+            case b"}" | b"]":
+                depth -= 1
+            case b":" if depth == 1 and before == b'"condition"':
+                start = end = token.end()
+                is_wanted = True
+        before = token[0]
+    return start, end
+
+
+def _check_grammar(source: bytes) -> None:
+    """Raise Refusal 1000 unless this is JSON by its grammar, whatever its numbers, surrogates and depth."""
+    try:
+        json.loads(source.decode(), parse_int=_ignored, parse_constant=_refuse_constant)
+    except RecursionError:
+        return
+    except ValueError:
+        raise Refusal(Entry(_NOT_JSON, "the body is not JSON: the condition is none")) from None
+
+
+def _ignored(_digits: str) -> None:
+    """Numbers of thousands of digits are numbers; their value is not wanted."""
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+_OTHER_KINDS: Final = {b"[": "an array", b"n": "null", b"t": "a boolean", b"f": "a boolean"}

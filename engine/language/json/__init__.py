@@ -1,0 +1,1 @@
+"""JSON text to values that know where they stand in it."""

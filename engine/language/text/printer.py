@@ -1,0 +1,159 @@
+"""Conditions to their canonical text, which reads back as the same condition."""
+
+import json
+import re
+from typing import assert_never
+
+from engine.language.condition import (
+    All,
+    Any,
+    Condition,
+    FactArg,
+    Historically,
+    HistoricallyFor,
+    InRelation,
+    Keyed,
+    Leaf,
+    LeafValue,
+    Not,
+    Once,
+    OnceWithin,
+    Ref,
+    Scalar,
+    Since,
+    SinceWithin,
+)
+from engine.language.text.durations import duration_text
+from engine.language.text.names import name_text, relation_text
+from engine.language.text.transformer import LARGEST
+
+_OPERATORS = {
+    "eq": "==",
+    "neq": "!=",
+    "in": "in",
+    "nin": "not in",
+    "contains": "contains",
+    "matches": "matches",
+}
+
+_HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+"""Characters that cannot be seen, or that move others: written as escapes. A fixed list, since what Python
+holds to be printable differs between its versions, and a canonical text must not."""
+
+# How tightly a text binds: a part is put in parentheses where its place wants it tighter than it is.
+_OR, _AND, _SINCE, _PREFIX = range(4)
+
+
+def format(condition: Condition) -> str:  # noqa: A001  (the inverse of parse is called format)
+    """Give the canonical text of a valid condition: one line, no parentheses but those that it needs.
+
+    (A name between backquotes is written as it is, a line break in it too.)
+    """
+    return _text(condition, _OR)
+
+
+def _text(condition: Condition, place: int) -> str:
+    binding, text = _written(condition)
+    return f"({text})" if binding < place else text
+
+
+def _written(condition: Condition) -> tuple[int, str]:
+    """Give how tightly the text of a condition binds, and the text."""
+    match condition:
+        case Leaf() as leaf:
+            return _PREFIX, _leaf(leaf)
+        case Ref(fact, op, reference):
+            return _PREFIX, f"{name_text(fact)} {_OPERATORS[op]} {name_text(reference)}"
+        case InRelation(relation, args):
+            return _PREFIX, f"{relation_text(relation)}({', '.join(map(_argument, args))})"
+        case All(members):
+            comparison = comparison_text(members)
+            return (_PREFIX, comparison) if comparison else _group("all", " and ", members, _AND)
+        case Any(members):
+            return _group("any", " or ", members, _OR)
+        case Not(inner):
+            return _PREFIX, f"not {_text(inner, _PREFIX)}"
+        case Once(inner):
+            return _PREFIX, f"once {_text(inner, _PREFIX)}"
+        case Historically(inner):
+            return _PREFIX, f"historically {_text(inner, _PREFIX)}"
+        case OnceWithin(inner, window_secs):
+            return _PREFIX, f"once within {duration_text(window_secs)} {_text(inner, _PREFIX)}"
+        case HistoricallyFor(inner, window_secs, boundary):
+            window = f"{duration_text(window_secs)} {boundary}" if boundary else duration_text(window_secs)
+            return _PREFIX, f"historically for {window} {_text(inner, _PREFIX)}"
+        case Keyed(inner, key):
+            return _PREFIX, f"per {name_text(key)} {_text(inner, _PREFIX)}"
+        case Since(left, right):
+            return _SINCE, f"{_text(left, _PREFIX)} since {_text(right, _PREFIX)}"
+        case SinceWithin(left, right, window_secs):
+            window = duration_text(window_secs)
+            return _SINCE, f"{_text(left, _PREFIX)} since within {window} {_text(right, _PREFIX)}"
+        case _:
+            assert_never(condition)
+
+
+def _group(word: str, joint: str, members: tuple[Condition, ...], binding: int) -> tuple[int, str]:
+    """Give the text of an `all` or `any`: joined, or as a call where there is nothing to join."""
+    if len(members) == 1:
+        return _PREFIX, f"{word}({_text(members[0], _OR)})"
+    return binding, joint.join(_text(member, binding + 1) for member in members)
+
+
+def _leaf(leaf: Leaf) -> str:
+    fact = name_text(leaf.fact)
+    match leaf.op, leaf.value:
+        case "between", (low, high):
+            if high == LARGEST:
+                return f"{fact} >= {_literal(low)}"
+            if low == -LARGEST:
+                return f"{fact} <= {_literal(high)}"
+            return f"{fact} between {_literal(low)} and {_literal(high)}"
+        case op, value:
+            return f"{fact} {_OPERATORS[op]} {_literal(value)}"
+
+
+def comparison_text(members: tuple[Condition, ...]) -> str | None:
+    """Give `x > n` or `x < n` where that is what the members of an `all` say."""
+    match members:
+        case (Leaf(fact, "between", (low, high)), Leaf(same_fact, "neq", other)) if same_fact == fact:
+            if not _is_number(other):
+                return None
+            if high == LARGEST and low == other:
+                return f"{name_text(fact)} > {_literal(low)}"
+            if low == -LARGEST and high == other:
+                return f"{name_text(fact)} < {_literal(high)}"
+    return None
+
+
+def _is_number(value: LeafValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _argument(argument: FactArg | Scalar) -> str:
+    return name_text(argument.fact) if isinstance(argument, FactArg) else _literal(argument)
+
+
+def _literal(value: LeafValue) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str():
+            return _string(value)
+        case tuple():
+            return f"[{', '.join(map(_literal, value))}]"
+        case _:
+            assert_never(value)
+
+
+def _string(value: str) -> str:
+    """Give a string literal: literally between `'` where that spares escapes, as in most expressions."""
+    hidden = _HIDDEN.search(value)
+    if ("\\" in value or '"' in value) and "'" not in value and not hidden:
+        return f"'{value}'"
+    text = json.dumps(value, ensure_ascii=False)
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if hidden else text

@@ -1,0 +1,1 @@
+"""Documents to conditions, with every violation and its place."""

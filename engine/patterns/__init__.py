@@ -1,0 +1,1 @@
+"""Regular expressions from strangers: what they may cost, and many searched at once."""

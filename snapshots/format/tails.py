@@ -1,0 +1,139 @@
+"""Where the reading of a segment ends: at its end, in a torn write, or in damage. Pure; see README.md."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from snapshots.format.segments import (
+    HEADER_BYTES,
+    MARK,
+    RECORD_HEADER_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    RecordHeader,
+    decode_record_header,
+    payload_of,
+    zero_sectors,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record, and where it was found."""
+
+    sequence: int
+    version: int
+    payload: bytes
+    path: Path
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where reading ended: the next record, `sequence`, does not stand at `offset`.
+
+    `reason` is None where the file ends there as it should, or where no more was wanted. `torn` is whether
+    a write that was never finished explains what is there.
+    """
+
+    offset: int
+    sequence: int
+    reason: str | None = None
+    torn: bool = False
+
+
+class SegmentReader:
+    """The records of a segment, from `first` on and before `limit`, in order.
+
+    `stop` is there once they have been read; `synced` is then the last record that one of them knew to be
+    on the disk, and `unsynced_offset` where the first record begins of which none says so.
+    """
+
+    def __init__(self, data: bytes, path: Path, first: int, limit: int | None = None) -> None:
+        self._data = data
+        self._path = path
+        self._limit = limit
+        self._unsynced: deque[tuple[int, int]] = deque()
+        self.synced = first - 1
+        self.stop = Stop(HEADER_BYTES, first)
+
+    @property
+    def unsynced_offset(self) -> int | None:
+        """Where the first record begins that may not be on the disk; None where all are."""
+        return self._unsynced[0][1] if self._unsynced else None
+
+    def __iter__(self) -> Iterator[Record]:
+        data, offset, sequence = self._data, self.stop.offset, self.stop.sequence
+        while offset < len(data) and (self._limit is None or sequence < self._limit):
+            header = decode_record_header(data, offset)
+            payload = payload_of(data, offset, header) if header and header.sequence == sequence else None
+            if header is None or payload is None:
+                self.stop = judge(data, offset, sequence)
+                return
+            self._note(header.sequence, offset, header.synced)
+            record = Record(sequence, header.version, payload, self._path, offset)
+            offset += header.bytes_
+            sequence += 1
+            self.stop = Stop(offset, sequence)
+            yield record
+
+    def _note(self, sequence: int, offset: int, synced: int) -> None:
+        self.synced = max(self.synced, synced)
+        self._unsynced.append((sequence, offset))
+        while self._unsynced and self._unsynced[0][0] <= self.synced:
+            self._unsynced.popleft()
+
+
+def judge(data: bytes, offset: int, sequence: int) -> Stop:
+    """Say what is wrong at an offset where no whole record `sequence` stands, and whether it looks torn."""
+    reason, torn = _look(data, offset, sequence)
+    if torn:
+        witness = _witness(data, offset, sequence)
+        if witness is not None:
+            later, at = witness
+            reason = f"{reason}, and record {later} at offset {at} says that it was on the disk"
+            torn = False
+    return Stop(offset, sequence, reason, torn)
+
+
+def header_is_torn(data: bytes) -> bool:
+    """Whether a header that does not fit is one whose write was never finished."""
+    return len(data) < HEADER_BYTES or zero_sectors(data, 0, HEADER_BYTES) > 0
+
+
+def synced_last_told(data: bytes) -> int:
+    """Give the last record that any record in a file says was on the disk; 0 where none does."""
+    return max((header.synced for _, header in _headers(data, 0)), default=0)
+
+
+def _look(data: bytes, offset: int, sequence: int) -> tuple[str, bool]:
+    rest_bytes = len(data) - offset
+    told = f"at offset {offset}, record {sequence}"
+    if rest_bytes < RECORD_OVERHEAD_BYTES:
+        return f"{told} ends with the file after {rest_bytes} bytes", True
+    header = decode_record_header(data, offset)
+    if header is None:
+        torn = zero_sectors(data, offset, offset + RECORD_HEADER_BYTES) > 0
+        return f"{told} has no header that fits its checksum", torn
+    if header.sequence != sequence:
+        return f"{told} should stand, and record {header.sequence} does", False
+    if header.bytes_ > rest_bytes:
+        return f"{told} ends with the file after {rest_bytes} of {header.bytes_} bytes", True
+    zeros = zero_sectors(data, offset, offset + header.bytes_)
+    return f"{told} does not fit its checksum", zeros > header.blank_sectors
+
+
+def _witness(data: bytes, offset: int, sequence: int) -> tuple[int, int] | None:
+    """Find a later record that knew this one to be on the disk: its sequence, and its offset."""
+    for at, header in _headers(data, offset + 1):
+        if header.sequence > sequence and header.synced >= sequence:
+            return header.sequence, at
+    return None
+
+
+def _headers(data: bytes, offset: int) -> Iterator[tuple[int, RecordHeader]]:
+    while (offset := data.find(MARK, offset)) >= 0:
+        header = decode_record_header(data, offset)
+        if header is not None:
+            yield offset, header
+        offset += 1

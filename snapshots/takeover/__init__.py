@@ -1,0 +1,1 @@
+"""How an owner takes a folder over, and what it recovers from it."""

@@ -1,0 +1,1 @@
+"""What an owner writes: its journal, its snapshots, and what it removes after them."""

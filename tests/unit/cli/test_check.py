@@ -1,0 +1,138 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from api.cli import main
+from api.cli.check import MEMBERS, named_conditions
+from engine import format, parse  # noqa: A004 -- the engine's name for it
+from engine.language.validation.document import condition_to_document
+
+
+def check(text: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["check", *arguments], input=text)
+
+
+def test_a_condition_is_shown_in_both_forms() -> None:
+    run = check("a=1 and\n  b>2 # sugar\n")
+    assert run.exit_code == 0
+    condition = parse("a == 1 and b > 2")
+    name, text, document = run.stdout.splitlines()
+    assert name == "line 1:"
+    assert text == f"  text  {format(condition)}"
+    assert json.loads(document.split("json")[1]) == condition_to_document(condition)
+
+
+@pytest.mark.parametrize("argument", [[], ["-"]])
+def test_standard_input_is_read_with_and_without_a_dash(argument: list[str]) -> None:
+    assert check("a == 1", *argument).exit_code == 0
+
+
+def test_what_is_refused_is_said_on_standard_error_with_its_place_and_the_rest_is_shown() -> None:
+    run = check("a == 1\nb ==\nc == 3\n")
+    assert run.exit_code == 1
+    assert "line 1:" in run.stdout
+    assert "line 3:" in run.stdout
+    assert "line 2: refused\n  1300 line 1, column 5: " in run.stderr
+    assert run.stderr.endswith("rule-detector: 1 of 3 conditions refused\n")
+
+
+def test_all_defects_of_a_condition_are_shown() -> None:
+    run = check("a between 2 and 1 or b in [1, 'x']")
+    assert run.stderr.count("  1301 ") == 2
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n"])
+def test_no_condition_at_all_is_a_failure(text: str) -> None:
+    run = check(text)
+    assert run.exit_code == 1
+    assert "standard input: there is no condition in it" in run.stderr
+
+
+def test_lines_that_go_on_with_a_condition_are_indented_or_begin_with_a_joining_word() -> None:
+    text = "# first\na == 1\n  # why\n  and b == 2\n\nper x (\n  c == 3\n)\nsince d == 4\norder == 5\n"
+    assert named_conditions(text, "-") == {
+        "line 2": "a == 1\n  # why\n  and b == 2\n",
+        "line 6": "per x (\n  c == 3\n)\nsince d == 4",
+        "line 10": "order == 5",
+    }
+
+
+def test_rule_files_show_each_rule_under_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("one: a == 1\ntwo: b ==\n")
+    run = check("", str(path))
+    assert run.exit_code == 1
+    assert run.stdout.startswith("one:\n  text  a == 1\n")
+    assert run.stderr.startswith("two: refused\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('{"not": {"leaf": {"fact": "a", "op": "eq", "value": 1}}}', ["line 1"]),
+        ('{"name": "a == 1"}', ["name"]),
+        ('{"not": "a == 1", "other": "b == 2"}', ["not", "other"]),
+    ],
+)
+def test_a_json_file_holds_one_condition_or_rules(tmp_path: Path, text: str, names: list[str]) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(text)
+    run = check("", str(path))
+    assert run.exit_code == 0, run.stderr
+    assert [line.rstrip(":") for line in run.stdout.splitlines() if line.endswith(":")] == names
+
+
+def test_a_condition_as_json_may_go_over_several_lines() -> None:
+    document = json.dumps({"not": {"leaf": {"fact": "a", "op": "eq", "value": 1}}}, indent=2)
+    assert check(document).stdout.startswith("line 1:\n  text  not a == 1\n")
+
+
+def test_the_members_are_those_of_the_language() -> None:
+    for member in MEMBERS:
+        assert "no such member" not in check(json.dumps({member: 1})).stderr
+    assert len(MEMBERS) == 13
+
+
+@pytest.mark.parametrize(("content", "said"), [(b"\xff", "byte 0 is not valid UTF-8")])
+def test_what_cannot_be_read_is_said(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "r.txt"
+    path.write_bytes(content)
+    run = check("", str(path))
+    assert run.exit_code == 1
+    assert said in run.stderr
+    assert check("", str(tmp_path / "nowhere")).exit_code == 1
+
+
+EVENTS = '{"user": {"id": 7}, "kind": "failed"}\n{"user": {"id": 8}, "kind": "accepted", "tags": ["a"]}\n'
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ('kynd == "failed"', "no event has `kynd`; did you mean `kind`?"),
+        ('user.id == "7"', "always false: `user.id` is a number in every event that has it, never a string"),
+        ("tags contains 7", "always false: the arrays in `tags` hold a string"),
+        ("count(user.id)", "looks in the relation `count`, which is not known"),
+    ],
+)
+def test_what_is_valid_but_hardly_meant_is_warned_of(condition: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "e.ndjson").write_text(EVENTS)
+    run = check(f"user.id == 7\n{condition}\n", "--events", str(tmp_path / "e.ndjson"))
+    assert run.exit_code == 0
+    [warning] = run.stderr.splitlines()
+    assert warning.startswith("line 2: warning: ")
+    assert said in warning
+
+
+def test_without_events_only_relations_can_be_warned_of() -> None:
+    assert "which is not known" in check("owns(ip)").stderr
+    assert check("owns(ip) and kynd == 1", "--relation", "owns").stderr == ""
+
+
+def test_events_that_cannot_be_read_are_said(tmp_path: Path) -> None:
+    (tmp_path / "e.ndjson").write_text("[1]\n")
+    run = check("a == 1", "--events", str(tmp_path / "e.ndjson"))
+    assert run.exit_code == 1
+    assert "line 1: expected a JSON object" in run.stderr

@@ -1,0 +1,39 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from api.cli.replay import print_rows
+
+ROWS = [
+    (
+        "a [bold] rule with a name that is far too long for a line of eighty",
+        "12",
+        "2024-03-04T09:20:00.213Z",
+        "e, line 7",
+    ),
+    ("silent", "0", "", ""),
+]
+
+
+def test_plain_lines_are_aligned_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(ROWS, Console(file=io.StringIO()))
+    header, fired, silent = capsys.readouterr().out.splitlines()
+    assert header.index("fired") == fired.index("12") == silent.index("0")
+    assert fired.split("  ")[0] == ROWS[0][0]
+    assert fired.endswith("2024-03-04T09:20:00.213Z  e, line 7")
+
+
+def test_on_a_narrow_terminal_nothing_is_cut_off() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+    print_rows(ROWS, console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "2024-03-04T09:20:00.213Z" in shown
+    assert "…" not in shown
+    words = [cell.strip() for line in shown.splitlines() for cell in line.split("│")[1:2]]
+    assert " ".join(words).strip() == f"{ROWS[0][0]} silent"
+
+
+def test_a_recording_without_rules_prints_the_header_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([], Console(file=io.StringIO()))
+    assert capsys.readouterr().out == "rule  fired  first at  first event\n"

@@ -1,0 +1,124 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from api.cli import main
+from api.cli.serve import serve
+from api.settings import Settings, settings
+
+
+def invoke(*arguments: str, **variables: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), env=variables)
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The settings that the service was started with, without starting it."""
+    import api.process.supervisor  # noqa: PLC0415 -- takes a second, which other tests of this file need not
+
+    seen: list[Settings] = []
+    monkeypatch.setattr(api.process.supervisor, "run", lambda settings, _work: seen.append(settings))
+    return seen
+
+
+def test_help_shows_every_setting_with_its_variable_and_default() -> None:
+    # Lines break at blanks and hyphens, wherever they are full.
+    shown = "".join(invoke("serve", "--help").output.split())
+    for setting in settings():
+        assert setting.option in shown
+        assert f"[env{setting.variable}" in shown
+        if setting.shown_default:
+            assert f"default{setting.shown_default}]" in shown
+
+
+def test_every_setting_is_an_option_and_every_option_a_setting() -> None:
+    assert [option.name for option in serve.params] == [setting.name for setting in settings()]
+
+
+def test_an_option_wins_over_its_variable_and_that_over_the_default(chosen: list[Settings]) -> None:
+    assert invoke("serve", "--port", "1", RULE_DETECTOR_PORT="2", RULE_DETECTOR_HOST="::1").exit_code == 0
+    assert (chosen[0].port, chosen[0].host, chosen[0].max_resident) == (1, "::1", Settings().max_resident)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "expected"),
+    [
+        (["--access-log"], {}, True),
+        (["--no-access-log"], {"RULE_DETECTOR_ACCESS_LOG": "1"}, False),
+        ([], {"RULE_DETECTOR_ACCESS_LOG": "yes"}, True),
+        ([], {}, False),
+    ],
+)
+def test_a_switch_can_be_set_both_ways(
+    chosen: list[Settings], arguments: list[str], variables: dict[str, str], expected: bool
+) -> None:
+    assert invoke("serve", *arguments, **variables).exit_code == 0
+    assert chosen[0].access_log is expected
+
+
+def test_wrong_settings_are_wrong_usage_and_all_told() -> None:
+    run = invoke("serve", "--port", "x", "--max-ahead-ms", "400000", RULE_DETECTOR_MAX_RESIDENT="0")
+    assert run.exit_code == 2
+    assert "port: expected a whole number, got `x`" in run.stderr
+    assert "max_resident" in run.stderr
+    assert "max_ahead_ms" in run.stderr
+
+
+def test_a_variable_that_is_no_setting_is_warned_of(chosen: list[Settings]) -> None:
+    run = invoke("serve", RULE_DETECTOR_PROT="1")
+    assert "RULE_DETECTOR_PROT is set, but is no setting" in run.stderr
+    assert len(chosen) == 1
+
+
+def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    tmp_path.chmod(0o720)
+    run = invoke("serve", "--port", "0", "--data", str(tmp_path))
+    assert run.exit_code == 1
+    assert f"chmod go-w {tmp_path}" in run.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[], ["serve"], ["demo"], ["token"], ["token", "new"], ["check"], ["replay"], ["inspect"], ["retry"]],
+)
+def test_every_command_explains_itself(command: list[str]) -> None:
+    run = invoke(*command, "--help")
+    assert run.exit_code == 0
+    assert "Usage: " in run.output
+    assert len(run.output.splitlines()) > 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve", "--nonsense"],
+        ["nonsense"],
+        ["replay"],
+        ["replay", "f"],
+        ["token", "new"],
+        ["demo", "extra"],
+        ["inspect"],
+        ["inspect", "x", "y"],
+        ["inspect", "x", "--nonsense"],
+    ],
+)
+def test_wrong_usage_ends_with_status_2(arguments: list[str]) -> None:
+    assert invoke(*arguments).exit_code == 2
+
+
+def test_it_says_where_it_is_described_and_last_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    import api.process.supervisor  # noqa: PLC0415 -- as above
+
+    def run(_: Settings, work: api.process.supervisor.Work) -> None:
+        assert asyncio.run(work(api.process.supervisor.Running("http://here:1", "rd_x", minted=True)))
+
+    monkeypatch.setattr(api.process.supervisor, "run", run)
+    assert invoke("serve").output.splitlines() == [
+        "The first token, shown only now: rd_x",
+        "Described, to read and to try, at http://here:1/docs",
+        "Listening on http://here:1; Ctrl-C or SIGTERM ends it.",
+        "Stopped.",
+    ]

@@ -1,0 +1,86 @@
+import time
+
+import pytest
+
+from api.cli.recorded.times import NotATimeError, iso, microseconds_of
+
+SECONDS = 1_588_205_198
+
+
+@pytest.mark.parametrize(
+    ("value", "expected_us"),
+    [
+        ("2020-04-30T00:06:38Z", SECONDS * 1_000_000),
+        ("2020-04-30T02:06:38+02:00", SECONDS * 1_000_000),
+        ("2020-04-30T00:06:38", SECONDS * 1_000_000),
+        ("2020-04-30 00:06:38.25", SECONDS * 1_000_000 + 250_000),
+        ("20200430T000638Z", SECONDS * 1_000_000),
+        (SECONDS, SECONDS * 1_000_000),
+        (1588205198.89971, 1_588_205_198_899_710),
+        ("1588205198.89971", 1_588_205_198_899_710),
+        (SECONDS * 1000, SECONDS * 1_000_000),
+        (SECONDS * 1000 + 0.5, SECONDS * 1_000_000 + 500),
+        (str(SECONDS * 1000), SECONDS * 1_000_000),
+        (0, 0),
+        (0.0000015, 2),  # a half, as it is written; in binary it is a little less
+        (-1.5, -1_500_000),
+        ("1969-12-31T23:59:59Z", -1_000_000),
+        (99_999_999_999, 99_999_999_999_000_000),
+        (100_000_000_000, 100_000_000_000_000),
+    ],
+)
+def test_iso_seconds_and_milliseconds_are_told_apart(value: object, expected_us: int) -> None:
+    assert microseconds_of(value, "when") == expected_us
+
+
+def test_a_time_without_a_zone_is_universal_time_wherever_the_machine_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert microseconds_of("2020-04-30T00:06:38", "when") == SECONDS * 1_000_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_name_in_milliseconds_is_believed_whatever_the_size() -> None:
+    assert microseconds_of(1500, "timestamp_ms") == 1_500_000
+    assert microseconds_of(1500, "timestamp") == 1_500_000_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        True,
+        False,
+        None,
+        [],
+        {},
+        "",
+        "soon",
+        "12:00",
+        "2020-13-01",
+        8_640_000_000_000_001,
+        float("nan"),
+        float("inf"),
+        "1e999",
+        "NaN",
+        1e30,
+    ],
+)
+def test_what_is_no_time_is_refused(value: object) -> None:
+    with pytest.raises(NotATimeError):
+        microseconds_of(value, "when")
+
+
+@pytest.mark.parametrize("time_us", [0, 1_588_205_198_899_710, -1, -62_135_596_800_000_000])
+def test_what_is_shown_is_the_same_moment_to_the_millisecond(time_us: int) -> None:
+    shown = iso(time_us)
+    assert shown.endswith("Z")
+    assert 0 <= time_us - microseconds_of(shown, "when") < 1_000
+
+
+def test_a_time_beyond_the_calendar_is_shown_in_milliseconds() -> None:
+    assert iso(8_640_000_000_000_000_000) == "8.64e+15 ms"

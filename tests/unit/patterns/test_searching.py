@@ -1,0 +1,142 @@
+"""Patterns of strangers: what is found, what is refused, and the bounds that keep a search short."""
+
+import pytest
+
+from engine.language.diagnostics import ConditionError
+from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.language.text.parser import parse
+from engine.patterns.searching import PatternError, judged_pattern
+
+
+def found(pattern: str, text: str, limits: Limits = DEFAULT_LIMITS) -> bool:
+    return judged_pattern(pattern, limits).found_in(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("b", "abc", True),
+        ("^b", "abc", False),
+        ("^abc$", "abc", True),
+        ("^a", "b\na", False),
+        ("(?m)^a", "b\na", True),
+        ("a.c", "a\nc", False),
+        ("", "", True),
+        ("^$", "", True),
+        ("(?i)ABC", "xabcx", True),
+        (r"\pL+", "123é", True),
+        ("^.$", "𝄞", True),
+        ("\x00", "a\x00b", True),
+        ("(a)(?P<n>b)", "ab", True),
+        ("[^a]", "a", False),
+        ("é", "caf\u00e9", True),
+    ],
+)
+def test_a_pattern_is_found_anywhere_unless_it_is_anchored(pattern: str, text: str, expected: bool) -> None:
+    assert found(pattern, text) is expected
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", "a**", "[z-a]", r"\1", "(?=a)", "a{1001}", r"\C\8", "(?P<n->a)", "a)"]
+)
+def test_what_re2_refuses_is_refused_in_its_words(pattern: str) -> None:
+    with pytest.raises(PatternError, match=r"^[a-z )]+: .+$"):
+        judged_pattern(pattern, DEFAULT_LIMITS)
+
+
+@pytest.mark.parametrize("pattern", ["a{1000}.{1000}", r"\pL{300}", "((a{30}){30}){30}"])
+def test_what_would_be_too_large_is_refused(pattern: str) -> None:
+    with pytest.raises(PatternError, match=r"too large|invalid repetition size"):
+        judged_pattern(pattern, DEFAULT_LIMITS)
+
+
+def test_the_bound_on_the_compiled_size_is_exact() -> None:
+    size = judged_pattern("a{50}", DEFAULT_LIMITS).program_size
+    assert judged_pattern("a{50}", Limits(pattern_program_max=size)).found_in("a" * 50)
+    with pytest.raises(
+        PatternError, match=f"^it is too large: {size} steps when compiled, at most {size - 1} are allowed$"
+    ):
+        judged_pattern("a{50}", Limits(pattern_program_max=size - 1))
+
+
+def test_a_text_past_the_bound_holds_no_pattern() -> None:
+    limits = Limits(pattern_text_chars_max=5)
+    pattern = judged_pattern("a", limits)
+    for text, long in (("aaaaa", False), ("aaaaaa", True), ("äääää", False)):
+        assert pattern.too_long(text) is long
+        assert pattern.found_in(text) is (not long and "a" in text)
+
+
+def test_the_more_work_a_pattern_is_the_shorter_the_texts_that_it_takes() -> None:
+    work = judged_pattern("[ab].{8}c", DEFAULT_LIMITS).work_per_byte
+    pattern = judged_pattern("[ab].{8}c", Limits(pattern_work_max=12 * work))
+    assert work == 10
+    assert pattern.text_bytes_max == 12
+    assert pattern.found_in("a" + "x" * 8 + "c..")
+    assert not pattern.found_in("a" + "x" * 8 + "c...")
+    assert pattern.found_in("aéxxxxxxxc")
+    assert pattern.found_in("aééxxxxxxc")
+    assert not pattern.found_in("aééxxxxxxc.")
+    assert pattern.too_long("é" * 7)
+    assert not pattern.too_long("é" * 6)
+
+
+def test_a_harmless_pattern_takes_texts_of_any_length_however_large_it_is() -> None:
+    words = "|".join(f"word{number}x" for number in range(400))
+    pattern = judged_pattern(words, DEFAULT_LIMITS)
+    assert pattern.program_size > 500
+    text = "é" * (DEFAULT_LIMITS.pattern_text_chars_max - 8) + "word399x"
+    assert pattern.found_in(text)
+    assert not pattern.found_in(text + " ")
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "中", "\U0001f600"])
+def test_the_bound_on_texts_counts_characters_and_that_on_work_bytes(letter: str) -> None:
+    size = len(letter.encode())
+    for limits, count in (
+        (Limits(pattern_text_chars_max=12), 12),
+        (Limits(pattern_work_max=12 * size), 12),
+        (Limits(pattern_work_max=13 * size - 1), 12),
+    ):
+        pattern = judged_pattern(f"{letter}$", limits)
+        assert pattern.found_in(letter * count)
+        assert not pattern.too_long(letter * count)
+        assert not pattern.found_in(letter * (count + 1))
+        assert pattern.too_long(letter * (count + 1))
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "中", "\ud800"])
+@pytest.mark.parametrize("expression", ["a", "", r"\pL", "[ab].{30}c", "(?s).", "a|é|中"])
+def test_texts_of_a_million_characters_hold_no_pattern(letter: str, expression: str) -> None:
+    pattern = judged_pattern(expression, DEFAULT_LIMITS)
+    assert pattern.found_in(letter * 1_000_000) is False
+    assert pattern.too_long(letter * 1_000_000)
+
+
+def test_half_characters_hold_no_pattern_and_raise_nothing() -> None:
+    pattern = judged_pattern("a", DEFAULT_LIMITS)
+    assert pattern.found_in("a\ud800") is False
+    assert pattern.too_long("a\ud800" * 20_000)
+
+
+def test_a_search_that_runs_out_of_memory_still_answers_rightly() -> None:
+    """RE2 falls back to a slower search within its memory; what is there must be found all the same."""
+    pattern = judged_pattern("[ab]{200}[ab]*a[ab]{180}c$", DEFAULT_LIMITS)
+    text = "abbab" * 350 + "a" + "ba" * 90
+    assert len(text) < pattern.text_bytes_max
+    assert pattern.found_in(text + "c")
+    assert not pattern.found_in(text + "d")
+
+
+def test_compiling_again_gives_the_same_object() -> None:
+    assert judged_pattern("again", DEFAULT_LIMITS) is judged_pattern("again", DEFAULT_LIMITS)
+
+
+def test_unicode_classes_are_bounded_over_a_whole_condition() -> None:
+    """RE2 takes 0.1 ms for each; sixty thousand bytes of them would take seconds."""
+    few, many = r"\pL" * 4, r"\pL\PN" * 50
+    assert parse({"any": [{"leaf": {"fact": "a", "op": "matches", "value": few}}] * 250})
+    with pytest.raises(ConditionError) as refused:
+        parse({"any": [{"leaf": {"fact": "a", "op": "matches", "value": many}}] * 11})
+    assert {code for code, _ in refused.value.entries} == {1302}
+    assert ["at most 1000" in message for _, message in refused.value.entries] == [False] * 10 + [True]
