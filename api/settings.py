@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from api.secret_files import SecretFileError, read_secret
 from api.setting import PREFIX, Setting, SettingsError
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.runtime.settings import JournalSync, RuntimeSettings
+from engine.runtime.contract.settings import JournalSync, RuntimeSettings
 
 _MIB: Final = 1024 * 1024
 LogFormat = Literal["text", "json"]

@@ -14,17 +14,24 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.runtime import kept
-from engine.runtime.actor import Activated, DetectorActor, Health
-from engine.runtime.directory import Changes, Directory, DirectorySettings, Opened
-from engine.runtime.errors import ActorDied
-from engine.runtime.fleet import Fleet
-from engine.runtime.hosting_server import HostingServer
-from engine.runtime.local_hosting import LocalHosting
-from engine.runtime.messages import Note
-from engine.runtime.operations import Operation, Reply, decode_batch, decode_reply, encode_batch, encode_reply
-from engine.runtime.remote_hosting import RemoteHosting
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.broker.broker_server import HostingServer
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.broker.local_broker import LocalHosting
+from engine.runtime.broker.messages import Note
+from engine.runtime.broker.remote_broker import RemoteHosting
+from engine.runtime.catalogue.directory import Changes, Directory, DirectorySettings, Opened
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.operations import (
+    Operation,
+    Reply,
+    decode_batch,
+    decode_reply,
+    encode_batch,
+    encode_reply,
+)
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector import detector_snapshot as kept
+from engine.runtime.detector.actor import Activated, DetectorActor, Health
 from snapshots.files import Files, OpenFile, RealFiles
 from snapshots.store import Store
 from snapshots.takeover.identity import begin_folder

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation import columns, compiler, detector, lookups, programs, shapes, slices, tidying
+from engine.evaluation import compiler, detector, lookups, programs, shapes
+from engine.evaluation.state import columns, slices, tidying
 
 LOOKED_UP = (
     (shapes, "WALKED_MAX", -1),

@@ -29,7 +29,7 @@ def retry(data: Path, detector: str) -> None:
     minutes, and requests for its detector are answered with 1501. Where the cause has been removed, this
     command ends the wait. The service may be running or not.
     """
-    from engine.runtime.attempts import retry as try_again  # noqa: PLC0415 -- takes a moment that --help need not wait for
+    from engine.runtime.detector.replay_attempts import retry as try_again  # noqa: PLC0415 -- takes a moment that --help need not wait for
     from snapshots.files import RealFiles  # noqa: PLC0415
 
     folder = data / "detectors" / detector

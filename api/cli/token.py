@@ -32,7 +32,7 @@ def new(data: Path) -> None:
     For when all tokens are lost, or to have one before the first start. While a service is using the
     folder, ask it for a token instead: POST /api/token.
     """
-    from engine.runtime.directory import mint_offline  # noqa: PLC0415 -- takes a moment that --help need not wait for
+    from engine.runtime.catalogue.directory import mint_offline  # noqa: PLC0415 -- takes a moment that --help need not wait for
     from snapshots.errors import FolderInUse, StorageError  # noqa: PLC0415
 
     try:

@@ -22,7 +22,7 @@ from api.schema.docs import TO_DOCS, Page, pages
 from api.schema.envelope import DeadlinePassed, Reply, reply_to
 from api.schema.operations import OPERATIONS, Operation
 from api.settings import Settings
-from engine.runtime.fleet import Fleet
+from engine.runtime.broker.fleet import Fleet
 
 _PARSERS: Final = 2
 """Threads that parse conditions; a long text keeps one busy for up to a second."""

@@ -6,7 +6,7 @@ import re
 from typing import Final, Protocol
 
 from api.schema.envelope import RequestRefusal
-from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.contract.errors import DetectorUnavailable
 
 _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([!-~]+)", re.DOTALL)
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)

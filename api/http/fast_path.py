@@ -12,9 +12,9 @@ from api.http.request_timeout import Watch
 from api.http.requests import idempotency_key, media_type_of, read_head
 from api.schema.envelope import BATCH_FORMS, Reply, answered
 from api.settings import Settings
-from engine.evaluation.events import BatchForm
-from engine.runtime.fleet import Fleet
-from engine.runtime.operations import evaluate, evaluate_batch
+from engine.evaluation.wire.events import BatchForm
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract.operations import evaluate, evaluate_batch
 
 _PATH: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})/evaluate(/batch)?")
 _SINGLE: Final = "evaluate"

@@ -14,11 +14,11 @@ from api.schema import messages
 from api.schema.envelope import BATCH_FORMS, Reply, RequestRefusal, answered, failure, refused, success
 from api.schema.parsing import parse_condition
 from api.settings import Settings
-from engine.evaluation.bodies import decode
+from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry
-from engine.runtime import operations
-from engine.runtime.errors import no_such_token
-from engine.runtime.fleet import Fleet
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract import operations
+from engine.runtime.contract.errors import no_such_token
 
 T = TypeVar("T")
 

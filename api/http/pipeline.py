@@ -34,9 +34,9 @@ from api.server.connection_limit import STATE
 from api.server.http1 import REPLY
 from api.server.request_ids import STATE as ID_STATE
 from api.settings import Settings
-from engine.runtime.errors import no_such_detector
-from engine.runtime.fleet import Fleet
-from engine.runtime.request_ids import REQUEST_ID
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract.errors import no_such_detector
+from engine.runtime.contract.request_ids import REQUEST_ID
 
 Scope = Mapping[str, Any]
 App = Callable[[Any, Any, Any], Awaitable[None]]

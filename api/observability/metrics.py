@@ -9,8 +9,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from api.observability.request_metrics import BOUNDS_S, REQUESTS, SECONDS, WITHIN
-from engine.runtime.counted import COUNTED, FRONT_ENDS_LOST
-from engine.runtime.hosting import Status
+from engine.runtime.broker.broker import Status
+from engine.runtime.contract.counters import COUNTED, FRONT_ENDS_LOST
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
 

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import Final
 
-from engine.runtime.hosting import Tallies
+from engine.runtime.broker.broker import Tallies
 
 REQUESTS: Final = "requests"
 """A tally by operation and status."""

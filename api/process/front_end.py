@@ -13,7 +13,7 @@ from api.process.descriptors import connections_max
 from api.server.connection_limit import Crowd
 from api.server.hypercorn_config import serve, server_config
 from api.settings import Settings
-from engine.runtime.collector import settle
+from engine.runtime.process.collector import settle
 
 _TRIM_S: Final = 10.0
 _TRIM_BYTES: Final = 64 * 1024 * 1024

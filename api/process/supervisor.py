@@ -23,11 +23,11 @@ from api.process.listening import CannotListen, listening
 from api.process.workers import FrontEndFailed, Workers
 from api.setting import PREFIX
 from api.settings import Settings
-from engine.runtime import cluster
-from engine.runtime.errors import DetectorUnavailable
-from engine.runtime.fleet import Fleet
-from engine.runtime.local_hosting import LocalHosting
-from engine.runtime.on_ray import fleet_on_ray
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.broker.local_broker import LocalHosting
+from engine.runtime.cluster import ray_session as cluster
+from engine.runtime.cluster.ray_ports import fleet_on_ray
+from engine.runtime.contract.errors import DetectorUnavailable
 from snapshots.errors import StorageError
 from snapshots.takeover.identity import begin_folder
 from snapshots.takeover.lock import FolderLock

@@ -18,10 +18,10 @@ from api.process.front_end import serve_on
 from api.server.hypercorn_config import REFUSALS_S
 from api.settings import Settings
 from api.settings import settings as all_settings
-from engine.runtime.errors import DetectorUnavailable
-from engine.runtime.fleet import Fleet
-from engine.runtime.messages import Note
-from engine.runtime.remote_hosting import RemoteHosting
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.broker.messages import Note
+from engine.runtime.broker.remote_broker import RemoteHosting
+from engine.runtime.contract.errors import DetectorUnavailable
 
 READY: Final = "ready"
 """From a front end: it serves."""

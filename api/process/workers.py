@@ -12,10 +12,10 @@ from typing import Final
 
 from api.process import worker
 from api.settings import Settings
-from engine.runtime.counted import FRONT_ENDS_LOST
-from engine.runtime.hosting_server import HostingServer
-from engine.runtime.local_hosting import LocalHosting
-from engine.runtime.messages import Note
+from engine.runtime.broker.broker_server import HostingServer
+from engine.runtime.broker.local_broker import LocalHosting
+from engine.runtime.broker.messages import Note
+from engine.runtime.contract.counters import FRONT_ENDS_LOST
 
 _log = logging.getLogger(__name__)
 

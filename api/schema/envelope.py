@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, assert_never
 
 import msgspec
 
-from engine.evaluation.events import Answer, BatchForm, Done, Refused
+from engine.evaluation.wire.events import Answer, BatchForm, Done, Refused
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.errors import DetectorUnavailable
-from engine.runtime.request_ids import REQUEST_ID
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.request_ids import REQUEST_ID
 
 _log = logging.getLogger("rule_detector.api")
 

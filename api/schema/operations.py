@@ -7,7 +7,7 @@ import msgspec
 
 from api.schema import messages
 from api.schema.envelope import JSON, MSGPACK, NDJSON
-from engine.evaluation.events import BatchBody, EvaluateBody
+from engine.evaluation.wire.events import BatchBody, EvaluateBody
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 

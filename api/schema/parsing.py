@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from api.schema.messages import ConditionToParse
-from engine.evaluation.bodies import decode
+from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 from engine.language.text.parser import parse

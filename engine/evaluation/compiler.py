@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from engine.evaluation.anatomy import Path
-from engine.evaluation.columns import NO_SLOT
 from engine.evaluation.facts import (
     KEY_CHARS_MAX,
     Relations,
@@ -24,8 +23,9 @@ from engine.evaluation.lookups import Lookups
 from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.rules import Rule
 from engine.evaluation.shapes import Abstraction, Junction, Known, Predicate, Shape, remembers
-from engine.evaluation.slices import SETTLE_EVERY, State, Store
-from engine.evaluation.tables import SHARDS
+from engine.evaluation.state.columns import NO_SLOT
+from engine.evaluation.state.slices import SETTLE_EVERY, State, Store
+from engine.evaluation.state.tables import SHARDS
 from engine.evaluation.temporal import NEVER, Regime
 from engine.evaluation.writer import EagerWriter, Writer
 from engine.language.condition import Condition, microseconds

@@ -6,16 +6,16 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self
 
-from engine.evaluation import saved
 from engine.evaluation.compiler import Event, Fired
 from engine.evaluation.intake import Intake
 from engine.evaluation.lateness import late, too_far_ahead, too_late
 from engine.evaluation.outcomes import BatchRefused, Notes, Outcome
+from engine.evaluation.persistence import saved
 from engine.evaluation.preparation import Preparation
 from engine.evaluation.programs import Programs
 from engine.evaluation.remarks import remarks_on
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition
-from engine.evaluation.slices import SETTLE_EVERY, State
+from engine.evaluation.state.slices import SETTLE_EVERY, State
 from engine.evaluation.temporal import NEVER
 from engine.evaluation.verdicts import Verdicts
 from engine.language.condition import Condition, microseconds

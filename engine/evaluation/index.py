@@ -12,8 +12,8 @@ from engine.evaluation.buckets import Bucket
 from engine.evaluation.facts import key_of, split_name
 from engine.evaluation.lookups import Lookup, Lookups
 from engine.evaluation.names import Names
-from engine.evaluation.pattern_sets import PatternSets
 from engine.evaluation.shapes import Known
+from engine.patterns.sets import PatternSets
 
 _PRESENT_COST: Final = 1.0
 _LIVE_COST: Final = 0.5

@@ -11,8 +11,8 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.evaluation.facts import Relations, canonical, equal, holds, key_of
-from engine.evaluation.pattern_sets import PatternSets
 from engine.language.limits import Limits
+from engine.patterns.sets import PatternSets
 
 WALKED_MAX: Final = 64
 """Up to this length, walking a value costs less than remembering what was found in it."""

@@ -12,12 +12,12 @@ from weakref import WeakValueDictionary
 
 from engine.evaluation.facts import split_name
 from engine.evaluation.names import Names
-from engine.evaluation.pattern_sets import PatternSets
-from engine.evaluation.searches import Searches
 from engine.language.limits import Limits
 from engine.patterns.cost import longest
 from engine.patterns.guards import guard_of, leading
+from engine.patterns.searches import Searches
 from engine.patterns.searching import CompiledPattern, compile_pattern
+from engine.patterns.sets import PatternSets
 from engine.patterns.syntax import read
 
 _NONE: Final[frozenset[str]] = frozenset()

@@ -9,20 +9,20 @@ from typing import Any, Final, NamedTuple, TypeVar
 from engine.evaluation.access import Blank, Hints, Live, noticing
 from engine.evaluation.anatomy import anatomy
 from engine.evaluation.buckets import Bucket
-from engine.evaluation.columns import Column
 from engine.evaluation.compiler import Compiler, Fire, Fired, ObserveMany, Row
 from engine.evaluation.facts import Relations, split_name
 from engine.evaluation.index import Index
 from engine.evaluation.lookups import Lookups
 from engine.evaluation.names import Names
-from engine.evaluation.pattern_sets import PatternSets
 from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.rules import Rule
 from engine.evaluation.shapes import Known
-from engine.evaluation.slices import NodeName, State, Store
-from engine.evaluation.tables import KeyTable
+from engine.evaluation.state.columns import Column
+from engine.evaluation.state.slices import NodeName, State, Store
+from engine.evaluation.state.tables import KeyTable
 from engine.language.limits import Limits
 from engine.patterns.searching import compile_pattern
+from engine.patterns.sets import PatternSets
 
 _Counted = TypeVar("_Counted")
 

@@ -5,11 +5,11 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 
-from engine.evaluation.events import Answer, Done
+from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.counted import COUNTED
-from engine.runtime.hosting import Status, Tallies
-from engine.runtime.operations import Operation
+from engine.runtime.broker.broker import Status, Tallies
+from engine.runtime.contract.counters import COUNTED
+from engine.runtime.contract.operations import Operation
 
 TOKEN = "a-token-that-is-known"
 DETECTOR = "a" * 32

@@ -17,8 +17,8 @@ from api.http.body.reading import _Pieces
 from api.process import front_end
 from api.schema.envelope import RequestRefusal
 from api.settings import Settings, SettingsError
-from engine.evaluation.events import Answer
-from engine.runtime.operations import Operation
+from engine.evaluation.wire.events import Answer
+from engine.runtime.contract.operations import Operation
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.streaming import stream
 from tests.api.wire import EVALUATE, Connection, Wire, request, served

@@ -14,8 +14,8 @@ from api.http.app import create_app
 from api.server import connection
 from api.server.connection_limit import Crowd
 from api.settings import Settings
-from engine.evaluation.events import Answer, Done
-from engine.runtime.operations import Operation
+from engine.evaluation.wire.events import Answer, Done
+from engine.runtime.contract.operations import Operation
 from tests.api.leaks import LOOPS, run
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served

@@ -9,7 +9,7 @@ import pytest
 from api.schema.envelope import CODES, MESSAGE_CODES, RequestRefusal, failure, reply_to, success
 from api.schema.operations import OPERATIONS
 from engine.language.diagnostics import ConditionError, Entry, Refusal
-from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.contract.errors import DetectorUnavailable
 
 LATER = {1203}
 """Codes of what this version does not have yet: relations."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.evaluation.events import Answer, Refused
+from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry
 from tests.api.caller import Caller, Said
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet

@@ -17,8 +17,8 @@ from api.observability import request_log
 from api.observability.logs import JsonFormatter, TextFormatter, set_up
 from api.observability.request_log import SLOW_LINES_MAX, RequestLog, error_code
 from api.settings import Settings
-from engine.evaluation.events import Answer
-from engine.runtime.operations import Operation
+from engine.evaluation.wire.events import Answer
+from engine.runtime.contract.operations import Operation
 from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served

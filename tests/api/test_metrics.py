@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.http.app import create_app
 from api.settings import Settings
-from engine.runtime.counted import COUNTED
+from engine.runtime.contract.counters import COUNTED
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.faults import FaultyFiles, front_end, local_service, until

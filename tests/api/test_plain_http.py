@@ -19,8 +19,8 @@ from api.server import hypercorn_config as server
 from api.server.fast_heads import read_plain
 from api.server.response_headers import Heads
 from api.settings import Settings
-from engine.evaluation.events import Answer, Done
-from engine.runtime.operations import Operation
+from engine.evaluation.wire.events import Answer, Done
+from engine.runtime.contract.operations import Operation
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Connection, Wire, chunked, request, served
 

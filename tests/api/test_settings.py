@@ -9,7 +9,7 @@ from api.process.worker import decode_settings, encode_settings
 from api.setting import SettingsError
 from api.settings import Settings, settings, settings_from, unknown_variables
 from engine.language.limits import DEFAULT_LIMITS
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.contract.settings import RuntimeSettings
 
 STRONG = "0123456789abcdef" * 2
 """As short as a secret may be."""

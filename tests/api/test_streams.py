@@ -20,11 +20,11 @@ from api.http.body.ndjson_stream import LOOK_S, Streams
 from api.server import connection as connections
 from api.server import hypercorn_config as server
 from api.settings import Settings
-from engine.evaluation.events import Answer, Done, Refused
+from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.errors import DetectorUnavailable
-from engine.runtime.operations import Operation
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet

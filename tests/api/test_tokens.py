@@ -7,7 +7,7 @@ import pytest
 
 from api.http.app import create_app
 from api.settings import Settings
-from engine.runtime.errors import DetectorUnavailable
+from engine.runtime.contract.errors import DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import TOKEN, ScriptedFleet

@@ -11,8 +11,8 @@ from api.http.app import create_app
 from api.server import hypercorn_config as server
 from api.server.http1 import PlainHttp
 from api.settings import Settings
-from engine.evaluation.events import Answer, Done
-from engine.runtime.operations import Operation
+from engine.evaluation.wire.events import Answer, Done
+from engine.runtime.contract.operations import Operation
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Connection, Wire, chunked, request, served
 

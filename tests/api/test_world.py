@@ -9,9 +9,9 @@ import pytest
 
 from api.http.app import Application, create_app
 from api.settings import Settings
-from engine.evaluation.events import Refused
+from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Entry
-from engine.runtime.errors import STARTING, DetectorUnavailable
+from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet

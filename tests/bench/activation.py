@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from engine.runtime import operations
-from engine.runtime.counted import WOKEN
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.contract import operations
+from engine.runtime.contract.counters import WOKEN
+from engine.runtime.contract.settings import RuntimeSettings
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
 from tests.bench.ray_inside import on_ray
@@ -107,7 +107,7 @@ async def _restart(detectors: int, folder: Path) -> dict[str, float]:
 
 
 async def _started(settings: RuntimeSettings) -> Any:
-    from engine.runtime.on_ray import fleet_on_ray  # noqa: PLC0415 -- the other cases need no Ray
+    from engine.runtime.cluster.ray_ports import fleet_on_ray  # noqa: PLC0415 -- the other cases need no Ray
 
     fleet = fleet_on_ray(settings)
     await fleet.start()

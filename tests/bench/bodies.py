@@ -13,8 +13,8 @@ import msgpack
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.events import BatchBody, Done, EvaluateBody, evaluate_batch_body
-from engine.evaluation.lines import evaluate_lines
+from engine.evaluation.wire.events import BatchBody, Done, EvaluateBody, evaluate_batch_body
+from engine.evaluation.wire.lines import evaluate_lines
 from engine.language.limits import Limits
 from tests.bench.effort import Effort
 from tests.bench.rows import Part, Row

@@ -14,13 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.evaluation import saved
 from engine.evaluation.detector import Detector
+from engine.evaluation.persistence import saved
 from engine.language.limits import Limits
-from engine.runtime import kept, operations
-from engine.runtime.actor import DetectorActor
-from engine.runtime.collector import Hiding, look_seldom
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.contract import operations
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector import detector_snapshot as kept
+from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.process.collector import Hiding, look_seldom
 from snapshots.format.snapshot_file import decode
 from snapshots.store import Store
 from tests.bench.effort import Effort

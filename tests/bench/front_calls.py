@@ -15,8 +15,8 @@ from statistics import median, quantiles
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.events import Done, evaluate_batch_body, evaluate_body
-from engine.evaluation.lines import evaluate_lines
+from engine.evaluation.wire.events import Done, evaluate_batch_body, evaluate_body
+from engine.evaluation.wire.lines import evaluate_lines
 from tests.bench import front_world
 from tests.bench.front_load import ClosedLoop, Place, Stream, Tally, Unexpected, callers, succeeded, together
 from tests.bench.front_peers import Peer, peer

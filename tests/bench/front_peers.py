@@ -109,7 +109,7 @@ def serve_bare(*, short: bool) -> None:
     from api.server import http1 as plain_http  # noqa: PLC0415
     from api.server.hypercorn_config import serve, server_config  # noqa: PLC0415
     from api.settings import Settings  # noqa: PLC0415
-    from engine.runtime.collector import settle  # noqa: PLC0415
+    from engine.runtime.process.collector import settle  # noqa: PLC0415
 
     if not short:
         plain_http.read_plain = lambda _: None
@@ -137,8 +137,8 @@ def call_ray() -> None:
     """Call a method that does nothing, of an actor such as the service has, as often as it is said."""
     import uvloop  # noqa: PLC0415
 
-    from engine.runtime import cluster  # noqa: PLC0415
-    from engine.runtime.on_ray import _OPTIONS, ray  # noqa: PLC0415
+    from engine.runtime.cluster import ray_session as cluster  # noqa: PLC0415
+    from engine.runtime.cluster.ray_ports import _OPTIONS, ray  # noqa: PLC0415
     from tests.bench.transport import _Bare  # noqa: PLC0415
 
     started = cluster.start()

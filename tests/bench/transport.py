@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-from engine.runtime import operations
-from engine.runtime.settings import BatchTransport, RuntimeSettings
+from engine.runtime.contract import operations
+from engine.runtime.contract.settings import BatchTransport, RuntimeSettings
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
 from tests.bench.ray_inside import on_ray
@@ -66,7 +66,7 @@ def delay(calls: int) -> dict[str, float]:
 
 
 async def _delay(calls: int, folder: Path) -> dict[str, float]:
-    from engine.runtime.on_ray import _OPTIONS, RayActors, ray  # noqa: PLC0415
+    from engine.runtime.cluster.ray_ports import _OPTIONS, RayActors, ray  # noqa: PLC0415
 
     usual = RuntimeSettings(data=folder, journal_sync="interval")
     chosen = {way: replace(usual, batch_transport=way) for way in WAYS}
@@ -122,7 +122,7 @@ def rate(seconds: float) -> dict[str, float]:
 
 
 async def _rate(seconds: float, folder: Path) -> dict[str, float]:
-    from engine.runtime.on_ray import fleet_on_ray  # noqa: PLC0415
+    from engine.runtime.cluster.ray_ports import fleet_on_ray  # noqa: PLC0415
 
     rates: dict[str, list[float]] = {}
     fleets = {}

@@ -17,7 +17,7 @@ import msgpack
 import msgspec
 
 from engine import Detector
-from engine.evaluation.events import BatchForm, evaluate_batch_body
+from engine.evaluation.wire.events import BatchForm, evaluate_batch_body
 from tests.bench.effort import Effort
 from tests.bench.rows import Part, Row
 

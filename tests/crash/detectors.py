@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine.language.limits import DEFAULT_LIMITS
-from engine.runtime import operations as ops
-from engine.runtime.actor import DetectorActor
-from engine.runtime.directory import Directory, DirectorySettings
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
 from snapshots.files import OpenFile, RealFiles
 from tests.crash.oracle import Oracle
 from tests.crash.storm import START_US

@@ -25,9 +25,9 @@ from typing import Any
 import msgspec
 
 from engine.language.limits import DEFAULT_LIMITS
-from engine.runtime.actor import DetectorActor
-from engine.runtime.operations import decode_batch, encode_reply
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.contract.operations import decode_batch, encode_reply
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
 from snapshots.errors import StorageError
 from snapshots.files import OpenFile, RealFiles
 

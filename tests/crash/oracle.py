@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
-from engine.evaluation.events import Answer, Done, Refused
+from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_to_document
-from engine.runtime import operations as ops
-from engine.runtime.operations import Operation
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.operations import Operation
 from tests.reference import ReferenceDetector
 from tests.strategies import STEPS_US, Choose, World, timestamp_ms
 

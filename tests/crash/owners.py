@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.runtime.operations import decode_reply, encode_batch
+from engine.runtime.contract.operations import decode_reply, encode_batch
 from tests.crash.driver import MAIN, SAVER
 from tests.crash.oracle import Asked
 from tests.crash.storm import HAPPENED, Counts, Fight

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from engine.runtime.actor import DetectorActor
-from engine.runtime.directory import Directory
-from engine.runtime.settings import JournalSync
+from engine.runtime.catalogue.directory import Directory
+from engine.runtime.contract.settings import JournalSync
+from engine.runtime.detector.actor import DetectorActor
 from snapshots import store
 from snapshots.write import retention as trim
 from tests.crash.defects import Defect

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.evaluation.events import Answer, Done
-from engine.runtime import operations as ops
-from engine.runtime.actor import DetectorActor
-from engine.runtime.directory import Directory, DirectorySettings
-from engine.runtime.operations import Operation
-from engine.runtime.settings import JournalSync, RuntimeSettings
+from engine.evaluation.wire.events import Answer, Done
+from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import JournalSync, RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
 from snapshots.errors import Fenced, StorageError
 from tests.crash.disk import Image
 from tests.crash.folders import FoldersDisk

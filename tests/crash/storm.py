@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.runtime.attempts import retry
-from engine.runtime.operations import Reply, decode_reply, encode_batch
+from engine.runtime.contract.operations import Reply, decode_reply, encode_batch
+from engine.runtime.detector.replay_attempts import retry
 from snapshots.files import RealFiles
 from tests.crash import evidence
 from tests.crash.driver import MAIN, SAVER

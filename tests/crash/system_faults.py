@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from engine.evaluation.events import Answer, Refused
-from engine.runtime.operations import READS
+from engine.evaluation.wire.events import Answer, Refused
+from engine.runtime.contract.operations import READS
 from tests.crash.oracle import Asked
 from tests.crash.storm import Counts, Fight
 from tests.crash.victims import Failed, Gone, Nursery, Victim, nursery

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.events import Done, Refused
+from engine.evaluation.wire.events import Done, Refused
 from engine.language.text.parser import parse
-from engine.runtime import operations as ops
-from engine.runtime.errors import STARTING, DetectorUnavailable
-from engine.runtime.fleet import Fleet
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from tests.faults import local_service, until
 from tests.reference import ReferenceDetector
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.runtime.operations import Operation, Reply, decode_reply, encode_batch
+from engine.runtime.contract.operations import Operation, Reply, decode_reply, encode_batch
 from tests.crash import driver
 from tests.crash.driver import MAIN, Line
 

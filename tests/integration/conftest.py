@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.fleet import Fleet
+from engine.runtime.broker.fleet import Fleet
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
 
@@ -16,7 +16,7 @@ RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
 def ray_cluster() -> Iterator[str]:
     """The address of a Ray that this process is part of."""
     # Importing ray takes half a second, which tests without it need not pay.
-    from engine.runtime import cluster  # noqa: PLC0415
+    from engine.runtime.cluster import ray_session as cluster  # noqa: PLC0415
 
     started = cluster.start()
     yield started.address
@@ -28,8 +28,8 @@ def ray_cluster() -> Iterator[str]:
 @pytest.fixture
 def ray_fleet(ray_cluster: str) -> RayFleet:
     """Gives a started Fleet on Ray over a folder, as an async context; settings are RuntimeSettings' own."""
-    from engine.runtime.on_ray import fleet_on_ray  # noqa: PLC0415
-    from engine.runtime.settings import RuntimeSettings  # noqa: PLC0415
+    from engine.runtime.cluster.ray_ports import fleet_on_ray  # noqa: PLC0415
+    from engine.runtime.contract.settings import RuntimeSettings  # noqa: PLC0415
 
     @asynccontextmanager
     async def ray_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime import cluster
-from engine.runtime.ray_processes import _children
+from engine.runtime.cluster import ray_session as cluster
+from engine.runtime.cluster.ray_processes import _children
 
 pytestmark = pytest.mark.ray
 
@@ -19,8 +19,8 @@ SERVICE = """
 import asyncio, signal, sys
 from pathlib import Path
 from engine.runtime import cluster, operations
-from engine.runtime.on_ray import fleet_on_ray
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.cluster.ray_ports import fleet_on_ray
+from engine.runtime.contract.settings import RuntimeSettings
 
 async def main():
     stop = asyncio.Event()

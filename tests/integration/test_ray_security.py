@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.batch_server import BatchServer
+from engine.runtime.transport.batch_server import BatchServer
 from tests import processes
 from tests.running import Served, environment, served
 

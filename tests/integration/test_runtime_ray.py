@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.events import Done
+from engine.evaluation.wire.events import Done
 from engine.language.diagnostics import Refusal
-from engine.runtime import operations as ops
-from engine.runtime.batch_connection import BatchConnection
-from engine.runtime.errors import DetectorUnavailable
-from engine.runtime.fleet import Fleet
-from engine.runtime.operations import Operation
-from engine.runtime.tokens import digest_of
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.catalogue.tokens import digest_of
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.operations import Operation
+from engine.runtime.transport.batch_connection import BatchConnection
 from snapshots.errors import FolderInUse, StorageError
 from snapshots.takeover.identity import begin_folder
 from tests.faults import until

@@ -7,11 +7,11 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.evaluation.pattern_sets import PatternSets
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.patterns.cost import longest
 from engine.patterns.guards import guard_of, leading
 from engine.patterns.searching import compile_pattern, options
+from engine.patterns.sets import PatternSets
 from engine.patterns.syntax import read
 from tests.pattern_strategies import patterns, texts
 

@@ -79,13 +79,13 @@ def test_patterns_from_outside_meet_re2_only() -> None:
     assert importing("re2") == {
         "engine/patterns/searching.py",
         "engine/patterns/guards.py",
-        "engine/evaluation/pattern_sets.py",
+        "engine/patterns/sets.py",
     }
 
 
 def test_ray_is_started_in_one_place() -> None:
     starts = {shown(path) for path in SOURCES if re.search(r"\bray\.init\(", path.read_text("utf-8"))}
-    assert starts == {"engine/runtime/cluster.py"}
+    assert starts == {"engine/runtime/cluster/ray_session.py"}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=shown)

@@ -22,11 +22,11 @@ from api.cli.folders.storage import Look, look_at
 from engine.evaluation.detector import Detector
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.printer import format as canonical
-from engine.runtime.answers import Answers
-from engine.runtime.attempts import LEFT_ALONE_S, Deaths, last_deaths
-from engine.runtime.directory import kept_of
-from engine.runtime.recovery import restore
-from engine.runtime.register import Kept
+from engine.runtime.catalogue.catalogue_state import Kept
+from engine.runtime.catalogue.directory import kept_of
+from engine.runtime.detector.idempotency import Answers
+from engine.runtime.detector.replay import restore
+from engine.runtime.detector.replay_attempts import LEFT_ALONE_S, Deaths, last_deaths
 from snapshots.errors import StorageError
 from snapshots.files import RealFiles
 from snapshots.format.pages import now_us

@@ -5,7 +5,7 @@ from typing import Final
 
 from api.http.body.memory import BodyMemory
 from api.http.body.reading import CallerGone, Message, Receive
-from engine.evaluation.lines import BLANKS
+from engine.evaluation.wire.lines import BLANKS
 from engine.language.diagnostics import Entry, Refusal
 
 LINES_MAX: Final = 1_000

@@ -13,12 +13,12 @@ from api.http.body.ndjson_reader import Lines
 from api.http.body.reading import CallerGone, Receive, Send
 from api.schema.envelope import NDJSON, DeadlinePassed, entries_of
 from api.settings import Settings
-from engine.evaluation.events import Refused
-from engine.evaluation.results import encode_entries, result_of
+from engine.evaluation.wire.events import Refused
+from engine.evaluation.wire.results import encode_entries, result_of
 from engine.language.diagnostics import Entry, Refusal
-from engine.runtime.errors import SHUTTING_DOWN, DetectorUnavailable
-from engine.runtime.fleet import Fleet
-from engine.runtime.operations import evaluate_lines
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
+from engine.runtime.contract.operations import evaluate_lines
 
 LOOK_S: Final = 0.2
 """Between two looks at the tokens of open streams. A front end hears of a revocation within half a second."""

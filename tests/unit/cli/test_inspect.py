@@ -20,9 +20,10 @@ from api.cli.folders import data_folder
 from api.cli.folders.report import Defect, Storage
 from api.cli.folders.storage import Look
 from engine.evaluation.detector import Detector
-from engine.runtime import kept, register
-from engine.runtime.operations import add_rule, change_rule, evaluate, rules
-from engine.runtime.register import Kept
+from engine.runtime.catalogue import catalogue_state as register
+from engine.runtime.catalogue.catalogue_state import Kept
+from engine.runtime.contract.operations import add_rule, change_rule, evaluate, rules
+from engine.runtime.detector import detector_snapshot as kept
 from snapshots.store import Store
 from snapshots.takeover.identity import begin_folder
 from tests.faults import LocalService, local_service

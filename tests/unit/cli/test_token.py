@@ -3,8 +3,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from api.cli import main
-from engine.runtime.directory import opened_offline
-from engine.runtime.tokens import digest_of
+from engine.runtime.catalogue.directory import opened_offline
+from engine.runtime.catalogue.tokens import digest_of
 from snapshots.takeover.lock import FolderLock
 
 

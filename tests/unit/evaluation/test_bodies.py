@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.evaluation import bodies
-from engine.evaluation.bodies import DEFECTS_MAX, decode
-from engine.evaluation.events import BatchBody, EvaluateBody, decode_batch
 from engine.evaluation.rules import NameText
+from engine.evaluation.wire import bodies
+from engine.evaluation.wire.bodies import DEFECTS_MAX, decode
+from engine.evaluation.wire.events import BatchBody, EvaluateBody, decode_batch
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.language.validation.violations import meant

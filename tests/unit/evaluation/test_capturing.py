@@ -5,9 +5,11 @@ import random
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import columns, packing, programs
-from engine.evaluation.capturing import capture
-from engine.evaluation.packing import packed
+from engine.evaluation import programs
+from engine.evaluation.persistence import packing
+from engine.evaluation.persistence.capturing import capture
+from engine.evaluation.persistence.packing import packed
+from engine.evaluation.state import columns
 
 CONDITIONS = (
     "once a == 1",

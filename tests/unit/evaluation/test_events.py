@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.events import Done, Refused, evaluate_batch_body, evaluate_body
+from engine.evaluation.wire.events import Done, Refused, evaluate_batch_body, evaluate_body
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation import facts, lookups, programs
-from engine.evaluation.events import Done, evaluate_batch_body
 from engine.evaluation.facts import canonical
 from engine.evaluation.lookups import WALKED_MAX, Lookups
-from engine.evaluation.tables import KeyTable
+from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.wire.events import Done, evaluate_batch_body
 from tests.reference_values import among, equal
 
 SCALARS: tuple[Any, ...] = (

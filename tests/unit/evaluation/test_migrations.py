@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import columns, programs
+from engine.evaluation import programs
+from engine.evaluation.state import columns
 
 GOLDEN = Path(__file__).parent / "golden"
 LIMITS = Limits(keys_max=6)

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.evaluation import msgpack_bodies
-from engine.evaluation.bodies import decode
-from engine.evaluation.events import BatchBody, decode_batch
-from engine.evaluation.msgpack_bodies import decode_msgpack
+from engine.evaluation.wire import msgpack_bodies
+from engine.evaluation.wire.bodies import decode
+from engine.evaluation.wire.events import BatchBody, decode_batch
+from engine.evaluation.wire.msgpack_bodies import decode_msgpack
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS
 

@@ -3,7 +3,7 @@
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.searches import Searches
+from engine.patterns.searches import Searches
 from engine.patterns.searching import CompiledPattern
 
 LIMITS = Limits(pattern_event_bytes_max=200_000)

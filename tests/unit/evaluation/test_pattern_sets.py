@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.evaluation import pattern_sets
-from engine.evaluation.pattern_sets import PatternSets
 from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.patterns import sets as pattern_sets
 from engine.patterns.searching import compile_pattern
+from engine.patterns.sets import PatternSets
 
 LITERALS = [f"word{number}x" for number in range(3_000)]
 

@@ -8,8 +8,8 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation import programs
-from engine.evaluation.events import Done, evaluate_batch_body
-from engine.evaluation.lines import evaluate_lines
+from engine.evaluation.wire.events import Done, evaluate_batch_body
+from engine.evaluation.wire.lines import evaluate_lines
 
 NAME = "n" * 200
 RULES = 20

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.events import Done, Refused
+from engine.evaluation.wire.events import Done, Refused
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.runtime import operations as ops
-from engine.runtime import steps as steps_module
-from engine.runtime.actor import Activated, DetectorActor
-from engine.runtime.attempts import Poisoned
-from engine.runtime.history import Replay
-from engine.runtime.kept import KEPT_VERSION
-from engine.runtime.operations import Operation
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector import apply as steps_module
+from engine.runtime.detector.actor import Activated, DetectorActor
+from engine.runtime.detector.detector_snapshot import KEPT_VERSION
+from engine.runtime.detector.journal_entries import Replay
+from engine.runtime.detector.replay_attempts import Poisoned
 from snapshots.errors import (
     Fenced,
     NewerFormat,
@@ -455,7 +455,7 @@ def test_an_event_too_far_ahead_of_the_clock_is_refused(actor):
 
 
 def test_a_detector_that_a_newer_program_saved_does_not_wake(make, actor, monkeypatch):
-    monkeypatch.setattr("engine.runtime.actor.KEPT_VERSION", KEPT_VERSION + 1)
+    monkeypatch.setattr("engine.runtime.detector.actor.KEPT_VERSION", KEPT_VERSION + 1)
     add(actor)
     actor.begin_saving()
     actor.finish_saving()
@@ -507,7 +507,10 @@ def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, m
         raise StorageError("the disk has a bad day")
 
     # Other limits are written down when the detector wakes, and a step may meet any error.
-    for place in ("engine.runtime.actor.DetectorActor._write", "engine.runtime.history.Replay._observe"):
+    for place in (
+        "engine.runtime.detector.actor.DetectorActor._write",
+        "engine.runtime.detector.journal_entries.Replay._observe",
+    ):
         monkeypatch.setattr(place, fails)
         for epoch in range(2, 6):
             with pytest.raises(StorageError, match="bad day"):
@@ -579,7 +582,7 @@ def test_deaths_at_different_records_are_no_poison(make, actor, monkeypatch):
 def test_an_event_that_diverges_when_it_is_taken_again_sets_the_detector_aside(make, actor, monkeypatch):
     add(actor)
     fired(actor, 1000, a=1)
-    monkeypatch.setattr("engine.runtime.history.Replay._observe", lambda *_: None)
+    monkeypatch.setattr("engine.runtime.detector.journal_entries.Replay._observe", lambda *_: None)
     with pytest.raises(Poisoned, match="Diverged"):
         make().activate(ONE, 2)
 

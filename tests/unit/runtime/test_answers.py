@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.events import Done, Refused
-from engine.runtime import operations as ops
-from engine.runtime.actor import DetectorActor
-from engine.runtime.answers import PAGE_VERSION, Answers, KeptAnswer, key_digest, request_digest
-from engine.runtime.operations import Operation
-from engine.runtime.settings import RuntimeSettings
+from engine.evaluation.wire.events import Done, Refused
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.idempotency import PAGE_VERSION, Answers, KeptAnswer, key_digest, request_digest
 from snapshots.errors import StorageError
 from snapshots.format.file_names import listing
 from tests.faults import FaultyFiles, newborn

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from api.cli import main
-from engine.runtime import attempts
-from engine.runtime import operations as ops
-from engine.runtime.actor import DetectorActor
-from engine.runtime.attempts import Poisoned
-from engine.runtime.history import Replay
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector import replay_attempts as attempts
+from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.journal_entries import Replay
+from engine.runtime.detector.replay_attempts import Poisoned
 from snapshots.files import RealFiles
 from tests.faults import newborn
 
@@ -26,10 +26,10 @@ ONE = "1" * 32
 VICTIM = """
 import ctypes, os, signal, sys
 from pathlib import Path
-from engine.runtime.actor import DetectorActor
-from engine.runtime.crashes import crashes_to
-from engine.runtime.history import Replay
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.process.crashes import crashes_to
+from engine.runtime.detector.journal_entries import Replay
+from engine.runtime.contract.settings import RuntimeSettings
 
 data, epoch, death = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 take = Replay.take

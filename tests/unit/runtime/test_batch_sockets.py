@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from engine.runtime import batch_connection, batch_server, temporary
-from engine.runtime.batch_connection import BatchConnection, NotSent
-from engine.runtime.batch_server import BatchServer
-from engine.runtime.errors import ActorDied
-from engine.runtime.failures import ActorFailed
-from engine.runtime.frames import (
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.failures import ActorFailed
+from engine.runtime.process import temporary
+from engine.runtime.transport import batch_connection, batch_server
+from engine.runtime.transport.batch_connection import BatchConnection, NotSent
+from engine.runtime.transport.batch_server import BatchServer
+from engine.runtime.transport.frames import (
     BATCH,
     FAILURE,
     HEADER,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime import cluster
+from engine.runtime.cluster import ray_session as cluster
 
 
 def test_ray_leaves_the_log_of_this_process_as_it_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.runtime import collector
-from engine.runtime.collector import Hiding, look_seldom, settle
+from engine.runtime.process import collector
+from engine.runtime.process.collector import Hiding, look_seldom, settle
 
 
 class Cycle:

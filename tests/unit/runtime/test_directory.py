@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from engine.runtime import register
-from engine.runtime.directory import Directory, DirectorySettings, mint_offline, opened_offline
-from engine.runtime.news import News
-from engine.runtime.tokens import digest_of, mint
+from engine.runtime.catalogue import catalogue_state as register
+from engine.runtime.catalogue.directory import Directory, DirectorySettings, mint_offline, opened_offline
+from engine.runtime.catalogue.table_updates import News
+from engine.runtime.catalogue.tokens import digest_of, mint
 from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError, WrongFolder
 from snapshots.files import RealFiles
 from snapshots.store import Store
@@ -240,7 +240,7 @@ def test_a_folder_that_was_begun_and_not_finished_is_begun_again(opened, tmp_pat
 
 
 def test_a_long_journal_becomes_a_snapshot(opened, tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.runtime.directory._SNAPSHOT_JOURNAL_BYTES", 1000)
+    monkeypatch.setattr("engine.runtime.catalogue.directory._SNAPSHOT_JOURNAL_BYTES", 1000)
     directory = opened()
     for number in range(100):
         directory.add_token(f"{number:032x}", b"%d" % number, "hint")
@@ -250,7 +250,7 @@ def test_a_long_journal_becomes_a_snapshot(opened, tmp_path, monkeypatch):
 
 
 def test_a_snapshot_is_made_once_the_journal_has_as_much_as_the_one_before(opened, tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.runtime.directory._SNAPSHOT_JOURNAL_BYTES", 1000)
+    monkeypatch.setattr("engine.runtime.catalogue.directory._SNAPSHOT_JOURNAL_BYTES", 1000)
     directory = opened()
     sizes = []
     for number in range(2000):

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from engine.language.diagnostics import Refusal
-from engine.runtime import operations as ops
-from engine.runtime.actor import DetectorActor
-from engine.runtime.errors import DetectorUnavailable
-from engine.runtime.operations import Operation
-from engine.runtime.settings import RuntimeSettings
-from engine.runtime.tokens import digest_of
+from engine.runtime.catalogue.tokens import digest_of
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
 from snapshots.errors import FolderInUse, StorageError
 from snapshots.takeover.identity import begin_folder
 from tests.faults import FaultyFiles, local_fleet, local_service, until

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from engine.language.diagnostics import Refusal
-from engine.runtime import operations as ops
-from engine.runtime.errors import DetectorUnavailable
-from engine.runtime.messages import Call, Note, encode
-from engine.runtime.operations import Operation
-from engine.runtime.remote_hosting import HostingFailed
-from engine.runtime.tokens import digest_of
+from engine.runtime.broker.messages import Call, Note, encode
+from engine.runtime.broker.remote_broker import HostingFailed
+from engine.runtime.catalogue.tokens import digest_of
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.operations import Operation
 from tests.faults import FrontEnd, LocalService, front_end, local_service, until
 
 

@@ -11,16 +11,18 @@ import pytest
 
 from engine.evaluation import programs
 from engine.evaluation.detector import Detector
-from engine.evaluation.events import Done
+from engine.evaluation.wire.events import Done
 from engine.language.limits import Limits
-from engine.runtime import history, kept, steps
-from engine.runtime import operations as ops
-from engine.runtime.answers import PAGE_VERSION, Answers, KeptAnswer, key_digest
-from engine.runtime.attempts import Poisoned
-from engine.runtime.history import RECORD_VERSION, Diverged, History, Replay, Step
-from engine.runtime.kept import KEPT_VERSION
-from engine.runtime.operations import Operation
-from engine.runtime.recovery import restore
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.operations import Operation
+from engine.runtime.detector import apply as steps
+from engine.runtime.detector import detector_snapshot as kept
+from engine.runtime.detector import journal_entries as history
+from engine.runtime.detector.detector_snapshot import KEPT_VERSION
+from engine.runtime.detector.idempotency import PAGE_VERSION, Answers, KeptAnswer, key_digest
+from engine.runtime.detector.journal_entries import RECORD_VERSION, Diverged, History, Replay, Step
+from engine.runtime.detector.replay import restore
+from engine.runtime.detector.replay_attempts import Poisoned
 from snapshots.errors import NewerFormat
 from snapshots.format.pages import Page
 from snapshots.format.snapshot_file import Snapshot

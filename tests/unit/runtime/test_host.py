@@ -9,10 +9,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from engine.runtime import operations as ops
-from engine.runtime.actor import DetectorActor
-from engine.runtime.host import HostActor
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.cluster.worker import HostActor
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
 from tests.faults import newborn
 
 ID = "a" * 32
@@ -52,8 +52,8 @@ def test_no_two_threads_are_in_the_actors_state_at_once(name, other, tmp_path, m
 
     for each in CALLS:
         monkeypatch.setattr(DetectorActor, each, slow)
-    monkeypatch.setattr("engine.runtime.host.Hiding", Mock)
-    monkeypatch.setattr("engine.runtime.host.look_seldom", lambda: None)
+    monkeypatch.setattr("engine.runtime.cluster.worker.Hiding", Mock)
+    monkeypatch.setattr("engine.runtime.cluster.worker.look_seldom", lambda: None)
     actor = HostActor(RuntimeSettings(data=tmp_path))
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(lambda call: call(actor), [CALLS[name], CALLS[other]]))
@@ -61,8 +61,8 @@ def test_no_two_threads_are_in_the_actors_state_at_once(name, other, tmp_path, m
 
 
 def test_what_calls_itself_does_not_wait_for_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.runtime.host.look_seldom", lambda: None)
-    monkeypatch.setattr("engine.runtime.host.Hiding", Mock)
+    monkeypatch.setattr("engine.runtime.cluster.worker.look_seldom", lambda: None)
+    monkeypatch.setattr("engine.runtime.cluster.worker.Hiding", Mock)
     newborn(tmp_path, ID)
     actor = HostActor(RuntimeSettings(data=tmp_path, journal_sync="off"))
     actor.activate(ID, 1)

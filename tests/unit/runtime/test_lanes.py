@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.events import Done, Refused
+from engine.evaluation.wire.events import Done, Refused
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
-from engine.runtime import operations as ops
-from engine.runtime import steps as steps_module
-from engine.runtime.errors import DetectorUnavailable
-from engine.runtime.operations import Operation
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.operations import Operation
+from engine.runtime.detector import apply as steps_module
 from tests.faults import FaultyFiles, LocalHandle, LocalService, local_service, until
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.runtime import register
-from engine.runtime.news import REMEMBERED, Chronicle, Copy, News
-from engine.runtime.register import DetectorCreated, DetectorPurged, DetectorStruck, Kept
+from engine.runtime.catalogue import catalogue_state as register
+from engine.runtime.catalogue.catalogue_state import DetectorCreated, DetectorPurged, DetectorStruck, Kept
+from engine.runtime.catalogue.table_updates import REMEMBERED, Chronicle, Copy, News
 
 
 class Owner:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.pool import Pool
-from engine.runtime.settings import RuntimeSettings
+from engine.runtime.activation.workers import Pool
+from engine.runtime.contract.settings import RuntimeSettings
 from tests.faults import LocalActors
 
 

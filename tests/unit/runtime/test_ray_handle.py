@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from engine.runtime import batch_connection
-from engine.runtime import operations as ops
-from engine.runtime.batch_server import BatchServer
-from engine.runtime.errors import ActorDied
-from engine.runtime.frames import Address, Payload
-from engine.runtime.on_ray import RayHandle
-from engine.runtime.operations import Reply, decode_batch, encode_reply
+from engine.runtime.cluster.ray_ports import RayHandle
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.operations import Reply, decode_batch, encode_reply
+from engine.runtime.transport import batch_connection
+from engine.runtime.transport.batch_server import BatchServer
+from engine.runtime.transport.frames import Address, Payload
 from snapshots.errors import WriteFailed
 
 BATCH = [ops.rules()]
@@ -52,8 +52,8 @@ def actor(monkeypatch: pytest.MonkeyPatch) -> FakeActor:
         def get_node_id(self) -> str:
             return "node"
 
-    monkeypatch.setattr("engine.runtime.on_ray.ray.get_runtime_context", Context)
-    monkeypatch.setattr("engine.runtime.on_ray.ray.kill", lambda _: None)
+    monkeypatch.setattr("engine.runtime.cluster.ray_ports.ray.get_runtime_context", Context)
+    monkeypatch.setattr("engine.runtime.cluster.ray_ports.ray.kill", lambda _: None)
     return FakeActor()
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.runtime import ray_processes
-from engine.runtime.off_loop import off_loop
-from engine.runtime.ray_processes import RayProcesses
-from engine.runtime.ray_watch import RayWatch
+from engine.runtime.cluster import ray_processes
+from engine.runtime.cluster.ray_processes import RayProcesses
+from engine.runtime.cluster.ray_watch import RayWatch
+from engine.runtime.process.off_loop import off_loop
 from tests.faults import until
 
 # -- whether it answers --------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.events import Done, Refused
-from engine.runtime import operations as ops
-from engine.runtime.actor import DetectorActor
-from engine.runtime.attempts import KILLS_MAX, Attempt, Poisoned
-from engine.runtime.errors import STARTING
-from engine.runtime.operations import Operation
-from engine.runtime.settings import RuntimeSettings
+from engine.evaluation.wire.events import Done, Refused
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.errors import STARTING
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.replay_attempts import KILLS_MAX, Attempt, Poisoned
 from snapshots.errors import StorageError
 from snapshots.inspection import read_only
 from tests.faults import FaultyFiles, local_service, newborn, until

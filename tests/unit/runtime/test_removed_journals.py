@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.events import Done
-from engine.runtime import operations as ops
-from engine.runtime.tokens import digest_of
+from engine.evaluation.wire.events import Done
+from engine.runtime.catalogue.tokens import digest_of
+from engine.runtime.contract import operations as ops
 from tests.faults import LocalService, local_service, until
 
 

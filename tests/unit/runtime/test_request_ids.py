@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.events import Refused
-from engine.runtime import operations as ops
-from engine.runtime import steps
-from engine.runtime.errors import DetectorUnavailable
-from engine.runtime.fleet import Fleet
-from engine.runtime.request_ids import REQUEST_ID
+from engine.evaluation.wire.events import Refused
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.request_ids import REQUEST_ID
+from engine.runtime.detector import apply as steps
 from tests.faults import front_end, local_service, until
 
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from engine.runtime.residency import Residency
+from engine.runtime.activation.activation_slots import Residency
 
 
 class Someone:

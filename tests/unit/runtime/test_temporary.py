@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime import temporary
-from engine.runtime.temporary import TemporaryFolder
+from engine.runtime.process import temporary
+from engine.runtime.process.temporary import TemporaryFolder
 
 
 def folder() -> TemporaryFolder:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.errors import DetectorUnavailable
-from engine.runtime.operations import Operation
-from engine.runtime.settings import RuntimeSettings
-from engine.runtime.waiting import Request, Waiting
+from engine.runtime.activation.mailbox import Request, Waiting
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
 
 SETTINGS = RuntimeSettings(
     data=Path("unused"), waiting_max=4, waiting_bytes_max=100, batch_operations_max=3, batch_bytes_max=50

@@ -1,0 +1,1 @@
+"""State to bytes and back, and from older versions."""

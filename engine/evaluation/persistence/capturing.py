@@ -1,0 +1,105 @@
+"""A detector as it is at one moment: copied at the speed of memory, to be packed while the detector goes on.
+
+What events change in place is copied; what is replaced as a whole (rules, conditions, names) is only named.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from engine.evaluation.rules import Rule
+from engine.evaluation.state.columns import Column
+from engine.evaluation.state.slices import NodeName
+from engine.evaluation.state.tables import Key, KeyTable
+
+if TYPE_CHECKING:
+    from array import array
+
+    from engine.evaluation.detector import Detector
+
+
+class CapturedTable(NamedTuple):
+    """A KeyTable."""
+
+    path: tuple[str, ...]
+    keys: list[Key | None]
+    held: "array[int]"
+    seen: "array[int]"
+    times: "array[int]"
+    first_ticks: "array[int]"
+    first_times: "array[int]"
+
+
+class CapturedCell(NamedTuple):
+    """The memory of an unkeyed node: a time, and the event up to which it says all."""
+
+    time_us: int
+    tick: int
+
+
+class CapturedColumn(NamedTuple):
+    """A Column: `few`, or its pages that hold something, by number."""
+
+    few: Mapping[int, int] | None
+    pages: Mapping[int, bytes]
+    counts: Mapping[int, int]
+    whole_at: int
+    ticks: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """All of a detector that is saved."""
+
+    marks: Mapping[str, Any]
+    rules: list[tuple[Rule, int]]
+    """With the births of their histories, in order of priority."""
+    tables: list[CapturedTable]
+    memories: list[tuple[NodeName, CapturedCell | CapturedColumn]]
+
+
+_NOTHING: Mapping[int, Any] = {}
+
+
+def capture(detector: "Detector") -> Captured:
+    """Give a copy of all that is saved, between two events: some 20 ms for a million keys."""
+    state = detector.state
+    cells, ticks = state.whole.cells, state.whole.ticks
+    return Captured(
+        marks={
+            "clock_us": detector.clock_us,
+            "events_seen": detector.events_seen,
+            "priority_highest": detector.priority_highest,
+            "indexed": state.indexed,
+            "previous_us": state.whole.previous_us,
+        },
+        rules=[(live.rule, live.birth) for live in detector.live.values()],
+        tables=[_table(table) for table in state.tables.values()],
+        memories=[
+            (name, _column(store) if isinstance(store, Column) else CapturedCell(cells[store], ticks[store]))
+            for name, store in state.stores.items()
+        ],
+    )
+
+
+def _table(table: KeyTable) -> CapturedTable:
+    return CapturedTable(
+        path=table.path,
+        keys=table.keys[:],
+        held=table.held[:],
+        seen=table.seen[:],
+        times=table.times[:],
+        first_ticks=table.first_ticks[:],
+        first_times=table.first_times[:],
+    )
+
+
+def _column(column: Column) -> CapturedColumn:
+    counts = {number: count for number, count in enumerate(column.counts) if count}
+    return CapturedColumn(
+        few=None if column.few is None else column.few.copy(),
+        pages={number: column.pages[number].tobytes() for number in counts},
+        counts=counts,
+        whole_at=column.whole_at,
+        ticks=column.ticks.copy() if column.ticks else _NOTHING,
+    )

@@ -1,0 +1,168 @@
+"""Documents of older versions of a detector's state -> the next one, see `saved`."""
+
+import sys
+from array import array
+from collections import Counter
+from typing import Any
+
+from engine.evaluation.state.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.temporal import FOREVER, NEVER
+
+
+def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the document of version 2 for one of version 1.
+
+    There, keys stood in the order of sweeping, some of them twice, and their entries spoke of places in it:
+
+        tables:   [path, keys, last sighting of each (nil: evicted), cursor]
+        memories: [condition as JSON, path, birth, time], with a path [[place, time] …] in place of the time
+    """
+    slots: dict[tuple[str, ...], dict[int, int]] = {}
+    tables = []
+    for path, keys, sightings, _ in document["tables"]:
+        live = [place for place, tick in enumerate(sightings) if tick is not None]
+        # Of a key that stands there twice, entries speak of the first place.
+        first: dict[str, int] = {}
+        for place in live:
+            first.setdefault(repr(keys[place]), place)
+        places = list(first.values())
+        slots[tuple(path)] = {place: slot for slot, place in enumerate(places)}
+        tables.append(
+            {
+                "path": path,
+                "keys": [keys[place] for place in places],
+                "seen": _packed(sightings[place] for place in places),
+                **dict.fromkeys(("times", "first_ticks", "first_times"), b""),
+                # Those that turn out to hold nothing are given back.
+                "idle": _packed(range(len(places))),
+                **dict.fromkeys(("opened", "turn", "scanned", "ticked"), 0),
+            }
+        )
+    memories = [
+        [condition, path, birth, _remembered(document, slots.get(tuple(path)), value)]
+        for condition, path, birth, value in document["memories"]
+    ]
+    kept = {name: document[name] for name in ("clock_us", "events_seen", "priority_highest", "rules")}
+    return {
+        **kept,
+        "tables": tables,
+        "memories": memories,
+        "doomed": [],
+        # Every memory was written by every event.
+        "indexed": False,
+        "due": False,
+        "busy": False,
+        "rounds": 0,
+        "previous_us": document["clock_us"] or 0,
+    }
+
+
+def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the document of version 3 for one of version 2.
+
+    There, keys of a path of one key stood in arrays too, and the entries of columns in pages were listed as
+    those of others; for how many columns something was held followed from them.
+
+        memories: … with a path, the slots and times of the entries, and whether they are paged
+    """
+    held = {tuple(row["path"]): array("q", bytes(8 * len(row["keys"]))) for row in document["tables"]}
+    memories = [
+        [condition, path, birth, _laid_out(remembered, held[tuple(path)]) if path else remembered]
+        for condition, path, birth, remembered in document["memories"]
+    ]
+    tables = [
+        {
+            **row,
+            "keys": [key[0] if key is not None and len(row["path"]) == 1 else key for key in row["keys"]],
+            "held": _packed(held[tuple(row["path"])]),
+        }
+        for row in document["tables"]
+    ]
+    return {**document, "tables": tables, "memories": memories}
+
+
+def from_version_3(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the document of version 4 for one of version 3.
+
+    There it also stood where tidying and evicting had come to, free slots were seen when their last key was,
+    and what was kept for the next event of a slice could be of a key that was there no more:
+
+        due, busy, rounds, doomed
+        tables:   … idle, opened, turn, scanned, ticked
+        memories: … with a path, swept, sweeping
+    """
+    taken = {tuple(row["path"]): [key is not None for key in row["keys"]] for row in document["tables"]}
+    tables = [
+        {name: row[name] for name in ("path", "keys", "held", "times", "first_ticks", "first_times")}
+        | {"seen": _seen_where(row["seen"], taken[tuple(row["path"])])}
+        for row in document["tables"]
+    ]
+    memories = [
+        [condition, path, birth, _without_marks(remembered, taken[tuple(path)]) if path else remembered]
+        for condition, path, birth, remembered in document["memories"]
+    ]
+    kept = ("clock_us", "events_seen", "priority_highest", "rules", "indexed", "previous_us")
+    return {**{name: document[name] for name in kept}, "tables": tables, "memories": memories}
+
+
+def _seen_where(seen: bytes, taken: list[bool]) -> bytes:
+    return _packed(
+        tick if is_taken else FOREVER for tick, is_taken in zip(_unpacked(seen), taken, strict=True)
+    )
+
+
+def _without_marks(remembered: dict[str, Any], taken: list[bool]) -> dict[str, Any]:
+    ticks = {
+        slot: tick
+        for slot, tick in zip(*map(_unpacked, remembered["ticks"]), strict=True)
+        if slot < len(taken) and taken[slot]
+    }
+    others = {name: remembered[name] for name in remembered if name not in {"swept", "sweeping"}}
+    return {**others, "ticks": [_packed(ticks), _packed(ticks.values())]}
+
+
+def _laid_out(remembered: dict[str, Any], held: "array[int]") -> dict[str, Any]:
+    slots, times = _unpacked(remembered["slots"]), _unpacked(remembered["times"])
+    for slot in slots:
+        held[slot] += 1
+    kept = {name: remembered[name] for name in ("whole_at", "swept", "sweeping", "ticks")}
+    if not remembered["paged"]:
+        return {**kept, "few": [remembered["slots"], remembered["times"]]}
+    pages: dict[int, array[int]] = {}
+    counts: Counter[int] = Counter()
+    for slot, time_us in zip(slots, times, strict=True):
+        number = slot >> PAGE_BITS
+        pages.setdefault(number, array("q", [NEVER]) * PAGE_SLOTS)[slot & IN_PAGE] = time_us
+        counts[number] += 1
+    return {
+        **kept,
+        "counts": [_packed(pages), _packed(counts[number] for number in pages)],
+        "pages": b"".join(map(_packed, pages.values())),
+    }
+
+
+def _remembered(document: dict[str, Any], slots: dict[int, int] | None, value: Any) -> Any:
+    events_seen = document["events_seen"]
+    if slots is None:
+        return [NEVER if value is None else value, events_seen]
+    entries = [(slots[place], time_us) for place, time_us in value if place in slots]
+    return {
+        "slots": _packed(slot for slot, _ in entries),
+        "times": _packed(time_us for _, time_us in entries),
+        "paged": False,
+        "whole_at": events_seen,
+        "ticks": [b"", b""],
+        "swept": 0,
+        "sweeping": b"",
+    }
+
+
+def _packed(numbers: Any) -> bytes:
+    return b"".join(number.to_bytes(8, "little", signed=True) for number in array("q", numbers))
+
+
+def _unpacked(data: bytes) -> "array[int]":
+    column = array("q", data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column

@@ -1,0 +1,158 @@
+"""A captured detector -> one msgpack document, in pieces that are each made within a millisecond.
+
+`saved` says what stands in the document. The pieces are short so that a thread that packs can let the
+one that evaluates have its turn between them.
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgpack
+import msgspec
+
+from engine.evaluation.facts import LONG_TEXT, scalar_of
+from engine.evaluation.persistence.capturing import Captured, CapturedCell, CapturedColumn, CapturedTable
+from engine.evaluation.rules import Rule
+from engine.evaluation.state.slices import NodeName
+from engine.evaluation.state.tables import Key
+from engine.language.condition import Condition
+from engine.language.validation.document import condition_to_document
+
+BIG_INTEGER: Final = 1
+"""The extension type of an integer past 64 bits: its decimal digits."""
+
+LONG_TEXT_TYPE: Final = 2
+"""The extension type of a key that is a long text: its SHA-256."""
+
+ANY_TEXT: Final = "surrogatepass"
+"""Who calls the engine in process may use texts as keys that are no Unicode."""
+
+_KEYS: Final = 4096
+_NUMBERS: Final = 1 << 17
+"""How many of each make a piece."""
+
+_NUMBERED: Final = ("held", "seen", "times", "first_ticks", "first_times")
+"""What a table has a number of for each slot."""
+
+_ARRAY_16_FROM: Final = 16
+_BIN_32: Final = struct.Struct(">BI")
+_BIN_32_TYPE: Final = 0xC6
+
+
+def packed(captured: Captured) -> Iterator[bytes]:
+    """Give the document's bytes, piece by piece."""
+    packer = _packer()
+    yield packer.pack_map_header(len(captured.marks) + 3)
+    for name, mark in captured.marks.items():
+        yield packer.pack(name) + packer.pack(mark)
+    yield packer.pack("rules") + packer.pack_array_header(len(captured.rules))
+    for rule, birth in captured.rules:
+        yield packer.pack(_rule_row(rule, birth))
+    yield packer.pack("tables") + packer.pack_array_header(len(captured.tables))
+    for table in captured.tables:
+        yield from _table(table)
+    yield packer.pack("memories") + packer.pack_array_header(len(captured.memories))
+    for node, remembered in captured.memories:
+        yield from _memory(node, remembered)
+
+
+def numbers_packed(numbers: Iterable[int]) -> bytes:
+    """Give a column of numbers: eight bytes for each, little end first."""
+    column = numbers if isinstance(numbers, array) else array("q", numbers)
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()
+
+
+def condition_bytes(condition: Condition) -> bytes:
+    """Give a condition as JSON."""
+    return msgspec.json.encode(condition_to_document(condition))
+
+
+def _rule_row(rule: Rule, birth: int) -> list[Any]:
+    return [
+        rule.id,
+        rule.name,
+        condition_bytes(rule.condition),
+        rule.enabled,
+        rule.notify,
+        rule.priority,
+        birth,
+    ]
+
+
+def _table(table: CapturedTable) -> Iterator[bytes]:
+    packer = _packer()
+    several = len(table.path) > 1
+    yield packer.pack_map_header(2 + len(_NUMBERED))
+    yield packer.pack("path") + packer.pack(table.path)
+    yield packer.pack("keys") + packer.pack_array_header(len(table.keys))
+    for first in range(0, len(table.keys), _KEYS):
+        keys = table.keys[first : first + _KEYS]
+        portion = packer.pack(
+            [None if key is None else list(map(_scalar, key)) for key in keys]
+            if several
+            else [key if type(key) is str else _scalar(key) for key in keys]
+        )
+        # Without the header of an array of its own.
+        yield portion[1 if len(keys) < _ARRAY_16_FROM else 3 :]
+    for name in _NUMBERED:
+        yield packer.pack(name)
+        yield from _numbers(getattr(table, name))
+
+
+def _memory(node: NodeName, remembered: CapturedCell | CapturedColumn) -> Iterator[bytes]:
+    packer = _packer()
+    head = (condition_bytes(node.condition), node.path, node.birth)
+    yield packer.pack_array_header(len(head) + 1) + b"".join(map(packer.pack, head))
+    if isinstance(remembered, CapturedCell):
+        yield packer.pack(remembered)
+        return
+    marks = {
+        "whole_at": remembered.whole_at,
+        "ticks": _entries(remembered.ticks),
+    }
+    yield packer.pack_map_header(len(marks) + (2 if remembered.few is None else 1))
+    yield b"".join(packer.pack(name) + packer.pack(mark) for name, mark in marks.items())
+    if remembered.few is not None:
+        yield packer.pack("few") + packer.pack(_entries(remembered.few))
+        return
+    yield packer.pack("counts") + packer.pack(_entries(remembered.counts))
+    yield packer.pack("pages")
+    yield _BIN_32.pack(_BIN_32_TYPE, sum(map(len, remembered.pages.values())))
+    for page in remembered.pages.values():
+        yield page if sys.byteorder == "little" else numbers_packed(array("q", page))
+
+
+def _numbers(column: "array[int]") -> Iterator[bytes]:
+    yield _BIN_32.pack(_BIN_32_TYPE, len(column) * column.itemsize)
+    for first in range(0, len(column), _NUMBERS):
+        yield numbers_packed(column[first : first + _NUMBERS])
+
+
+def _entries(entries: Mapping[int, int]) -> list[bytes]:
+    return [numbers_packed(entries), numbers_packed(entries.values())]
+
+
+def _scalar(key: Key) -> Any:
+    """Give one part of a key, or nil where a slot has none."""
+    if type(key) is bytes:
+        return scalar_of(key)
+    if type(key) is not tuple:
+        return key
+    if key[0] == LONG_TEXT:
+        return msgpack.ExtType(LONG_TEXT_TYPE, bytes.fromhex(key[1]))
+    return scalar_of(key)
+
+
+def _pack_big(value: object) -> msgpack.ExtType:
+    assert isinstance(value, int), value
+    return msgpack.ExtType(BIG_INTEGER, str(value).encode())
+
+
+def _packer() -> Any:
+    return msgpack.Packer(default=_pack_big, unicode_errors=ANY_TEXT)

@@ -1,0 +1,1 @@
+"""What a detector remembers, by key: stored, weighed, expired, evicted."""

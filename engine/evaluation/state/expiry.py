@@ -1,0 +1,99 @@
+"""When a key has expired: when all that is remembered for it reads as if nothing had ever been.
+
+What a window has left behind reads as fresh, see `temporal`, so a key expires by time alone. A key for which
+something without a window is remembered expires only when an event clears that.
+"""
+
+from engine.evaluation.state.columns import PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.temporal import FOREVER, NEVER
+
+
+def until_us(table: KeyTable, slot: int) -> int:
+    """Give the last time at which the key of a slot has not expired: NEVER if it has, whatever the time.
+
+    FOREVER stands for no expiry, and for a slot without a key.
+    """
+    if not table.taken[slot]:
+        return FOREVER
+    latest_us = NEVER
+    for column in table.dense:
+        if not column.clocked:
+            latest_us = max(latest_us, column.until_us(slot))
+    for column in table.sparse_at(slot):
+        if not column.clocked:
+            latest_us = max(latest_us, column.until_us(slot))
+    return max(latest_us, _clocked_until_us(table, slot)) if table.stamped else latest_us
+
+
+def _clocked_until_us(table: KeyTable, slot: int) -> int:
+    """Give the same as far as it goes by the clock of the slice."""
+    latest_us = NEVER
+    clock_us = table.times[slot]
+    for column in table.stamped:
+        window_us = column.expires_after_us
+        if window_us is not None and clock_us + window_us <= latest_us:
+            break
+        latest_us = max(latest_us, column.until_us(slot))
+        if latest_us == FOREVER:
+            break
+    return latest_us
+
+
+def page_until_us(table: KeyTable, number: int) -> list[int]:
+    """Give the same for each slot of a page, far faster than one by one."""
+    first = number << PAGE_BITS
+    slots = range(first, min(first + PAGE_SLOTS, len(table.keys)))
+    latest_us = [NEVER] * len(slots)
+    for column in table.dense:
+        if column.clocked or not column.counts[number]:
+            continue
+        page, window_us = column.pages[number], column.expires_after_us
+        pairs = zip(latest_us, page, strict=False)
+        if window_us is None:
+            latest_us = [latest if time_us == NEVER else FOREVER for latest, time_us in pairs]
+        else:
+            latest_us = [
+                latest if time_us == NEVER else max(latest, min(time_us + window_us, FOREVER))
+                for latest, time_us in pairs
+            ]
+    taken, sparse, stamped = table.taken, table.sparse, table.stamped
+    for offset, slot in enumerate(slots):
+        if not taken[slot]:
+            latest_us[offset] = FOREVER
+        elif stamped or slot in sparse:
+            latest_us[offset] = until_us(table, slot)
+    return latest_us
+
+
+def drop_expired(table: KeyTable, number: int, now_us: int) -> int:
+    """Drop what has expired in a page, keys too, and give how many those were."""
+    for column in table.dense[:]:
+        column.drop_expired_of(number, now_us)
+    first = number << PAGE_BITS
+    freed = 0
+    for slot in range(first, min(first + PAGE_SLOTS, len(table.keys))):
+        if slot in table.sparse:
+            for column in table.sparse_at(slot):
+                column.drop_expired(slot, now_us)
+        if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
+            table.free(slot)
+            freed += 1
+    return freed
+
+
+def has_expired(table: KeyTable, slot: int, now_us: int) -> bool:
+    """Tell whether the key of a slot has expired."""
+    return until_us(table, slot) < now_us
+
+
+def forget(table: KeyTable, slot: int) -> None:
+    """Drop a key with all that is remembered for it; its slice begins anew."""
+    for column in table.dense[:]:
+        if column.at(slot) != NEVER:
+            column.close(slot)
+    for column in table.sparse_at(slot):
+        if column.few is not None and slot in column.few:
+            column.close(slot)
+    assert not table.held[slot], "what is remembered for a slot is in a page, or in the columns with few"
+    table.free(slot)

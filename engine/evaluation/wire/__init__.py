@@ -1,0 +1,1 @@
+"""Evaluate bodies and their answers: JSON, msgpack, lines."""

@@ -1,0 +1,42 @@
+"""Evaluate bodies in lines, as NDJSON has them: decoded and answered each for itself."""
+
+from typing import Any
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.wire.events import Done, EvaluateBody, decode_evaluate, sent_with
+from engine.evaluation.wire.results import results_within
+from engine.language.diagnostics import Refusal
+from engine.language.limits import Limits
+
+BLANKS = b" \t\r"
+
+
+def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
+    """Give what stands in each line that is not blank: an evaluate body, or what is wrong with it."""
+    return [_decoded(line, limits) for line in body.split(b"\n") if line.strip(BLANKS)]
+
+
+def evaluate_lines(detector: Detector, body: bytes) -> tuple[Done, tuple[int, ...]]:
+    """Evaluate the events of a body in order; a refused one says so in its place, and the others go on.
+
+    Gives the results as lines, and the places of the events that were refused. Blank lines have no place.
+    There are fewer results than events where the answer is full: what comes behind was not evaluated, is
+    among the refused, and may be sent again.
+    """
+    lines = decode_lines(body, detector.limits)
+    results, refused = results_within(
+        detector, [line if isinstance(line, Refusal) else event_in(line) for line in lines]
+    )
+    return Done(b"\n".join(results)), (*refused, *range(len(results), len(lines)))
+
+
+def event_in(body: EvaluateBody) -> tuple[dict[str, Any], float, dict[str, Any]]:
+    """Give the event of a body as a detector takes it."""
+    return body.event.fields, body.event.timestamp_ms, sent_with(body.context)
+
+
+def _decoded(line: bytes, limits: Limits) -> EvaluateBody | Refusal:
+    try:
+        return decode_evaluate(line, limits)
+    except Refusal as refusal:
+        return refusal

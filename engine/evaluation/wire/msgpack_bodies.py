@@ -1,0 +1,177 @@
+"""Bodies that come as msgpack: decoded like those that are JSON, and held to what JSON can say."""
+
+import functools
+from itertools import chain
+from math import isfinite
+from typing import Any, Final, NoReturn, TypeVar
+
+import msgpack
+import msgspec
+
+from engine.evaluation.wire.bodies import converted, shape_refusal, too_many_values, without_collector
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import DEFAULT_LIMITS
+
+T = TypeVar("T")
+
+_EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9})
+"""Before what they hold there is another byte, for its type."""
+
+
+def _sizes() -> list[int]:
+    """Give how many bytes each first byte of a value makes it; minus those of its length, where it has one.
+
+    Of arrays and objects, their members are values of their own.
+    """
+    sizes = [1] * 256
+    for byte in range(0xA0, 0xC0):
+        sizes[byte] = 1 + byte - 0xA0
+    for first, lengths in (
+        (0xC4, (-1, -2, -4)),
+        (0xC7, (-1, -2, -4)),
+        (0xCA, (5, 9)),
+        (0xCC, (2, 3, 5, 9)),
+        (0xD0, (2, 3, 5, 9)),
+        (0xD4, (3, 4, 6, 10, 18)),
+        (0xD9, (-1, -2, -4)),
+        (0xDC, (3, 5)),
+        (0xDE, (3, 5)),
+    ):
+        sizes[first : first + len(lengths)] = lengths
+    return sizes
+
+
+_SIZES: Final = _sizes()
+_SCALARS: Final = frozenset({str, bool, int, float, type(None), msgspec.UnsetType})
+
+
+def decode_msgpack(
+    body: bytes,
+    type_: type[T],
+    *,
+    depth_max: int = DEFAULT_LIMITS.body_depth_max,
+    values_max: int = DEFAULT_LIMITS.body_values_max,
+) -> T:
+    """Give `body` as a value of `type_`.
+
+    Raises Refusal 1000 where it is not msgpack, nests deeper than `depth_max`, holds more than `values_max`
+    values (the names of members are among them here), or what JSON cannot say:
+    binary and extension values, names that are no strings, NaN and infinities; 1001 with every defect where
+    its shape is wrong. Of several members of one name the last counts, and alone is looked at.
+    """
+    _check_framing(body)
+    # A value takes a byte at least.
+    if len(body) > values_max and not _are_few(body, values_max):
+        raise too_many_values(values_max)
+    try:
+        with without_collector(body):
+            value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
+    except msgspec.ValidationError as error:
+        document = _untyped(body)
+        _check_values(document, depth_max)
+        if (value_of_last := converted(document, type_)) is not None:
+            return value_of_last
+        raise shape_refusal(document, type_, str(error)) from None
+    except (ValueError, RecursionError) as error:
+        _refuse(_reason(error))
+    _check_values(value, depth_max)
+    return value
+
+
+@functools.cache
+def _decoder(type_: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(type_)
+
+
+def _check_framing(body: bytes) -> None:
+    """Raise Refusal 1000 unless the body is one value, of which everything that it announces has come.
+
+    The decoder makes room for an array as it is announced: five bytes would have it take gigabytes.
+    """
+    unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(body)))
+    unpacker.feed(body)
+    try:
+        unpacker.skip()
+    except msgpack.OutOfData:
+        _refuse("input data was truncated")
+    except msgpack.StackError:
+        _refuse("it is nested too deeply")
+    except ValueError:
+        _refuse("it holds a byte that begins no value")
+    if unpacker.tell() != len(body):
+        _refuse(f"there is more after its value (byte {unpacker.tell()})")
+
+
+def _are_few(body: bytes, values_max: int) -> bool:
+    """Tell whether no more values than that stand in a body, which is sound."""
+    sizes, at, end = _SIZES, 0, len(body)
+    for _ in range(values_max):
+        if at >= end:
+            return True
+        size = sizes[body[at]]
+        if size <= 0:
+            # What follows the byte is a length of so many bytes, and what is so long.
+            start = at + 1 - size
+            size = 1 - size + int.from_bytes(body[at + 1 : start]) + (body[at] in _EXTENSIONS)
+        at += size
+    return at >= end
+
+
+def _untyped(body: bytes) -> object:
+    try:
+        return msgspec.msgpack.decode(body)
+    except (ValueError, RecursionError) as error:
+        _refuse(_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    """Say why the decoder gave up, in words that do not mislead where its own would."""
+    match error:
+        case RecursionError():
+            return "it is nested too deeply"
+        case UnicodeDecodeError():
+            return "a string is not valid UTF-8"
+        case msgspec.ValidationError():
+            return "it holds a value of the extension type"
+        case _ if "hashable" in str(error):
+            return "a member's name is no string"
+        case _:
+            return str(error).removeprefix("MessagePack data is malformed: ").lower()
+
+
+def _check_values(document: object, depth_max: int) -> None:
+    """Raise Refusal 1000 for what JSON has not. Goes level by level, so that each is a few passes in C."""
+    level = [document]
+    for _ in range(depth_max):
+        if not (level := _members(level)):
+            return
+    if not set(map(type, level)) <= _SCALARS:
+        raise Refusal(Entry(1000, f"the body is nested more than {depth_max} deep"))
+    _members(level)
+
+
+def _members(level: list[Any]) -> list[Any]:
+    """Give all that stands in the objects and arrays of a level."""
+    kinds = set(map(type, level))
+    if float in kinds and not all(isfinite(value) for value in level if type(value) is float):
+        _refuse("it holds NaN or an infinity")
+    if kinds <= _SCALARS:
+        return []
+    parts: list[Any] = []
+    for kind in kinds - _SCALARS:
+        of_kind: list[Any] = [value for value in level if value and type(value) is kind]
+        if kind is dict:
+            if not set(map(type, chain.from_iterable(of_kind))) <= {str}:
+                _refuse("a member's name is no string")
+            parts.append(chain.from_iterable(map(dict.values, of_kind)))
+        elif kind is list:
+            parts.append(chain.from_iterable(of_kind))
+        elif issubclass(kind, msgspec.Struct):
+            parts.append(chain.from_iterable(map(msgspec.structs.astuple, of_kind)))
+        else:
+            _refuse(f"it holds a value of the {'binary' if kind is bytes else 'extension'} type")
+    return [*chain.from_iterable(parts)]
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise Refusal(Entry(1000, f"the body is not msgpack that JSON could say: {reason}"))

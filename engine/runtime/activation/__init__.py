@@ -1,0 +1,1 @@
+"""Detectors in and out of memory: queues, activation slots, workers."""

@@ -1,0 +1,135 @@
+"""What waits for one detector: bounded in number and bytes, taken in batches."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.evaluation.wire.events import Answer
+from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
+
+_GONE_MAX = 64
+_NOTHING = Operation("", b"")
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """An operation that someone waits for. The deadline is in the loop's time."""
+
+    operation: Operation
+    answer: asyncio.Future[Answer]
+    deadline_s: float
+    waits: bool = False
+    request_id: str = ""
+    """Of the HTTP request that it is part of, for the log."""
+    sent: int = 0
+    """How often it was sent to an actor."""
+    queue: "Waiting | None" = None
+    """Where it was admitted."""
+
+    def release(self) -> None:
+        """Leave nothing behind: nobody waits for the answer any more, or it has come."""
+        if self.queue is not None:
+            self.queue.release(self)
+
+
+class Waiting:
+    """A queue of requests. All have the same time to their deadline, so that the first is the most urgent.
+
+    A request whose future is done, because its caller has gone or was answered, counts no more from the
+    moment of `release`, and is never taken.
+    """
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._settings = settings
+        self._queue: deque[Request] = deque()
+        self._count = 0
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def bytes(self) -> int:
+        """Of the payloads of what waits."""
+        return self._bytes
+
+    def admit(self, request: Request) -> None:
+        """Queue a request. Raises DetectorUnavailable 1401 where too much waits."""
+        size = len(request.operation.payload)
+        # One that is larger than the bound must not be refused for ever.
+        too_large = self._bytes + size > self._settings.waiting_bytes_max and self._count
+        if self._count >= self._settings.waiting_max or too_large:
+            raise DetectorUnavailable(
+                TOO_MANY_WAIT,
+                f"{self._count} requests wait for this detector, and nothing of this one was evaluated",
+                retry_after_s=1.0,
+            )
+        request.queue = self
+        self._enter(request)
+        self._queue.append(request)
+
+    def release(self, request: Request) -> None:
+        """Let go of a request that nobody waits for any more; that may be after it was taken, and again."""
+        if not request.waits:
+            return
+        self._leave(request)
+        request.operation = _NOTHING
+        gone = len(self._queue) - self._count
+        if gone > max(_GONE_MAX, self._count):
+            self._queue = deque(one for one in self._queue if one.waits)
+
+    def take(self) -> list[Request]:
+        """Give the next batch: at least one request where any waits, within the bounds of a batch."""
+        batch: list[Request] = []
+        bytes_left = self._settings.batch_bytes_max
+        while self._queue and len(batch) < self._settings.batch_operations_max:
+            request = self._queue[0]
+            if request.waits and not request.answer.done():
+                bytes_left -= len(request.operation.payload)
+                if bytes_left < 0 and batch:
+                    break
+                batch.append(request)
+            self._queue.popleft()
+            self._leave(request)
+        return batch
+
+    def put_back(self, requests: list[Request]) -> None:
+        """Queue again, ahead of all others, what was taken and is known not to have been carried out."""
+        for request in reversed(requests):
+            if not request.answer.done():
+                self._enter(request)
+                self._queue.appendleft(request)
+
+    def first_deadline_s(self) -> float | None:
+        """Give the deadline of the most urgent request."""
+        return next((request.deadline_s for request in self._queue if request.waits), None)
+
+    def expire(self, now_s: float) -> Iterator[Request]:
+        """Give and forget the requests whose deadline has passed."""
+        while self._queue and (not self._queue[0].waits or self._queue[0].deadline_s <= now_s):
+            request = self._queue.popleft()
+            if request.waits:
+                self._leave(request)
+                yield request
+
+    def drain(self) -> list[Request]:
+        """Give and forget all that waits."""
+        drained = [request for request in self._queue if request.waits]
+        for request in drained:
+            self._leave(request)
+        self._queue.clear()
+        return drained
+
+    def _enter(self, request: Request) -> None:
+        request.waits = True
+        self._count += 1
+        self._bytes += len(request.operation.payload)
+
+    def _leave(self, request: Request) -> None:
+        if request.waits:
+            request.waits = False
+            self._count -= 1
+            self._bytes -= len(request.operation.payload)

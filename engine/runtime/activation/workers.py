@@ -1,0 +1,185 @@
+"""Started actors: each hosts one detector while that is awake, and waits for another afterwards."""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.ports import ActorHandle, ActorStarter
+from engine.runtime.contract.settings import RuntimeSettings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class PooledActor:
+    """A started actor, and what the pool knows of it."""
+
+    handle: ActorHandle
+    activations: int = 0
+    dead: bool = False
+    on_death: Callable[[], None] | None = None
+    """Called once, when the actor is found dead while a detector is awake in it."""
+    watcher: asyncio.Task[None] | None = field(default=None, repr=False)
+
+
+class Pool:
+    """Actors, started ahead by a few, taken for a detector, given back, and replaced when worn or dead.
+
+    Whoever takes has a place among `max_resident`; the pool itself bounds only how many wait unused, and how
+    many are started at once: more than there are cores would only keep each other from being of use.
+    """
+
+    def __init__(
+        self,
+        starter: ActorStarter,
+        settings: RuntimeSettings,
+        changed: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Begin with none. `changed` is told how many are started whenever that changes."""
+        self._starter = starter
+        self._settings = settings
+        self._changed = changed
+        self._unused: deque[PooledActor] = deque()
+        self._takers: deque[asyncio.Future[PooledActor]] = deque()
+        self._all: set[PooledActor] = set()
+        self._starts: set[asyncio.Task[None]] = set()
+        self._endings: set[asyncio.Task[None]] = set()
+        self._closed = False
+        # More than the spares that are started ahead: or each that rests would end a process, and each
+        # that wakes would start one.
+        self._unused_most = max(1, 2 * settings.spares)
+
+    @property
+    def started(self) -> int:
+        """How many actors are started, used and unused."""
+        return len(self._all)
+
+    def start(self) -> None:
+        """Begin to start spare actors."""
+        self._fill()
+
+    async def take(self) -> PooledActor:
+        """Give an actor that hosts nothing; started now where none waits, in the order of asking."""
+        taker: asyncio.Future[PooledActor] = asyncio.get_running_loop().create_future()
+        self._takers.append(taker)
+        self._serve()
+        self._fill()
+        try:
+            return await taker
+        except asyncio.CancelledError:
+            if taker.done() and not taker.cancelled():
+                self.give_back(taker.result())
+            raise
+        finally:
+            with contextlib.suppress(ValueError):
+                self._takers.remove(taker)
+
+    def give_back(self, actor: PooledActor, resident_bytes: int = 0) -> None:
+        """Take back an actor that hosts nothing any more."""
+        actor.on_death = None
+        worn = (
+            actor.activations >= self._settings.activations_max
+            or resident_bytes > self._settings.actor_bytes_max
+        )
+        if worn or self._surplus or self._closed or actor.dead:
+            self.lose(actor)
+            return
+        self._unused.append(actor)
+        self._serve()
+
+    def lose(self, actor: PooledActor) -> None:
+        """End an actor, whatever it does: it is worn, or dead, or what it holds must not answer."""
+        actor.on_death = None
+        actor.dead = True
+        if actor not in self._all:
+            return
+        self._all.discard(actor)
+        self._changed(len(self._all))
+        with contextlib.suppress(ValueError):
+            self._unused.remove(actor)
+        if actor.watcher is not None:
+            actor.watcher.cancel()
+        ending = asyncio.create_task(self._end(actor))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        self._fill()
+
+    async def close(self) -> None:
+        """End every actor."""
+        self._closed = True
+        for start in list(self._starts):
+            start.cancel()
+        await asyncio.gather(*self._starts, return_exceptions=True)
+        for taker in self._takers:
+            taker.cancel()
+        for actor in list(self._all):
+            self.lose(actor)
+        await asyncio.gather(*self._endings, return_exceptions=True)
+
+    @property
+    def _surplus(self) -> bool:
+        """Whether there is no use for one more that waits."""
+        return len(self._unused) >= self._unused_most and not self._takers
+
+    def _serve(self) -> None:
+        """Hand unused actors to those who wait for one."""
+        while self._unused and self._takers:
+            taker = self._takers.popleft()
+            if taker.done():
+                continue
+            # The one used last: what is unused longest stays so, and has grown least.
+            actor = self._unused.pop()
+            actor.activations += 1
+            taker.set_result(actor)
+
+    def _fill(self) -> None:
+        """Start as many actors as are waited for or wanted as spares, and are not being started yet."""
+        if self._closed:
+            return
+        waited_for = sum(not taker.done() for taker in self._takers)
+        used = len(self._all) - len(self._unused)
+        room = max(0, self._settings.max_resident - used - waited_for)
+        wanted = waited_for + min(self._settings.spares, room) - len(self._unused) - len(self._starts)
+        for _ in range(min(wanted, self._settings.starts_at_once - len(self._starts))):
+            start = asyncio.create_task(self._start())
+            self._starts.add(start)
+            start.add_done_callback(self._start_over)
+
+    def _start_over(self, start: asyncio.Task[None]) -> None:
+        self._starts.discard(start)
+        self._fill()
+
+    async def _start(self) -> None:
+        try:
+            handle = await self._starter.start()
+        except Exception as error:  # noqa: BLE001 -- whatever it is, others wait for an actor: try again
+            _log.warning("an actor did not start: %s", error)
+            await asyncio.sleep(self._settings.retry_s)
+            return
+        actor = PooledActor(handle)
+        if self._surplus or self._closed:
+            await self._end(actor)
+            return
+        self._all.add(actor)
+        actor.watcher = asyncio.create_task(self._watch(actor))
+        self._unused.append(actor)
+        self._serve()
+        self._changed(len(self._all))
+
+    async def _watch(self, actor: PooledActor) -> None:
+        await actor.handle.watch()
+        _log.warning("the actor %s died", actor.handle.name)
+        on_death = actor.on_death
+        # The watcher is this very task, which is done.
+        actor.watcher = None
+        self.lose(actor)
+        if on_death is not None:
+            on_death()
+
+    async def _end(self, actor: PooledActor) -> None:
+        with contextlib.suppress(ActorDied):
+            await actor.handle.end()

@@ -1,0 +1,1 @@
+"""The process between front ends and actors, and how front ends reach it."""

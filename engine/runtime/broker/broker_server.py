@@ -1,0 +1,169 @@
+"""The detectors of a service, offered to one front end in a process of its own."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from engine.evaluation.wire.events import Answer
+from engine.language.diagnostics import Refusal
+from engine.runtime.broker.local_broker import LocalHosting
+from engine.runtime.broker.message_link import MessageLink
+from engine.runtime.broker.messages import (
+    Answered,
+    Ask,
+    Call,
+    Failed,
+    FromFront,
+    Note,
+    Refusing,
+    Returned,
+    ToFront,
+    Unavailable,
+    Withdraw,
+    encoder,
+    from_front,
+)
+from engine.runtime.contract.errors import DetectorUnavailable
+
+if TYPE_CHECKING:
+    from engine.runtime.activation.mailbox import Request
+
+_log = logging.getLogger(__name__)
+
+REVOKE: Final = "revoke_token"
+
+
+class HostingServer:
+    """Carries out what one front end asks, until that is gone; then nothing of it waits any more.
+
+    Its notes go to `noted`, its end to `lost`, and to `revoked` that a token was revoked through it.
+    """
+
+    def __init__(
+        self,
+        hosting: LocalHosting,
+        *,
+        noted: Callable[[Note], None],
+        revoked: Callable[[], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._hosting = hosting
+        self._noted = noted
+        self._revoked = revoked
+        self._when_lost = lost
+        self._link: MessageLink | None = None
+        self._requests: dict[int, Request] = {}
+        self._asks: dict[int, asyncio.Task[None]] = {}
+        self.heard = 0
+        """How often anything came."""
+        self._methods: Mapping[str, Callable[..., Awaitable[Any]]] = {
+            "changes": hosting.changes,
+            "add_token": hosting.add_token,
+            REVOKE: hosting.revoke_token,
+            "create_detector": hosting.create_detector,
+            "delete_detector": hosting.delete_detector,
+            "tally": self._tally,
+            "status": hosting.status,
+        }
+
+    @property
+    def under_way(self) -> int:
+        """How many asks have not been answered."""
+        return len(self._requests) + len(self._asks)
+
+    async def start(self, end: socket.socket) -> None:
+        """Begin to listen to the front end at the other end of a pair of sockets."""
+        self._link = await MessageLink.over(end, from_front, self._take, self._lost, heeds=True)
+
+    def note(self, name: str, body: bytes = b"") -> None:
+        """Say something to the front end, if it is still there."""
+        self._send(Note(name, body))
+
+    def close(self) -> None:
+        """End the connection; what is under way through it is withdrawn."""
+        if self._link is not None:
+            self._link.abort()
+
+    def _send(self, message: ToFront) -> None:
+        if self._link is not None:
+            self._link.send(message)
+
+    # -- what comes ------------------------------------------------------------------------------------------
+
+    def _take(self, messages: Sequence[FromFront]) -> None:
+        self.heard += 1
+        for message in messages:
+            match message:
+                case Call():
+                    self._submit(message)
+                case Withdraw():
+                    self._withdraw(message.number)
+                case Ask():
+                    task = asyncio.create_task(self._answer(message))
+                    self._asks[message.number] = task
+                    task.add_done_callback(partial(self._ask_over, message.number))
+                case Note():
+                    self._noted(message)
+
+    def _submit(self, call: Call) -> None:
+        try:
+            request = self._hosting.submit(call.detector_id, call.operation, call.request_id)
+        except Exception as error:  # noqa: BLE001 -- whoever asked is to raise it
+            self._send(_raised(call.number, error))
+            return
+        self._requests[call.number] = request
+        request.answer.add_done_callback(partial(self._settled, call.number))
+
+    def _settled(self, number: int, answer: asyncio.Future[Answer]) -> None:
+        request = self._requests.pop(number, None)
+        if request is not None:
+            request.release()
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        self._send(Answered(number, answer.result()) if error is None else _raised(number, error))
+
+    def _withdraw(self, number: int) -> None:
+        if (request := self._requests.pop(number, None)) is not None:
+            request.answer.cancel()
+            request.release()
+        if (task := self._asks.get(number)) is not None:
+            task.cancel()
+
+    async def _answer(self, ask: Ask) -> None:
+        try:
+            arguments = msgspec.msgpack.decode(ask.arguments)
+            result = await self._methods[ask.method](*arguments)
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._send(_raised(ask.number, error))
+            return
+        if ask.method == REVOKE:
+            self._revoked()
+        self._send(Returned(ask.number, msgspec.Raw(encoder.encode(result))))
+
+    def _ask_over(self, number: int, _task: asyncio.Task[None]) -> None:
+        self._asks.pop(number, None)
+
+    async def _tally(self, counted: list[tuple[list[str], float]]) -> None:
+        await self._hosting.tally({tuple(name): value for name, value in counted})
+
+    def _lost(self) -> None:
+        self._link = None
+        for number in [*self._requests, *self._asks]:
+            self._withdraw(number)
+        self._when_lost()
+
+
+def _raised(number: int, error: BaseException) -> ToFront:
+    match error:
+        case Refusal():
+            return Refusing(number, error.entries)
+        case DetectorUnavailable():
+            return Unavailable(number, error.code, error.message, error.retry_after_s)
+    _log.error("what a front end asked failed", exc_info=error)
+    return Failed(number, f"{type(error).__name__}: {error}")

@@ -1,0 +1,228 @@
+"""The detectors of a service, in the process that has their actors: a lane to each."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from engine.evaluation.wire.events import Answer
+from engine.runtime.activation.activation_slots import Residency
+from engine.runtime.activation.detector_queue import Lane
+from engine.runtime.activation.mailbox import Request
+from engine.runtime.activation.services import Services
+from engine.runtime.activation.workers import Pool
+from engine.runtime.broker.broker import Status, Tallies
+from engine.runtime.catalogue.directory import Changes
+from engine.runtime.catalogue.directory_client import DirectoryClient
+from engine.runtime.contract.counters import COUNTED
+from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.ports import ActorStarter, DirectoryStarter
+from engine.runtime.contract.request_ids import REQUEST_ID
+from engine.runtime.contract.settings import RuntimeSettings
+
+_log = logging.getLogger(__name__)
+
+_PURGE_WAIT_S = 1.0
+_DAMAGE_KEPT = 100
+
+
+class LocalHosting:
+    """Finds, wakes and rests detectors, and passes operations to them. For one event loop."""
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        actors: ActorStarter,
+        directories: DirectoryStarter,
+        actors_trouble: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """Begin with nothing started. `actors_trouble` says what keeps actors from starting, if anything."""
+        self._directory = DirectoryClient(directories, settings)
+        residency = Residency(settings.max_resident)
+        # Where none is started ahead, one more place has a process started.
+        ahead = 0 if settings.spares else 1
+        self._pool = Pool(actors, settings, lambda started: residency.open(started + ahead))
+        residency.open(ahead)
+        self._services = Services(
+            settings,
+            self._pool,
+            residency,
+            self._directory,
+            self._damaged,
+            self._diverged,
+            self._removed,
+            self._in_trouble,
+        )
+        self._lanes: dict[str, Lane] = {}
+        self._damage: list[str] = []
+        self._trouble: dict[str, str] = {}
+        self._purges: set[asyncio.Task[None]] = set()
+        self._tallies: dict[tuple[str, ...], float] = {}
+        self._actors_trouble = actors_trouble
+        self._closing = False
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the data folder and begin. Raises StorageError, FolderInUse among them."""
+        opened = await self._directory.start()
+        for damage in opened.damage:
+            self._note_damage("tokens and catalogue", damage)
+        self._pool.start()
+
+    async def close(self) -> list[str]:
+        """Answer what waits, save every detector that is awake, and let go of everything.
+
+        Gives a sentence for each detector that could not be saved.
+        """
+        self._closing = True
+        lanes = list(self._lanes.values())
+        reasons = await asyncio.gather(*(lane.close() for lane in lanes))
+        await asyncio.gather(*self._purges, return_exceptions=True)
+        await self._pool.close()
+        await self._directory.close()
+        return [
+            f"the detector {lane.detector_id} was not saved: {reason}"
+            for lane, reason in zip(lanes, reasons, strict=True)
+            if reason is not None
+        ]
+
+    def refuse_all(self) -> None:
+        """Refuse all that waits or is under way, now and from now on: there is no more time for it."""
+        self._closing = True
+        self._directory.refuse_all()
+        for lane in list(self._lanes.values()):
+            lane.refuse_all()
+
+    # -- tokens and catalogue --------------------------------------------------------------------------------
+
+    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+        """Give what is new since then."""
+        changes = await self._directory.changes(tokens_seen, detectors_seen)
+        for remark in changes.remarks:
+            if (said := f"tokens and catalogue: {remark}") not in self._damage:
+                self._note(said)
+        return changes
+
+    async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+        """Keep a token; the version of the tokens that has it."""
+        return await self._directory.add_token(token_id, digest, hint)
+
+    async def revoke_token(self, token_id: str) -> int:
+        """Forget a token; the version that has it no more. Raises Refusal 1202."""
+        return await self._directory.revoke_token(token_id)
+
+    async def create_detector(self, detector_id: str, name: str) -> int:
+        """Enter a detector; the version of the catalogue that has it. Raises Refusal 1400."""
+        return await self._directory.create_detector(detector_id, name)
+
+    async def delete_detector(self, detector_id: str) -> int:
+        """Remove a detector, durably; the version that has it no more. Raises Refusal 1200."""
+        version = await self._directory.delete_detector(detector_id)
+        purge = asyncio.create_task(self._purge(detector_id))
+        self._purges.add(purge)
+        purge.add_done_callback(self._purges.discard)
+        # The detector is gone either way; its files usually are too by the time that the caller knows.
+        await asyncio.wait({purge}, timeout=_PURGE_WAIT_S)
+        return version
+
+    async def _purge(self, detector_id: str) -> None:
+        lane = self._lanes.get(detector_id)
+        if lane is not None:
+            await lane.delete()
+            self._lanes.pop(detector_id, None)
+        self._trouble.pop(detector_id, None)
+        try:
+            await self._directory.purge_detector(detector_id)
+        except DetectorUnavailable as error:
+            # The directory's next opening sees to it.
+            _log.warning("the files of the detector %s are still there: %s", detector_id, error.message)
+
+    # -- operations ------------------------------------------------------------------------------------------
+
+    def submit(self, detector_id: str, operation: Operation, request_id: str = "") -> Request:
+        """Have a detector carry out an operation, in the order of asking; whoever asks releases the request.
+
+        Raises, now or as the answer, Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. The other
+        refusals are in the answer, and so is 1500.
+        """
+        if self._closing:
+            raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
+        lane = self._lanes.get(detector_id)
+        if lane is None:
+            lane = self._lanes[detector_id] = Lane(detector_id, self._services, self._rested)
+        return lane.submit(operation, request_id)
+
+    async def call(self, detector_id: str, operation: Operation) -> Answer:
+        """Have a detector carry out an operation, in the order of asking. Raises what `submit` does."""
+        request = self.submit(detector_id, operation, REQUEST_ID.get())
+        try:
+            return await request.answer
+        finally:
+            request.release()
+
+    def _rested(self, lane: Lane) -> None:
+        """Forget the lane of a detector that rests: there may be many more detectors than lanes."""
+        if lane.forgettable and self._lanes.get(lane.detector_id) is lane:
+            del self._lanes[lane.detector_id]
+
+    # -- how it stands ---------------------------------------------------------------------------------------
+
+    @property
+    def awake(self) -> int:
+        """How many detectors are awake."""
+        return sum(lane.awake for lane in self._lanes.values())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened to detectors, how often since the start: for each name of `counted.COUNTED`."""
+        return {name: self._services.counts[name] for name in COUNTED}
+
+    async def tally(self, counted: Tallies) -> None:
+        """Add to what front ends have counted."""
+        for name, value in counted.items():
+            self._tallies[name] = self._tallies.get(name, 0) + value
+
+    async def status(self) -> Status:
+        """Say how it stands."""
+        reasons = ["the server is shutting down"] if self._closing else []
+        if not self._pool.started:
+            reasons.append("no process for detectors runs")
+        if self._directory.trouble is not None:
+            reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.trouble}")
+        if (trouble := self._actors_trouble()) is not None:
+            reasons.append(trouble)
+        return Status(
+            reasons=reasons,
+            amiss=[*self._trouble.values(), *self._damage, *self._directory.removed],
+            awake=self.awake,
+            troubles=len(self._trouble),
+            counts=self.counts,
+            tallies=dict(self._tallies),
+        )
+
+    def _damaged(self, detector_id: str, damage: str) -> None:
+        self._note_damage(f"detector {detector_id}", damage)
+
+    def _note_damage(self, whose: str, damage: str) -> None:
+        self._note(f"{whose}: set aside: {damage}")
+
+    def _diverged(self, detector_id: str, which: str) -> None:
+        self._note(f"detector {detector_id}: {which}; answers from before and after differ in that")
+
+    def _removed(self, detector_id: str, what: str) -> None:
+        self._note(f"detector {detector_id}: {what}")
+
+    def _note(self, said: str) -> None:
+        """Log and keep what went wrong once and for all; a few of many will do for whoever looks."""
+        _log.error("%s", said)
+        self._damage = [*self._damage, said][-_DAMAGE_KEPT:]
+
+    def _in_trouble(self, detector_id: str, trouble: str | None) -> None:
+        """Log and keep what is in a detector's way, until it is no more."""
+        if trouble is None:
+            self._trouble.pop(detector_id, None)
+            return
+        said = f"detector {detector_id}: {trouble}"
+        _log.error("%s", said)
+        self._trouble[detector_id] = said

@@ -1,0 +1,1 @@
+"""Tokens, detectors and leases, and the copy that each front end keeps of them."""

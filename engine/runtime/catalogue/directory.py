@@ -1,0 +1,360 @@
+"""The one owner of tokens and of the catalogue of detectors, as a plain class. It grants leases."""
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from engine.runtime.catalogue import catalogue_state as register
+from engine.runtime.catalogue.catalogue_state import (
+    RECORD_VERSION,
+    STATE_VERSION,
+    Change,
+    DetectorCreated,
+    DetectorPurged,
+    DetectorStruck,
+    Kept,
+    TokenAdded,
+    TokenRevoked,
+)
+from engine.runtime.catalogue.table_updates import Chronicle, News
+from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
+from engine.runtime.detector import detector_snapshot as detector_kept
+from engine.runtime.detector.detector_snapshot import KEPT_VERSION
+from snapshots.errors import NewerFormat, NoRoom, NothingUsable, StorageError
+from snapshots.files import Files, RealFiles
+from snapshots.store import Store
+from snapshots.takeover.identity import begin_folder, check_identity
+from snapshots.takeover.lock import FolderLock
+from snapshots.takeover.recovery import Recovered
+
+_EPOCHS_PER_OPENING: Final = 2**32
+_SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
+"""So much in the journal brings the next snapshot, or as much as the newest one has, if that is more: so
+snapshots cost each change the same, however much is kept."""
+
+_SEGMENTS_MAX: Final = 8
+"""More segments than this bring a snapshot when the folder is opened: each opening may leave one."""
+
+_REMARKS_KEPT: Final = 10
+_RECORD_BYTES_MAX: Final = 4096
+"""What a change takes in the journal at most."""
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """The data folder is ours. `damage` names what had to be set aside, or could not be removed."""
+
+    damage: tuple[str, ...]
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What a front end has not seen yet."""
+
+    tokens: News[bytes]
+    """Ids by digest."""
+    detectors: News[str]
+    """Names by id."""
+    remarks: tuple[str, ...] = ()
+    """What somebody has done to the directory's files since it was opened."""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Who may host a detector."""
+
+    actor: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySettings:
+    """What a directory needs to know."""
+
+    data: Path
+    snapshots_kept: int
+    lock_wait_s: float
+    service_pid: int | None = None
+    """The process that whoever finds the folder in use is to look for; None for the directory's own."""
+    folder_id: str | None = None
+    """The id that the data folder must have; None where any will do."""
+    detectors_max: int | None = None
+    """How many detectors there may be; None for any number."""
+
+
+class Directory:
+    """Tokens, catalogue, leases. Every change is on the disk before it is answered, or it is not made.
+
+    Epochs and versions are numbers of one opening (kept on the disk) and of one count within it, so that they
+    grow over restarts though only the opening is written down.
+    """
+
+    def __init__(self, settings: DirectorySettings, *, files: Files | None = None) -> None:
+        self._files = files or RealFiles()
+        self._folder = settings.data / "directory"
+        self._detectors_folder = settings.data / "detectors"
+        self._data = settings.data
+        self._folder_id = settings.folder_id
+        self._lock = FolderLock(settings.data, pid=settings.service_pid, wait_s=settings.lock_wait_s)
+        self._store = Store(self._folder, kept=settings.snapshots_kept, files=self._files)
+        self._kept = Kept()
+        self._leases: dict[str, Lease] = {}
+        self._opening = 0
+        self._granted = 0
+        self._detectors_max = settings.detectors_max
+        self._tokens = Chronicle[bytes](0)
+        self._detectors = Chronicle[str](0)
+        self._snapshot_bytes = 0
+        self._remarks: list[str] = []
+        self._newborn = detector_kept.newborn()
+
+    def open(self) -> Opened:
+        """Take hold of the data folder and read what is kept.
+
+        Raises StorageError: WrongFolder, having changed nothing, and FolderInUse among them.
+        """
+        try:
+            # Before the lock, which would make the folder or a file in it.
+            self._check_folder()
+            self._lock.acquire()
+            return self._open()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise StorageError(f"{self._data} cannot be read: {error}") from error
+            raise
+
+    def _check_folder(self) -> None:
+        """Raise WrongFolder where the data folder is not the expected one, and OSError."""
+        if self._folder_id is not None:
+            check_identity(self._data, self._folder_id, self._files)
+
+    def _open(self) -> Opened:
+        self._begin()
+        recovered = self._store.recover()
+        self._kept = kept_of(recovered)
+        assert self._store.epoch is not None, "to recover is to have an epoch"
+        self._opening = self._store.epoch * _EPOCHS_PER_OPENING
+        self._tokens, self._detectors = Chronicle(self._opening + 1), Chronicle(self._opening + 1)
+        assert recovered.snapshot is not None, "a folder begins with one"
+        self._snapshot_bytes = len(recovered.snapshot.body)
+        if recovered.snapshot.version < STATE_VERSION:
+            self._give_folders()
+        self._save_if_long()
+        if self._store.segment_count > _SEGMENTS_MAX:
+            self._save_if_can_be()
+        return Opened((*map(str, recovered.damage), *self._tidy()))
+
+    def _begin(self) -> None:
+        """Begin a folder that was never used. Raises NothingUsable for one that has lost its catalogue."""
+        if not self._files.names(self._folder) and self._files.names(self._detectors_folder):
+            raise NothingUsable(f"{self._folder} is gone or empty, though there are detectors")
+        if self._store.is_newborn():
+            # It may have been begun, and not come to its end.
+            self._store.create(register.body(self._kept), version=STATE_VERSION)
+        # Folders that were made just before a crash may have no name on the disk yet.
+        self._files.sync_folder(self._folder.parent)
+
+    def _give_folders(self) -> None:
+        """Give each detector of an older data folder what it has from its creation nowadays."""
+        for detector_id in self._kept.detectors:
+            if not self._files.names(self._detectors_folder / detector_id):
+                self._make_folder(detector_id)
+        self._save()
+
+    def _make_folder(self, detector_id: str) -> None:
+        """Make the folder of a detector. One that is missing, or empty, has from then on been lost."""
+        store = Store(self._detectors_folder / detector_id, files=self._files)
+        store.create(self._newborn, version=KEPT_VERSION)
+
+    def _tidy(self) -> list[str]:
+        """Remove what was left half made or half removed, and tell what could not be, or is not ours."""
+        remarks = []
+        for detector_id in list(self._kept.struck):
+            try:
+                self.purge_detector(detector_id)
+            except StorageError as error:
+                # Files that nobody needs any more must not keep the service from starting.
+                remarks.append(str(error))
+        known = self._kept.detectors.keys() | self._kept.struck
+        for name in self._files.names(self._detectors_folder):
+            if name not in known:
+                folder = self._detectors_folder / name
+                store = Store(folder, files=self._files)
+                if store.is_newborn():
+                    store.destroy()
+                else:
+                    remarks.append(
+                        f"{folder}: no detector of the catalogue has this folder; it is left as it is"
+                    )
+        return remarks
+
+    def close(self) -> None:
+        """Let go of the data folder."""
+        self._store.close()
+        self._lock.release()
+
+    def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+        """Give what is new since the versions that a front end has seen.
+
+        Raises WrongFolder where the data folder is there no more, even though nothing is read from it.
+        """
+        with contextlib.suppress(OSError):
+            self._check_folder()
+        kept = self._kept
+        return Changes(
+            self._tokens.since(
+                tokens_seen,
+                lambda: {token.digest: token_id for token_id, token in kept.tokens.items()},
+            ),
+            self._detectors.since(detectors_seen, kept.detectors.copy),
+            tuple(self._remarks),
+        )
+
+    def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+        """Keep a token; the version of the tokens that has it."""
+        if token_id not in self._kept.tokens:
+            self._change(TokenAdded(token_id, digest, hint))
+            self._tokens.note(digest, token_id)
+        return self._tokens.version
+
+    def revoke_token(self, token_id: str) -> int | None:
+        """Forget a token; the version that has it no more, None where there was none."""
+        token = self._kept.tokens.get(token_id)
+        if token is None:
+            return None
+        self._change(TokenRevoked(token_id))
+        return self._tokens.note(token.digest, None)
+
+    def create_detector(self, detector_id: str, name: str) -> int | None:
+        """Enter a detector; the version of the catalogue that has it, None where there are too many."""
+        if detector_id not in self._kept.detectors:
+            if self._detectors_max is not None and len(self._kept.detectors) >= self._detectors_max:
+                return None
+            self._check_before_change()
+            self._store.reserve(_RECORD_BYTES_MAX)
+            # First: a folder without a detector is removed at the next opening, a detector without is lost.
+            try:
+                self._make_folder(detector_id)
+            except NoRoom:
+                # Callers try again, each time under another id: a full disk must not become fuller by that.
+                with contextlib.suppress(StorageError):
+                    Store(self._detectors_folder / detector_id, files=self._files).destroy()
+                raise
+            self._change(DetectorCreated(detector_id, name))
+            self._detectors.note(detector_id, name)
+        return self._detectors.version
+
+    def delete_detector(self, detector_id: str) -> int | None:
+        """Strike a detector out; the version that has it no more, None where there was none.
+
+        Its files stay until `purge_detector`, which the next opening sees to if nobody does before.
+        """
+        if detector_id not in self._kept.detectors:
+            return None
+        self._change(DetectorStruck(detector_id))
+        self._leases.pop(detector_id, None)
+        return self._detectors.note(detector_id, None)
+
+    def purge_detector(self, detector_id: str) -> None:
+        """Remove the files of a detector that was struck out and that no actor hosts."""
+        if detector_id not in self._kept.struck:
+            return
+        self._check_before_change()
+        Store(self._detectors_folder / detector_id, files=self._files).destroy()
+        self._change(DetectorPurged(detector_id))
+
+    def lease(self, detector_id: str, actor: str) -> int | None:
+        """Grant a detector to an actor: an epoch later than all before, None where there is no such detector.
+
+        A lease holds until the next one for the same detector.
+        """
+        if detector_id not in self._kept.detectors:
+            return None
+        self._granted += 1
+        assert self._granted < _EPOCHS_PER_OPENING
+        lease = Lease(actor, self._opening + self._granted)
+        self._leases[detector_id] = lease
+        return lease.epoch
+
+    def _change(self, change: Change) -> None:
+        """Make a change, on the disk first. Raises NoRoom where nothing was done, else it is not known."""
+        self._check_before_change()
+        self._store.reserve(_RECORD_BYTES_MAX)
+        self._store.append(register.encode(change), version=RECORD_VERSION)
+        self._store.sync()
+        self._store.check_owner()
+        missing = self._store.missing()
+        register.make(change, self._kept)
+        if missing is not None:
+            said = f"{missing} was removed or replaced while in use; a snapshot takes its place"
+            self._remarks = [*self._remarks, said][-_REMARKS_KEPT:]
+            self._save_if_can_be()
+        self._save_if_long()
+
+    def _save_if_long(self) -> None:
+        if self._store.journal_bytes >= max(_SNAPSHOT_JOURNAL_BYTES, self._snapshot_bytes):
+            self._save_if_can_be()
+
+    def _save_if_can_be(self) -> None:
+        # The journal has it all; another attempt is made later.
+        with contextlib.suppress(StorageError):
+            self._save()
+
+    def _save(self) -> None:
+        sequence = self._store.begin_snapshot()
+        body = register.body(self._kept)
+        self._store.save([body], version=STATE_VERSION, sequence=sequence)
+        self._snapshot_bytes = len(body)
+
+    def _check_before_change(self) -> None:
+        """See that nothing is made in a folder that is not the expected one. Raises StorageError."""
+        try:
+            self._check_folder()
+        except OSError as error:
+            raise StorageError(f"{self._data} cannot be read: {error}") from error
+
+
+def kept_of(recovered: Recovered) -> Kept:
+    """Give what a folder keeps. Raises NewerFormat."""
+    snapshot = recovered.snapshot
+    assert snapshot is not None, "a folder begins with one"
+    if snapshot.version > STATE_VERSION:
+        raise NewerFormat(
+            f"the directory was saved by a newer program, with version {snapshot.version}; "
+            f"this one knows versions up to {STATE_VERSION}"
+        )
+    kept = register.kept_from(snapshot.body)
+    for record in recovered.records:
+        if record.version > RECORD_VERSION:
+            raise NewerFormat(
+                f"{record.path} at {record.offset}: the record is of a newer program, with version "
+                f"{record.version}; this one knows versions up to {RECORD_VERSION}"
+            )
+        register.make(register.decode(record.payload), kept)
+    return kept
+
+
+@contextmanager
+def opened_offline(data: Path) -> Iterator[Directory]:
+    """Give the directory of a data folder that no service is using, for as long as the context lasts.
+
+    The folder is made where it is missing. Raises FolderInUse at once where a service is using it.
+    """
+    folder_id = begin_folder(data)
+    directory = Directory(DirectorySettings(data, snapshots_kept=3, lock_wait_s=0, folder_id=folder_id))
+    directory.open()
+    try:
+        yield directory
+    finally:
+        directory.close()
+
+
+def mint_offline(data: Path) -> MintedToken:
+    """Mint a token on a data folder that no service is using. Raises FolderInUse, StorageError."""
+    minted = mint()
+    with opened_offline(data) as directory:
+        directory.add_token(minted.id, digest_of(minted.token), minted.hint)
+    return minted

@@ -1,0 +1,196 @@
+"""The directory as the fleet calls it: started again when it dies, and then asked again."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from engine.runtime.catalogue.directory import Changes, Opened
+from engine.runtime.contract.errors import (
+    STARTING,
+    ActorDied,
+    DetectorUnavailable,
+    no_such_detector,
+    no_such_token,
+    shutting_down,
+    too_many_detectors,
+)
+from engine.runtime.contract.ports import DirectoryHandle, DirectoryStarter
+from engine.runtime.contract.settings import RuntimeSettings
+from snapshots.errors import ClaimRemoved, NoRoom, StorageError
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_REMOVED_KEPT = 10
+
+
+class DirectoryClient:
+    """Calls the directory. A call that outlives it is made again on the next one, within the deadline.
+
+    Whoever creates chooses the id, so that to create twice is to create once; and what is gone at the second
+    attempt to remove it was there at the first.
+    """
+
+    def __init__(self, starter: DirectoryStarter, settings: RuntimeSettings) -> None:
+        self._starter = starter
+        self._settings = settings
+        self._handle: DirectoryHandle | None = None
+        self._starting = asyncio.Lock()
+        self.trouble: str | None = None
+        """Why it could not be asked the last time; None where it could."""
+        self.removed: list[str] = []
+        """What somebody did to the files of the last few directories, each of which had to start anew."""
+        self._asks: set[asyncio.Timeout] = set()
+        self._refusing = False
+
+    async def start(self) -> Opened:
+        """Start and open the directory. Raises StorageError, FolderInUse among them."""
+        async with self._starting:
+            try:
+                return await self._start()
+            except ActorDied as error:
+                raise StorageError(f"the owner of the data folder cannot be started: {error}") from error
+
+    async def close(self) -> None:
+        """Have the directory let go of the data folder, and end it."""
+        async with self._starting:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            try:
+                async with asyncio.timeout(self._settings.lock_wait_s):
+                    await handle.close()
+            except (ActorDied, TimeoutError) as error:
+                _log.warning("the directory did not close: %s", error)
+            await handle.end()
+
+    def refuse_all(self) -> None:
+        """Refuse what is asked, now and from now on: the service ends."""
+        self._refusing = True
+        for ask in self._asks:
+            ask.reschedule(0.0)
+
+    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+        """Give what is new since then."""
+        return await self._ask(lambda handle: handle.changes(tokens_seen, detectors_seen))
+
+    async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+        """Keep a token; the version of the tokens that has it."""
+        return await self._ask(lambda handle: handle.add_token(token_id, digest, hint))
+
+    async def revoke_token(self, token_id: str) -> int:
+        """Forget a token; the version that has it no more. Raises Refusal 1202."""
+        version, repeated = await self._ask_once_more(lambda handle: handle.revoke_token(token_id))
+        if version is None and not repeated:
+            raise no_such_token(token_id)
+        return version or 0
+
+    async def create_detector(self, detector_id: str, name: str) -> int:
+        """Enter a detector; the version of the catalogue that has it. Raises Refusal 1400."""
+        version = await self._ask(lambda handle: handle.create_detector(detector_id, name))
+        if version is None:
+            raise too_many_detectors(self._settings.detectors_max)
+        return version
+
+    async def delete_detector(self, detector_id: str) -> int:
+        """Strike a detector out; the version that has it no more. Raises Refusal 1200."""
+        version, repeated = await self._ask_once_more(lambda handle: handle.delete_detector(detector_id))
+        if version is None and not repeated:
+            raise no_such_detector(detector_id)
+        return version or 0
+
+    async def purge_detector(self, detector_id: str) -> None:
+        """Remove the files of a detector that was struck out and that no actor hosts."""
+        await self._ask(lambda handle: handle.purge_detector(detector_id))
+
+    async def lease(self, detector_id: str, actor: str) -> int | None:
+        """Grant a detector to an actor: an epoch; None where there is no such detector."""
+        return await self._ask(lambda handle: handle.lease(detector_id, actor))
+
+    async def _ask(self, call: Callable[[DirectoryHandle], Awaitable[T]]) -> T:
+        answer, _ = await self._ask_once_more(call)
+        return answer
+
+    async def _ask_once_more(self, call: Callable[[DirectoryHandle], Awaitable[T]]) -> tuple[T, bool]:
+        """Give the answer, and whether an earlier attempt may have been carried out.
+
+        Raises DetectorUnavailable 1501 where none is to be had within the deadline, or the disk refuses, and
+        1503 where the service ends.
+        """
+        if self._refusing:
+            raise shutting_down()
+        repeated = False
+        reason = "it does not answer"
+        handle = None
+        try:
+            async with self._within_deadline():
+                while True:
+                    handle = None
+                    try:
+                        handle = await self._running()
+                        async with asyncio.timeout(self._settings.directory_hung_s):
+                            answer = await call(handle)
+                    except (ActorDied, TimeoutError) as error:
+                        reason = str(error) or "it has not answered"
+                        _log.warning("the directory was lost, and is started again: %s", reason)
+                    else:
+                        self.trouble = None
+                        return answer, repeated
+                    repeated = repeated or handle is not None
+                    await self._lose(handle)
+                    await asyncio.sleep(self._settings.ask_s)
+        except TimeoutError:
+            if self._refusing:
+                raise shutting_down() from None
+            self.trouble = reason
+            raise self._unavailable(reason) from None
+        except StorageError as error:
+            if self.trouble is None:
+                # Front ends ask twice a second.
+                _log.error("the directory cannot do its work: %s", error)
+            if not isinstance(error, NoRoom):
+                # What it has in memory may not be what the disk has: the next one reads that.
+                self.trouble = str(error)
+                if isinstance(error, ClaimRemoved):
+                    self.removed = [*self.removed, f"tokens and catalogue: {error}"][-_REMOVED_KEPT:]
+                await self._lose(handle)
+            raise self._unavailable(str(error)) from error
+
+    @asynccontextmanager
+    async def _within_deadline(self) -> AsyncIterator[None]:
+        async with asyncio.timeout(self._settings.deadline_s) as ask:
+            self._asks.add(ask)
+            try:
+                yield
+            finally:
+                self._asks.discard(ask)
+
+    async def _lose(self, handle: DirectoryHandle | None) -> None:
+        """End a directory that is dead or taken for dead, unless another call did so before."""
+        if handle is not None and self._handle is handle:
+            self._handle = None
+            await handle.end()
+
+    async def _running(self) -> DirectoryHandle:
+        if self._handle is None:
+            async with self._starting:
+                if self._handle is None:
+                    await self._start()
+        assert self._handle is not None, "starting gives a handle or raises"
+        return self._handle
+
+    async def _start(self) -> Opened:
+        handle = await self._starter.start()
+        try:
+            opened = await handle.open()
+        except BaseException:
+            await handle.end()
+            raise
+        self._handle = handle
+        return opened
+
+    def _unavailable(self, reason: str) -> DetectorUnavailable:
+        message = f"the owner of tokens and detectors cannot be asked now: {reason}"
+        return DetectorUnavailable(STARTING, message, self._settings.retry_s)

@@ -1,0 +1,1 @@
+"""Ray: started, joined, watched, and called. The only code that imports it."""

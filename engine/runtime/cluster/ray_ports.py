@@ -1,0 +1,317 @@
+"""Actors and directory as Ray actors: the plain classes, and handles that speak Ray and raise our errors."""
+
+import asyncio
+import dataclasses
+import hashlib
+import itertools
+import logging
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.broker.local_broker import LocalHosting
+from engine.runtime.catalogue.directory import Changes, Directory, DirectorySettings, Opened
+from engine.runtime.cluster.worker import HostActor
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.operations import Operation, Reply, decode_reply, encode_batch
+from engine.runtime.contract.settings import BatchTransport, RuntimeSettings
+from engine.runtime.detector.actor import Activated, Health
+from engine.runtime.process.off_loop import off_loop
+from engine.runtime.transport.batch_connection import BatchConnection, NotSent
+from snapshots.errors import StorageError
+from snapshots.takeover.identity import begin_folder
+
+_log = logging.getLogger(__name__)
+
+_HEALTH: Final = "health"
+_SAVING: Final = "saving"
+_HEALTH_THREADS: Final = 2
+"""One for `watch`, which never comes back, and one for questions."""
+_END_S: Final = 2.0
+"""For Ray to end an actor. What it does not end then ends with Ray."""
+
+_OPTIONS: Final[dict[str, Any]] = {
+    # The pool replaces the dead, and only what is harmless to repeat is ever repeated.
+    "max_restarts": 0,
+    "max_task_retries": 0,
+    # An actor that waits for events takes no processor away.
+    "num_cpus": 0,
+    "concurrency_groups": {_HEALTH: _HEALTH_THREADS, _SAVING: 1},
+}
+
+
+class DirectoryActor(Directory):
+    """A Directory whose death can be waited for."""
+
+    def ready(self) -> None:
+        """Come back: the process runs."""
+
+
+class _Handle:
+    """A Ray actor, with Ray's exceptions translated to ours."""
+
+    def __init__(self, actor: Any, name: str) -> None:
+        self._actor = actor
+        self.name = name
+
+    async def end(self) -> None:
+        """End the actor's process. Nothing is saved."""
+        # It is gone already, or Ray does not answer; then the process ends with Ray.
+        with suppress(RayError, TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await off_loop(partial(ray.kill, self._actor), "ray kill")
+
+    async def _ask(self, method: str, *arguments: object, group: str | None = None) -> Any:
+        call = getattr(self._actor, method)
+        if group is not None:
+            call = call.options(concurrency_group=group)
+        try:
+            return await call.remote(*arguments)
+        except RayTaskError as error:
+            # What the method raised. Its traceback over there is the cause of the one here.
+            if isinstance(error.cause, Exception):
+                raise error.cause from error
+            raise
+        except RayActorError as error:
+            raise ActorDied(_first_line(error)) from None
+        except RayError as error:
+            # Out of reach, or out of memory: whether it was carried out is not known, which is what matters.
+            raise ActorDied(f"{type(error).__name__}: {_first_line(error)}") from error
+
+
+class RayHandle(_Handle):
+    """A HostActor in a process of its own. Batches go on a connection of their own, where there is one."""
+
+    def __init__(self, actor: Any, name: str) -> None:
+        super().__init__(actor, name)
+        self._connection: BatchConnection | None = None
+
+    async def connect(self, way: BatchTransport) -> None:
+        """Have batches go beside Ray, which costs less; where that cannot be, they go on by Ray.
+
+        Raises ActorDied.
+        """
+        if way == "ray":
+            return
+        try:
+            node = ray.get_runtime_context().get_node_id()
+            address = await self._ask("listen", node, way)
+            if address is not None:
+                self._connection = await BatchConnection.to(address)
+        except (OSError, StorageError) as error:
+            _log.warning("batches to the actor %s go by Ray, for it cannot be reached: %s", self.name, error)
+
+    async def end(self) -> None:
+        """End the actor's process. Nothing is saved."""
+        await super().end()
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def activate(self, detector_id: str, epoch: int) -> Activated:
+        """Wake a detector. Raises StorageError."""
+        return await self._ask("activate", detector_id, epoch)  # type: ignore[no-any-return]
+
+    async def handle(self, batch: Sequence[Operation]) -> Reply:
+        """Carry out a batch. One that was sent is never sent again, whatever becomes of it."""
+        payload = encode_batch(batch)
+        connection = self._connection
+        if connection is not None:
+            try:
+                return decode_reply(await connection.ask(payload))
+            except NotSent as error:
+                # Ray knows whether the actor lives, and takes what is too long.
+                if not connection.usable:
+                    _log.warning("batches to the actor %s go by Ray: %s", self.name, error)
+                    self._connection = None
+        return decode_reply(await self._ask("handle_bytes", payload))
+
+    async def sync(self) -> None:
+        """Bring to the disk what the journal holds. Raises StorageError."""
+        await self._ask("sync")
+
+    async def begin_saving(self) -> bool:
+        """Copy what a snapshot holds; tells whether there is anything for `finish_saving`."""
+        return await self._ask("begin_saving")  # type: ignore[no-any-return]
+
+    async def finish_saving(self) -> None:
+        """Write the snapshot that was begun, while batches are carried out. Raises StorageError."""
+        await self._ask("finish_saving", group=_SAVING)
+
+    async def passivate(self) -> int:
+        """Save and forget the detector; the bytes that the process holds. Raises StorageError."""
+        return await self._ask("passivate")  # type: ignore[no-any-return]
+
+    async def discard(self) -> None:
+        """Forget the detector without saving it."""
+        await self._ask("discard")
+
+    async def health(self) -> Health:
+        """Say how the actor is, also while it is busy."""
+        return await self._ask("health", group=_HEALTH)  # type: ignore[no-any-return]
+
+    async def watch(self) -> None:
+        """Come back when the actor is dead."""
+        try:
+            await self._ask("watch", group=_HEALTH)
+        except ActorDied:
+            return
+
+
+class RayDirectoryHandle(_Handle):
+    """A DirectoryActor in a process of its own."""
+
+    async def open(self) -> Opened:
+        """Take hold of the data folder and read it. Raises StorageError, FolderInUse among them."""
+        return await self._ask("open")  # type: ignore[no-any-return]
+
+    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
+        """Give what is new since then."""
+        return await self._ask("changes", tokens_seen, detectors_seen)  # type: ignore[no-any-return]
+
+    async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+        """Keep a token; the version of the tokens that has it."""
+        return await self._ask("add_token", token_id, digest, hint)  # type: ignore[no-any-return]
+
+    async def revoke_token(self, token_id: str) -> int | None:
+        """Forget a token; the version that has it no more, None where there was none."""
+        return await self._ask("revoke_token", token_id)  # type: ignore[no-any-return]
+
+    async def create_detector(self, detector_id: str, name: str) -> int | None:
+        """Enter a detector; the version of the catalogue that has it, None where there are too many."""
+        return await self._ask("create_detector", detector_id, name)  # type: ignore[no-any-return]
+
+    async def delete_detector(self, detector_id: str) -> int | None:
+        """Strike a detector out; the version that has it no more, None where there was none."""
+        return await self._ask("delete_detector", detector_id)  # type: ignore[no-any-return]
+
+    async def purge_detector(self, detector_id: str) -> None:
+        """Remove the files of a detector that was struck out and that no actor hosts."""
+        await self._ask("purge_detector", detector_id)
+
+    async def lease(self, detector_id: str, actor: str) -> int | None:
+        """Grant a detector to an actor: an epoch; None where there is no such detector."""
+        return await self._ask("lease", detector_id, actor)  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Let go of the data folder."""
+        await self._ask("close")
+
+
+class RayActors:
+    """Starts HostActors in the cluster that this process is part of."""
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._settings = dataclasses.replace(settings, data=settings.data.absolute())
+        self._remote = ray.remote(**_OPTIONS)(HostActor)
+        self._numbers = itertools.count(1)
+        self._prefix = f"host-{secrets.token_hex(4)}"
+
+    async def start(self) -> RayHandle:
+        """Start an actor, and give it once it can be asked."""
+        name = f"{self._prefix}-{next(self._numbers)}"
+        try:
+            actor = await _created(partial(self._remote.remote, self._settings))
+        except (RayError, ValueError) as error:
+            raise ActorDied(_first_line(error)) from error
+        handle = RayHandle(actor, name)
+        try:
+            await handle.health()
+            await handle.connect(self._settings.batch_transport)
+        except BaseException:
+            await handle.end()
+            raise
+        return handle
+
+
+class RayDirectories:
+    """Starts the directory of a data folder: one in the cluster, by its name."""
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._settings = settings
+        self._remote = ray.remote(**_OPTIONS)(DirectoryActor)
+
+    async def start(self) -> RayDirectoryHandle:
+        """Start a directory, not yet opened. Raises ActorDied where that fails for now."""
+        settings = self._settings
+        data = settings.data.absolute()
+        name = directory_name(data)
+        known = DirectorySettings(
+            data,
+            settings.snapshots_kept,
+            settings.lock_wait_s,
+            service_pid=os.getpid(),
+            folder_id=settings.folder_id,
+            detectors_max=settings.detectors_max,
+        )
+        try:
+            actor = await _created(partial(self._remote.options(name=name).remote, known))
+        except ValueError as error:
+            # Or the one before has just died, and its name is not yet free: then another attempt will do.
+            raise ActorDied("another service of this cluster has the data folder") from error
+        except RayError as error:
+            raise ActorDied(_first_line(error)) from error
+        handle = RayDirectoryHandle(actor, name)
+        try:
+            await handle._ask("ready")  # noqa: SLF001 -- a method of the module's own
+        except BaseException:
+            await handle.end()
+            raise
+        return handle
+
+
+async def _created(create: Callable[[], Any]) -> Any:
+    """Give a new actor. One that comes into being after nobody waits for it any more is ended."""
+    creating = off_loop(create, "ray actor")
+    try:
+        return await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        creating.add_done_callback(_end_unwanted)
+        raise
+
+
+def _end_unwanted(creating: asyncio.Future[Any]) -> None:
+    if not creating.cancelled() and creating.exception() is None:
+        off_loop(partial(ray.kill, creating.result()), "ray kill").add_done_callback(_heed_no_error)
+
+
+def _heed_no_error(ended: asyncio.Future[None]) -> None:
+    if not ended.cancelled():
+        ended.exception()
+
+
+def hosting_on_ray(
+    settings: RuntimeSettings, ray_trouble: Callable[[], str | None] = lambda: None
+) -> LocalHosting:
+    """Give what hosts detectors, not yet started, on the cluster that this process is part of.
+
+    `ray_trouble` says what is wrong with Ray, and None while nothing is.
+    """
+    assert settings.folder_id is not None, "processes on other machines must know the folder from any other"
+    return LocalHosting(settings, RayActors(settings), RayDirectories(settings), ray_trouble)
+
+
+def fleet_on_ray(settings: RuntimeSettings, ray_trouble: Callable[[], str | None] = lambda: None) -> Fleet:
+    """Give a fleet, not yet started, on the cluster that this process is part of.
+
+    Begins the data folder, if nobody did. Raises StorageError.
+    """
+    folder_id = begin_folder(settings.data, lock_wait_s=settings.lock_wait_s)
+    settings = dataclasses.replace(settings, folder_id=folder_id)
+    return Fleet(settings, hosting_on_ray(settings, ray_trouble))
+
+
+def directory_name(data: Path) -> str:
+    """Give the name of the directory actor of a data folder: two folders in one cluster are two services."""
+    return f"directory-{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]

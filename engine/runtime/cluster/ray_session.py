@@ -1,0 +1,136 @@
+"""Ray started, or joined, and left again: the only place that does so."""
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any, Final
+
+# Before ray is imported: it reads these then.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+# A call that comes too late must fail, not start another Ray.
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+
+import ray
+from ray._private import worker as ray_worker
+
+from engine.runtime.cluster import ray_security
+from engine.runtime.cluster.ray_processes import RayProcesses
+from engine.runtime.cluster.ray_watch import RayWatch
+from engine.runtime.process.temporary import TemporaryFolder
+
+LOCAL: Final = "local"
+"""The address that starts Ray inside."""
+
+NAMESPACE: Final = "rule-detector"
+"""Fixed, so that every front end finds the same actors by name."""
+
+OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
+"""Only what is larger than 100 KiB passes through it. Near the least that Ray takes."""
+
+_FOLDER_PREFIX: Final = "rd-ray-"
+_RAYS: Final = "ray"
+_TOKEN_FILE: Final = "token"  # noqa: S105 -- its name
+_REACH_S: Final = 5.0
+_ASK_S: Final = 2.0
+_ANY_KEY: Final = b"rule-detector"
+
+_RECONNECT_S: Final = 600
+"""A process of Ray that cannot reach the control store for so long exits at once, and this one is one of
+them. So it is far longer than it takes to save every detector."""
+
+
+class ClusterError(Exception):
+    """Ray cannot be started or joined."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The Ray that this process is part of."""
+
+    address: str
+    """For other processes to join."""
+    folder: TemporaryFolder | None
+    """What Ray keeps while it runs, where it was started here, for this user alone."""
+    processes: RayProcesses
+    watch: RayWatch
+
+
+def start(address: str = LOCAL) -> Cluster:
+    """Start Ray inside where `address` is `local`, else join the cluster at `address`.
+
+    Ray takes over SIGTERM: install signal handlers afterwards. Raises ClusterError.
+    """
+    folder = None
+    processes = RayProcesses()
+    options: dict[str, Any] = {
+        "namespace": NAMESPACE,
+        "log_to_driver": False,
+        # What its logger says, and where, is for whoever has set up the log of this process.
+        "configure_logging": False,
+    }
+    if address == LOCAL:
+        folder = TemporaryFolder(_FOLDER_PREFIX, frozenset({_RAYS, _TOKEN_FILE}))
+        ray_security.require_token(folder.path / _TOKEN_FILE)
+        ray_security.listen_on_loopback()
+        options |= {
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE_BYTES,
+            "_system_config": {"gcs_rpc_server_reconnect_timeout_s": _RECONNECT_S},
+            # Ray opens its folder to everyone, but not the one above it.
+            "_temp_dir": str(folder.path / _RAYS),
+        }
+    else:
+        _check_reachable(address)
+    try:
+        with processes.starting():
+            ray.init(address=address, **options)
+        if address == LOCAL:
+            ray_security.check_guarded()
+    except BaseException as error:
+        # Also where a signal ends the start: Ray makes a SystemExit of it.
+        _leave(folder, processes)
+        if not isinstance(error, Exception):
+            raise
+        # Ray raises a dozen kinds here; all mean the same to an operator.
+        raise ClusterError(f"ray cannot be used at `{address}`: {error}") from error
+    watch = RayWatch(_ask, processes.stopped)
+    watch.start()
+    return Cluster(ray.get_runtime_context().gcs_address, folder, processes, watch)
+
+
+def stop(cluster: Cluster) -> bool:
+    """Leave the cluster, and end it where it was started here; tell whether Ray has let go of this process.
+
+    Where it has not, only `os._exit` is sure to end the process. Actors run nothing more: close the fleet
+    before.
+    """
+    cluster.watch.end()
+    return _leave(cluster.folder, cluster.processes)
+
+
+def _leave(folder: TemporaryFolder | None, processes: RayProcesses) -> bool:
+    ended = processes.end(ray.shutdown)
+    if folder is not None:
+        folder.remove()
+    return ended
+
+
+def _ask() -> None:
+    """Ask Ray's control store for something small."""
+    store: Any = ray_worker.global_worker
+    store.gcs_client.internal_kv_exists(_ANY_KEY, None, timeout=_ASK_S)
+
+
+def _check_reachable(address: str) -> None:
+    """Raise ClusterError at once where Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if "://" in address:
+        raise ClusterError(f"`{address}` is not of the form HOST:PORT, which is what a cluster is joined by")
+    if not port.isdecimal():
+        # `auto`, for one, is for Ray to find out.
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_S).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(f"nothing answers at `{address}`: {error}") from error

@@ -1,0 +1,1 @@
+"""What is asked of detectors, how it is answered, and the interfaces behind which Ray stands."""

@@ -1,0 +1,1 @@
+"""The inside of an actor: operations applied, journaled, and replayed."""

@@ -1,0 +1,399 @@
+"""The actor that hosts detectors, one at a time: a plain class, with or without Ray around it."""
+
+import contextlib
+import os
+import resource
+import secrets
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.wire.events import Answer, Done, Refused
+from engine.language.diagnostics import Entry
+from engine.runtime.contract.errors import STARTING
+from engine.runtime.contract.operations import READS, Crash, Operation, Reply
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector import detector_snapshot, journal_entries, replay
+from engine.runtime.detector.active_detector import Hosted, Position, Saving, position
+from engine.runtime.detector.apply import Stepped, take
+from engine.runtime.detector.detector_snapshot import KEPT_VERSION
+from engine.runtime.detector.idempotency import PAGE_VERSION, Answers
+from engine.runtime.detector.journal_entries import EVALUATED, RECORD_VERSION, History, Step
+from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
+from engine.runtime.detector.replay_attempts import Attempt
+from snapshots.errors import Fenced, StorageError, WriteFailed
+from snapshots.files import Files, RealFiles
+from snapshots.store import Store
+from snapshots.takeover.identity import check_identity
+
+_STEP_BYTES: Final = 4096
+"""What a step takes in the journal beside the payload that brought it; hardly ever more. One that does, for
+its answer is kept or its condition is longer as JSON, may find no room when written, which costs a wake."""
+
+_REST_JOURNAL_BYTES: Final = 256 * 1024
+"""A detector that rests leaves no more than so much in the journal, for whoever wakes it to read."""
+
+_REST_SEGMENTS: Final = 8
+"""Nor in more segments, of which each owner that wrote anything has left one at least."""
+
+
+class Activated(msgspec.Struct, frozen=True):
+    """A detector is awake. `damage` names what had to be set aside to wake it."""
+
+    damage: tuple[str, ...] = ()
+    records: int = 0
+    """How many records of the journal were taken again."""
+    diverged: str | None = None
+    """Which of them other rules fire at now than when they were written, if there are any."""
+    read_only: str | None = None
+    """Why the detector can only be read, if that is so."""
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What an actor says of itself, also while it is busy."""
+
+    pid: int
+    detector_id: str | None
+    resident_bytes: int
+
+
+class DetectorActor:
+    """Owns the rules and the temporal state of one detector while that is awake.
+
+    A batch is carried out in order, written to the journal as one record, and only then answered; an
+    operation that is refused is answered while the others go on. Whatever fails in between ends the detector
+    here: a state that is not in the journal never answers. So it does where an operation breaks the engine,
+    which may leave a state behind that is half of one event. The detector is forgotten, and whoever sent the
+    batch wakes it again, in another actor, as its last answer left it.
+
+    Every method but `health`, `watch` and `finish_saving` is called one at a time, by whichever thread.
+    """
+
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        *,
+        files: Files | None = None,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        crashes_to: Callable[[int | None], None] = lambda _: None,
+    ) -> None:
+        """Host nothing yet. `crashes_to` has a crash of the process described in an open file."""
+        self._settings = settings
+        self._crashes_to = crashes_to
+        self._files = files or RealFiles()
+        self._now_us = now_us
+        self._hosted: Hosted | None = None
+        self._read_only: ReadOnlyDetector | None = None
+        """In place of what is hosted, where the disk has no room for that."""
+        self._never = threading.Event()
+
+    def activate(self, detector_id: str, epoch: int) -> Activated:
+        """Wake a detector as its last answer left it.
+
+        Where the disk has no room for what that takes, the detector can at least be read.
+
+        Raises StorageError where its folder does not allow that; nothing is hosted then. WrongFolder: the
+        process has another data folder than the service, and can wake no detector.
+        """
+        assert self._hosted is None, "an actor hosts one detector at a time"
+        assert self._read_only is None, "an actor hosts one detector at a time"
+        self._check_folder()
+        folder = self._settings.data / "detectors" / detector_id
+        try:
+            return self._take_over(detector_id, folder, epoch)
+        except StorageError as error:
+            if not cannot_write(error):
+                raise
+            reason = str(error)
+        reading = ReadOnlyDetector(detector_id, folder, reason, self._settings.limits, self._files)
+        self._read_only = reading
+        return Activated(tuple(map(str, reading.damage)), reading.records, read_only=reason)
+
+    def _take_over(self, detector_id: str, folder: Path, epoch: int) -> Activated:
+        """Make the detector this actor's. Raises StorageError."""
+        settings = self._settings
+        store = Store(
+            folder, epoch=epoch, kept=settings.snapshots_kept, files=self._files, now_us=self._now_us
+        )
+        attempt = Attempt(folder, self._files, now_us=self._now_us, crashes_to=self._crashes_to)
+        answers = Answers(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
+        try:
+            attempt.begin()
+            recovered = store.recover()
+            try:
+                restored = replay.restore(recovered, answers, settings.limits, attempt.reached)
+            except Exception:
+                # An exception is no death: it would come as well at the first attempt of every other process.
+                with contextlib.suppress(OSError):
+                    attempt.survived()
+                raise
+            attempt.survived()
+            detector = restored.detector
+            if detector.limits != settings.limits or not restored.tells_limits:
+                detector = journal_entries.under_limits(detector, settings.limits)
+                # On the disk with the first record after it; until then nothing is told that depends on it.
+                self._write(store, detector, (journal_entries.limits_set(settings.limits),))
+        except BaseException as error:
+            store.close()
+            if isinstance(error, OSError):
+                raise StorageError(f"{folder} cannot be read or written: {error}") from error
+            raise
+        detector.live_at(self._now_us)
+        self._hosted = Hosted(detector_id, detector, answers, store, diverged=restored.diverged is not None)
+        return Activated(tuple(map(str, recovered.damage)), restored.records, restored.diverged)
+
+    def handle(self, batch: Sequence[Operation]) -> Reply:
+        """Carry out a batch, in order, and give the answers once they will last.
+
+        Raises StorageError where they would not, and forgets the detector: WriteFailed where nothing of the
+        batch can have lasted, others where some of it may have.
+
+        What the answers have no room for is not begun: once they hold `answer_bytes_max`, the reply ends.
+        """
+        if self._read_only is not None:
+            return self._read_only.handle(batch)
+        hosted = self._the_hosted()
+        full = self._without_room(hosted, batch)
+        answers: list[Answer] = []
+        steps: list[Step] = []
+        crash: Crash | None = None
+        now_us = self._now_us()
+        reached = position(hosted.detector)
+        room_bytes = hosted.detector.limits.answer_bytes_max
+        for operation in batch:
+            if room_bytes <= 0:
+                break
+            if full is not None and operation.kind not in READS:
+                answers.append(full)
+                continue
+            try:
+                stepped = self._take(hosted, operation, now_us)
+            except Exception:  # noqa: BLE001 -- whatever it is, the state behind it may be half of one event
+                crash = Crash(secrets.token_hex(6), traceback.format_exc())
+                break
+            answers.append(stepped.answer)
+            if isinstance(stepped.answer, Done):
+                room_bytes -= len(stepped.answer.result)
+            if stepped.step is not None:
+                steps.append(stepped.step)
+                reached = position(hosted.detector)
+        try:
+            missing = self._make_last(hosted, steps, reached, now_us)
+        except BaseException:
+            self.discard()
+            raise
+        store = hosted.store
+        reply = Reply(
+            answers,
+            crash,
+            store.journal_bytes,
+            missing=missing,
+            unsaved=hosted.unsaved,
+            unsynced=store.unsynced,
+            no_room=_why(full) if any(one.kind not in READS for one in batch) else None,
+        )
+        if crash is not None:
+            self.discard()
+        return reply
+
+    def sync(self) -> None:
+        """Bring to the disk what the journal holds. Raises StorageError, and forgets the detector then."""
+        try:
+            self._the_hosted().store.sync()
+        except BaseException:
+            self.discard()
+            raise
+
+    def begin_saving(self) -> bool:
+        """Copy what a snapshot holds; tells whether there is anything to be written by `finish_saving`.
+
+        Raises StorageError where there can be no snapshot now. With WriteFailed, SyncFailed and Fenced the
+        detector is forgotten, else it goes on.
+        """
+        if self._read_only is not None:
+            return False
+        hosted = self._the_hosted()
+        try:
+            return self._begin_saving(hosted)
+        except BaseException:
+            if hosted.store.broken is not None:
+                self.discard()
+            raise
+
+    def _begin_saving(self, hosted: Hosted) -> bool:
+        assert hosted.saving is None, "one snapshot at a time"
+        store = hosted.store
+        if not hosted.unsaved and not store.journal_bytes:
+            return False
+        if hosted.unsaved:
+            # Events that the journal has not: the snapshot stands for a record of its own.
+            self._write(store, hosted.detector, ())
+        sequence = store.begin_snapshot()
+        page = hosted.answers.begin_page(self._now_us())
+        hosted.saving = Saving(store, detector_snapshot.keep(hosted.detector), hosted.answers, page, sequence)
+        hosted.unsaved = hosted.diverged = False
+        return True
+
+    def finish_saving(self) -> None:
+        """Write the snapshot that was begun. For a thread beside the one that evaluates.
+
+        Raises StorageError; what was there before is then as usable as it was.
+        """
+        hosted = self._the_hosted()
+        saving = hosted.saving
+        assert saving is not None, "a snapshot was begun"
+        try:
+            if saving.page is not None:
+                # First: it may only be missing where the journal still has what it tells.
+                saving.store.save_page(
+                    saving.page.body(),
+                    version=PAGE_VERSION,
+                    sequence=saving.sequence,
+                    expires_us=saving.page.expires_us,
+                )
+                saving.answers.page_written(saving.page)
+            made = detector_snapshot.paced(detector_snapshot.pieces(saving.kept), time.monotonic, time.sleep)
+            saving.store.save(made, version=KEPT_VERSION, sequence=saving.sequence)
+        except BaseException:
+            hosted.unsaved = hosted.unsaved or self._settings.journal_sync == "off"
+            raise
+        finally:
+            hosted.saving = None
+
+    def passivate(self) -> int:
+        """Save the detector, forget it, and give how many bytes the process holds.
+
+        Raises StorageError where it cannot be saved; it is then still awake.
+        """
+        if self._read_only is not None:
+            self.discard()
+            return self.health().resident_bytes
+        hosted = self._the_hosted()
+        store = hosted.store
+        long = store.journal_bytes > _REST_JOURNAL_BYTES or store.segment_count > _REST_SEGMENTS
+        if hosted.unsaved or hosted.diverged or long or store.missing() is not None:
+            if self.begin_saving():
+                self.finish_saving()
+        elif store.unsynced:
+            self.sync()
+        self.discard()
+        return self.health().resident_bytes
+
+    def discard(self) -> None:
+        """Forget the detector without saving it."""
+        self._read_only = None
+        hosted, self._hosted = self._hosted, None
+        if hosted is not None:
+            hosted.store.close()
+
+    def health(self) -> Health:
+        """Say how the actor is. For any thread."""
+        hosted = self._hosted or self._read_only
+        return Health(os.getpid(), hosted.detector_id if hosted else None, _resident_bytes())
+
+    def watch(self) -> None:
+        """Never come back while the actor lives, so that a caller learns of its death at once.
+
+        For a thread of its own.
+        """
+        self._never.wait()
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _take(self, hosted: Hosted, operation: Operation, now_us: int) -> Stepped:
+        return take(hosted.detector, hosted.detector_id, hosted.answers, operation, now_us)
+
+    def _without_room(self, hosted: Hosted, batch: Sequence[Operation]) -> Refused | None:
+        """Give what is answered to all that would have to be written, if the disk has no room for it.
+
+        Raises WriteFailed where the store is of no more use, and Fenced. In every case, nothing was done.
+        """
+        sizes = [len(one.payload) + _STEP_BYTES for one in batch if one.kind not in READS]
+        if not sizes:
+            return None
+        try:
+            hosted.store.reserve(sum(sizes))
+        except Fenced:
+            self.discard()
+            raise
+        except StorageError as error:
+            said = f"nothing was done, because it could not be kept: {error}"
+            if hosted.store.broken is None:
+                return Refused((Entry(STARTING, said),))
+            self.discard()
+            raise WriteFailed(said) from error
+        return None
+
+    def _make_last(self, hosted: Hosted, steps: Sequence[Step], reached: Position, now_us: int) -> str | None:
+        """See that what was done outlives what it is said to outlive, and that nobody else does the same.
+
+        Gives the file of the journal that it was written to, where that was removed or replaced.
+        """
+        store = hosted.store
+        sync = self._settings.journal_sync
+        if sync == "off":
+            changes = [step for step in steps if not isinstance(step, EVALUATED)]
+            hosted.unsaved = hosted.unsaved or len(changes) < len(steps)
+            steps = changes
+        if steps:
+            self._write(store, hosted.detector, tuple(steps), reached, now_us)
+            if sync == "always" or any(not isinstance(step, EVALUATED) for step in steps):
+                store.sync()
+        # Last: whoever took over since has read what was written before, and only that is answered.
+        store.check_owner()
+        return str(missing) if steps and (missing := store.missing()) is not None else None
+
+    def _write(
+        self,
+        store: Store,
+        detector: Detector,
+        steps: tuple[Step, ...],
+        reached: Position | None = None,
+        now_us: int = 0,
+    ) -> None:
+        """Append a record of what a batch came to; without a batch, of where the detector stands."""
+        complete = self._settings.journal_sync != "off"
+        clock_us, events_seen, verdicts = reached or position(detector)
+        detector.verdicts.take()
+        told = History(
+            clock_us,
+            events_seen,
+            complete,
+            steps,
+            now_us,
+            journal_entries.program_version(),
+            verdicts if complete else None,
+        )
+        store.append(journal_entries.encode(told), version=RECORD_VERSION)
+
+    def _check_folder(self) -> None:
+        if (expected := self._settings.folder_id) is None:
+            return
+        try:
+            check_identity(self._settings.data, expected, self._files)
+        except OSError as error:
+            raise StorageError(f"{self._settings.data} cannot be read: {error}") from error
+
+    def _the_hosted(self) -> Hosted:
+        assert self._hosted is not None, "a detector is awake here"
+        return self._hosted
+
+
+def _why(refused: Refused | None) -> str:
+    return "" if refused is None else refused.entries[0].message
+
+
+def _resident_bytes() -> int:
+    """Give the bytes of memory that this process holds now."""
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+    except (OSError, IndexError, ValueError):
+        # Where there is no /proc, the most that it ever held has to do.
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * resource.getpagesize()

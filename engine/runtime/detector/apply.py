@@ -1,0 +1,141 @@
+"""One operation on a detector: carried out, with its answer and with the step that the journal is told."""
+
+import json
+from typing import Any, NamedTuple
+
+import msgspec
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.rules import Rule
+from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
+from engine.evaluation.wire.lines import evaluate_lines
+from engine.language.diagnostics import Refusal
+from engine.language.validation.document import condition_to_document
+from engine.runtime.contract import operations
+from engine.runtime.contract.operations import (
+    BATCH_FORMS,
+    EVALUATE,
+    AddRule,
+    ChangeRule,
+    NamedRule,
+    Operation,
+)
+from engine.runtime.detector.idempotency import Answers, KeptAnswer, key_digest, request_digest
+from engine.runtime.detector.journal_entries import (
+    Evaluated,
+    EvaluatedBatch,
+    EvaluatedLines,
+    GivenAnswer,
+    RuleRemoved,
+    Step,
+    rule_put,
+)
+
+
+class Stepped(NamedTuple):
+    """What an operation came to. Without a step the detector is as it was."""
+
+    answer: Answer
+    step: Step | None = None
+
+
+def take(
+    detector: Detector, detector_id: str, answers: Answers, operation: Operation, now_us: int
+) -> Stepped:
+    """Carry out an operation at a time. What is refused has changed nothing."""
+    try:
+        match operation.kind:
+            case operations.EVALUATE_LINES:
+                return _lines_evaluated(detector, operation)
+            case kind if kind == EVALUATE or kind in BATCH_FORMS:
+                return _evaluated(detector, answers, operation, now_us)
+            case _:
+                result, step = _ruled(detector, detector_id, operation)
+                return Stepped(Done(_encoded(result)), step)
+    except Refusal as refusal:
+        return Stepped(Refused(refusal.entries))
+
+
+def _evaluated(detector: Detector, answers: Answers, operation: Operation, now_us: int) -> Stepped:
+    """Evaluate, or give the answer that there was before. Raises Refusal 1006 and 1401 for its key."""
+    key = key_digest(operation.key) if operation.key else b""
+    if key:
+        before = answers.find(key, operation, now_us)
+        if before is not None:
+            return Stepped(before)
+    seen_before = detector.events_seen
+    form = BATCH_FORMS.get(operation.kind)
+    answer: Answer
+    refused: tuple[int, ...]
+    if form is None:
+        answer, refused = evaluate_body(detector, operation.payload), ()
+    else:
+        answer, refused = evaluate_batch_body(detector, operation.payload, form)
+    if isinstance(answer, Refused):
+        return Stepped(answer)
+    given = None
+    if key:
+        given = GivenAnswer(key, answer.result, answer.messages)
+        request = request_digest(operation.kind, operation.payload)
+        answers.keep(KeptAnswer(key, request, answer.result, answer.messages), now_us)
+    elif detector.events_seen == seen_before:
+        return Stepped(answer)
+    if form is None:
+        return Stepped(answer, Evaluated(operation.payload, answer=given))
+    return Stepped(answer, EvaluatedBatch(operation.payload, refused, form=form, answer=given))
+
+
+def _lines_evaluated(detector: Detector, operation: Operation) -> Stepped:
+    seen_before = detector.events_seen
+    answer, refused = evaluate_lines(detector, operation.payload)
+    if detector.events_seen == seen_before:
+        return Stepped(answer)
+    return Stepped(answer, EvaluatedLines(operation.payload, refused))
+
+
+def _ruled(detector: Detector, detector_id: str, operation: Operation) -> tuple[dict[str, Any], Step | None]:
+    match operation.kind:
+        case operations.RULES:
+            return {"rules": [_document(rule, detector_id) for rule in detector.rules()]}, None
+        case operations.RULE:
+            named = msgspec.json.decode(operation.payload, type=NamedRule)
+            return _document(detector.rule(named.rule_id), detector_id), None
+        case operations.ADD_RULE:
+            added = msgspec.json.decode(operation.payload, type=AddRule)
+            rule_id = detector.add_rule(added.name, added.condition, added.notify)
+            return {"id": rule_id}, rule_put(detector.rule(rule_id))
+        case operations.CHANGE_RULE:
+            change = msgspec.json.decode(operation.payload, type=ChangeRule)
+            changed = detector.change_rule(
+                change.rule_id,
+                name=change.name,
+                condition=change.condition,
+                enabled=change.enabled,
+                notify=change.notify,
+            )
+            asked = (change.name, change.condition, change.enabled, change.notify)
+            step = rule_put(changed) if asked != (None, None, None, None) else None
+            return _document(changed, detector_id), step
+        case operations.REMOVE_RULE:
+            named = msgspec.json.decode(operation.payload, type=NamedRule)
+            detector.remove_rule(named.rule_id)
+            return {"id": named.rule_id}, RuleRemoved(named.rule_id)
+        case unknown:
+            raise AssertionError(f"no operation is called {unknown!r}")
+
+
+def _document(rule: Rule, detector_id: str) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "condition": condition_to_document(rule.condition),
+        "detectorId": detector_id,
+        "enabled": rule.enabled,
+        "name": rule.name,
+        "notify": rule.notify,
+        "priority": rule.priority,
+    }
+
+
+def _encoded(result: dict[str, Any]) -> bytes:
+    # The standard library's encoder, because conditions hold integers of any size.
+    return json.dumps(result, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

@@ -1,0 +1,77 @@
+"""A detector that can only be read, because the disk has no room for what its owner would have to write.
+
+It is brought back from what can be read, and nothing in its folder is claimed or changed. So an earlier owner
+may still be there, and what such an owner was never able to answer may be shown here and be gone later. What
+was answered is always shown.
+"""
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from engine.evaluation.wire.events import Answer, Refused
+from engine.language.diagnostics import Entry
+from engine.language.limits import Limits
+from engine.runtime.contract.errors import STARTING
+from engine.runtime.contract.operations import READS, Operation, Reply
+from engine.runtime.detector import replay as recovery
+from engine.runtime.detector.apply import take
+from engine.runtime.detector.idempotency import Answers
+from engine.runtime.detector.replay_attempts import Attempt
+from snapshots.errors import NoRoom, StorageError
+from snapshots.files import Files
+from snapshots.inspection import read_only
+
+_CANNOT_WRITE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+
+
+def cannot_write(error: StorageError) -> bool:
+    """Whether nothing but want of room, or a disk that may only be read, stands in the way."""
+    cause = error.__cause__
+    return isinstance(error, NoRoom) or (isinstance(cause, OSError) and cause.errno in _CANNOT_WRITE)
+
+
+class ReadOnlyDetector:
+    """A detector as its folder has it, for questions alone. `reason` is why it is no more than that."""
+
+    def __init__(self, detector_id: str, folder: Path, reason: str, limits: Limits, files: Files) -> None:
+        """Read a folder. Raises StorageError where it does not allow that."""
+        self.detector_id = detector_id
+        self.reason = reason
+        self._folder = folder
+        self._files = files
+        try:
+            # Before all else: a change while it is read is noticed, too.
+            self._names = self._names_now()
+            attempt = Attempt(folder, files)
+            attempt.begin()
+        except OSError as error:
+            raise StorageError(f"{folder} cannot be read: {error}") from error
+        # There is no room for a mark; but a record that ended others is not tried here either.
+        recovered = read_only(folder, files)
+        restored = recovery.restore(recovered, Answers(0, 0), limits, attempt.refuse)
+        self.records = restored.records
+        self.damage = recovered.damage
+        self._detector = restored.detector
+
+    def handle(self, batch: Sequence[Operation]) -> Reply:
+        """Answer what only reads, and refuse all else. Raises StorageError where the folder has changed."""
+        answers = [self._answer(operation) for operation in batch]
+        try:
+            changed = self._names_now() != self._names
+        except OSError as error:
+            raise StorageError(f"{self._folder} cannot be read: {error}") from error
+        if changed:
+            raise StorageError(f"{self._folder} has changed since it was read")
+        refused = any(one.kind not in READS for one in batch)
+        return Reply(answers, no_room=self.reason if refused else None)
+
+    def _answer(self, operation: Operation) -> Answer:
+        if operation.kind in READS:
+            return take(self._detector, self.detector_id, Answers(0, 0), operation, 0).answer
+        said = f"nothing was done, because the detector can only be read: {self.reason}"
+        return Refused((Entry(STARTING, said),))
+
+    def _names_now(self) -> frozenset[str]:
+        return frozenset(self._files.names(self._folder))

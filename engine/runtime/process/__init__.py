@@ -1,0 +1,1 @@
+"""What a process does for itself: its memory, its temporary files, its crashes."""

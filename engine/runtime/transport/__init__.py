@@ -1,0 +1,1 @@
+"""Batches on a socket between that process and an actor."""
