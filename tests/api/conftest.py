@@ -11,7 +11,7 @@ from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import Wire, served
-from tests.faults import LocalService, front_end, local_service
+from tests.local_runtime import LocalService, front_end, local_service
 
 BOOTSTRAP = "the-first-token-of-the-tests-1234"
 

@@ -19,7 +19,7 @@ from api.server.connection_limit import Crowd
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Connection, Wire, request, served
-from tests.faults import LocalHandle, LocalService, local_service
+from tests.local_runtime import LocalHandle, LocalService, local_service
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,

@@ -11,7 +11,7 @@ from api.process.listening import CannotListen, listening
 from api.process.workers import FrontEndFailed, Workers
 from api.settings import Settings
 from engine.runtime.contract.counters import FRONT_ENDS_LOST
-from tests.faults import local_service, until
+from tests.local_runtime import local_service, until
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from api.schema.messages import DetectorsQuery
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import ScriptedFleet
-from tests.faults import local_service
+from tests.local_runtime import local_service
 
 UNKNOWN = "0" * 32
 

@@ -10,7 +10,8 @@ from api.settings import Settings
 from engine.runtime.contract.counters import COUNTED
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
-from tests.faults import FaultyFiles, front_end, local_service, until
+from tests.faulty_files import FaultyFiles
+from tests.local_runtime import front_end, local_service, until
 
 
 async def read(caller: Caller) -> dict[str, float]:

@@ -5,7 +5,7 @@ import pytest
 from api.schema.parsing import parse_condition
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
-from tests.growth import grows_linearly
+from tests.work_growth import grows_linearly
 
 SHAPES: dict[str, tuple[bytes, bytes, bytes]] = {
     "escapes without an end": (b'{"condition": "', rb"\"", b""),

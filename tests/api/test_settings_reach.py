@@ -14,7 +14,7 @@ from api.server.hypercorn_config import REFUSALS_S, server_config
 from api.settings import Settings, settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
-from tests.faults import local_service
+from tests.local_runtime import local_service
 
 ROOT = Path(__file__).parents[2]
 

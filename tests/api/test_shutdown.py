@@ -9,7 +9,7 @@ from api.http.app import create_app
 from api.process.front_end import serve_on
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import EVENT, Wire, request
-from tests.faults import until
+from tests.local_runtime import until
 
 
 async def _hang(_: str) -> None:

@@ -30,7 +30,7 @@ from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
 from tests.api.streaming import NDJSON, Streaming, line, stream
 from tests.api.wire import Connection, Wire, request, served
-from tests.faults import LocalService, local_service
+from tests.local_runtime import LocalService, local_service
 
 PATH = f"/api/detectors/{DETECTOR}/evaluate/batch"
 Begin = Callable[[str], Any]

@@ -11,7 +11,7 @@ from typing import Final
 from tests.bench.front_load import Place
 from tests.bench.front_world import RULES
 from tests.bench.processes import cpu_s, descendants, descriptors, held_bytes, peak_bytes, waited_s
-from tests.running import Served, served
+from tests.service_process import Served, served
 
 WITHIN_S: Final = 300.0
 """A measurement that takes longer has failed; what it has started is ended then."""

@@ -20,7 +20,7 @@ from tests.bench.effort import Effort
 from tests.bench.fresh import call
 from tests.bench.ray_inside import on_ray
 from tests.bench.rows import Part, Row, at_most
-from tests.faults import newborn
+from tests.local_runtime import newborn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -18,7 +18,7 @@ from engine.runtime.detector.actor import DetectorActor
 from snapshots.files import OpenFile, RealFiles
 from tests.crash.oracle import Oracle
 from tests.crash.storm import START_US
-from tests.faults import Died, FaultyFiles
+from tests.faulty_files import Died, FaultyFiles
 
 DETECTORS_MAX = 3
 SEEDS = st.integers(0, 2**32)

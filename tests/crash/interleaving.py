@@ -11,7 +11,7 @@ from snapshots.errors import Fenced, StorageError
 from snapshots.inspection import read_only
 from tests.crash.disk import MemoryDisk
 from tests.crash.history import FOLDER, Lost, Owner, World, create, payloads_of
-from tests.faults import FaultyFiles
+from tests.faulty_files import FaultyFiles
 
 Life = Callable[[Owner], object]
 Schedule = Sequence[tuple[int, int]]

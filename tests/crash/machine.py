@@ -11,7 +11,7 @@ from snapshots.inspection import inspect_folder
 from snapshots.store import Store
 from tests.crash.disk import MemoryDisk
 from tests.crash.history import FOLDER, Owner, World, create
-from tests.faults import FaultyFiles
+from tests.faulty_files import FaultyFiles
 
 
 class StoreMachine(RuleBasedStateMachine):

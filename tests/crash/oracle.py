@@ -17,7 +17,7 @@ from engine.language.validation.document import condition_to_document
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.operations import Operation
 from tests.reference import ReferenceDetector
-from tests.strategies import STEPS_US, Choose, World, timestamp_ms
+from tests.worlds.scripts import STEPS_US, Choose, World, timestamp_ms
 
 EVENTS_MAX = 45
 """The specification asks every question anew of the whole history, so that must be short."""

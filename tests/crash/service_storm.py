@@ -30,7 +30,7 @@ from tests.crash.oracle import (
     told_in,
 )
 from tests.crash.storm import HAPPENED, NOT_HAPPENED, REPEATED, START_US
-from tests.running import Served, served
+from tests.service_process import Served, served
 
 DEADLINE_S = 10
 ANSWER_WITHIN_S = DEADLINE_S + 2.0

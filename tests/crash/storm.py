@@ -17,7 +17,7 @@ from tests.crash import evidence
 from tests.crash.driver import MAIN, SAVER
 from tests.crash.oracle import Asked, Evaluation, ListRules, Lost, Oracle, told
 from tests.crash.victims import Failed, Gone, Halted, Nursery, Victim, nursery
-from tests.faults import newborn
+from tests.local_runtime import newborn
 
 START_US = 1_700_000_000_000_000
 WAKES_IN_A_ROW_MAX = 6

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tests.crash.disk import MemoryDisk
 from tests.crash.history import LAST_EPOCH, Owner, World
 from tests.crash.runs import Run
-from tests.faults import Died, FaultyFiles
+from tests.faulty_files import Died, FaultyFiles
 
 FAULTS: dict[str, dict[str, object]] = {
     "EIO": {"error": errno.EIO},

@@ -17,7 +17,7 @@ from engine.language.text.parser import parse
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
-from tests.faults import local_service, until
+from tests.local_runtime import local_service, until
 from tests.reference import ReferenceDetector
 
 NO_SUCH_FILE_SYSTEM = "no file system of a bounded size can be mounted here"

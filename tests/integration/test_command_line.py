@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from api.cli.sample import RECORDING, RULES
-from tests.running import PROGRAM, Served, program, served, started
+from tests.service_process import PROGRAM, Served, program, served, started
 
 pytestmark = pytest.mark.ray
 

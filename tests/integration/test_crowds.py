@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import running
-from tests.running import Served, served
+from tests import service_process
+from tests.service_process import Served, served
 
 pytestmark = pytest.mark.ray
 
@@ -21,9 +21,9 @@ CROWD = 600
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """A service that may have few files open, and cannot change that."""
     limited = tmp_path / "limited"
-    limited.write_text(f'#!/bin/sh\nulimit -n {LIMIT} && exec "{running.PROGRAM}" "$@"\n', "utf-8")
+    limited.write_text(f'#!/bin/sh\nulimit -n {LIMIT} && exec "{service_process.PROGRAM}" "$@"\n', "utf-8")
     limited.chmod(0o755)
-    monkeypatch.setattr(running, "PROGRAM", str(limited))
+    monkeypatch.setattr(service_process, "PROGRAM", str(limited))
     with served(tmp_path / "data") as made:
         yield made
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from engine.runtime.transport.batch_server import BatchServer
-from tests import processes
-from tests.running import Served, environment, served
+from tests import process_table
+from tests.service_process import Served, environment, served
 
 pytestmark = pytest.mark.ray
 
@@ -63,14 +63,14 @@ def service() -> Iterator[Served]:
 
 
 def program_of(pid: int) -> str:
-    words = processes.command(pid).split()
+    words = process_table.command(pid).split()
     return Path(words[0]).name if words else ""
 
 
 def gcs_port(service: Served) -> int:
     (found,) = [
         listener.port
-        for listener in processes.listeners(processes.family(service.process.pid))
+        for listener in process_table.listeners(process_table.family(service.process.pid))
         if program_of(listener.pid) == "gcs_server"
     ]
     return found
@@ -80,8 +80,8 @@ def token_file(service: Served) -> Path:
     """Where the Ray of the service has its token."""
     paths = {
         word.partition("=")[2]
-        for pid in processes.family(service.process.pid)
-        for word in processes.environment(pid).split("\0")
+        for pid in process_table.family(service.process.pid)
+        for word in process_table.environment(pid).split("\0")
         if word.startswith("RAY_AUTH_TOKEN_PATH=")
     }
     (path,) = paths
@@ -101,7 +101,7 @@ def stranger(*tries: list[Any], **who: int) -> list[str]:
 
 
 def test_every_socket_is_on_the_loopback_interface(service):
-    found = processes.listeners(processes.family(service.process.pid))
+    found = process_table.listeners(process_table.family(service.process.pid))
     programs = {program_of(listener.pid) for listener in found}
     assert {"gcs_server", "raylet", "ray::DirectoryActor"} <= programs, "or this looks at the wrong processes"
     assert str(service.process.pid) in {str(listener.pid) for listener in found}
@@ -112,7 +112,7 @@ def test_every_socket_is_on_the_loopback_interface(service):
 def test_no_port_of_ray_does_anything_without_the_token(service):
     """Each answers at most whether it is healthy, which Ray tells everyone."""
     port = int(service.url.rpartition(":")[2])
-    found = processes.listeners(processes.family(service.process.pid))
+    found = process_table.listeners(process_table.family(service.process.pid))
     ports = sorted({one.port for one in found} - {port})
     token = token_file(service).read_text("ascii")
     # To create an actor, to lease a worker, to run a task in one, to read objects.
@@ -167,21 +167,23 @@ def test_code_runs_in_the_ray_inside_only_with_its_token(service, given, runs):
 
 def test_the_processes_of_the_service_inherit_no_secret(service):
     token = token_file(service).read_text("ascii")
-    below = processes.family(service.process.pid) - {service.process.pid}
+    below = process_table.family(service.process.pid) - {service.process.pid}
     seen = {program_of(pid) for pid in below}
     assert {"ray::DirectoryActor", "raylet"} <= seen
-    assert any("api.process.worker" in processes.command(pid) for pid in below), "front ends are among them"
+    assert any("api.process.worker" in process_table.command(pid) for pid in below), (
+        "front ends are among them"
+    )
     for pid in below:
-        inherited = processes.environment(pid) + processes.command(pid)
+        inherited = process_table.environment(pid) + process_table.command(pid)
         for secret in (BOOTSTRAP, KNOWN, token):
-            assert secret not in inherited, processes.command(pid)
+            assert secret not in inherited, process_table.command(pid)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can try things as another user")
 def test_another_user_reaches_neither_ray_nor_actors_nor_the_data(service):
     token = token_file(service)
     data = next(
-        Path(word) for word in processes.command(service.process.pid).split() if word.endswith("/data")
+        Path(word) for word in process_table.command(service.process.pid).split() if word.endswith("/data")
     )
     sockets = [path for path in token.parent.rglob("*") if path.is_socket()]
     server = BatchServer(bytes, listen_s=60)
@@ -204,5 +206,5 @@ def test_another_user_reaches_neither_ray_nor_actors_nor_the_data(service):
 
 
 def rays(service: Served) -> set[int]:
-    below = processes.family(service.process.pid) - {service.process.pid}
+    below = process_table.family(service.process.pid) - {service.process.pid}
     return {pid for pid in below if program_of(pid) in ("gcs_server", "raylet", "ray::DirectoryActor")}

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests import processes
-from tests.running import Served, served
+from tests import process_table
+from tests.service_process import Served, served
 
 pytestmark = pytest.mark.ray
 
@@ -27,8 +27,8 @@ def process_of(service: Served, name: str) -> int:
     """Give the process of Ray that has the name in the path of its program, or of the script that it runs."""
     (found,) = [
         pid
-        for pid in processes.family(service.process.pid) - {service.process.pid}
-        if any(name in Path(word).name for word in processes.command(pid).split()[:3])
+        for pid in process_table.family(service.process.pid) - {service.process.pid}
+        if any(name in Path(word).name for word in process_table.command(pid).split()[:3])
     ]
     return found
 
@@ -134,4 +134,4 @@ def test_a_ray_that_does_not_answer_is_told_and_does_not_keep_the_service_from_e
     assert callers.without_envelope == []
     assert set(callers.answers) <= {(200, None), *REFUSED}
     assert "Traceback" not in service.said()
-    until(lambda: not processes.command(pid))
+    until(lambda: not process_table.command(pid))

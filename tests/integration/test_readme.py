@@ -12,7 +12,7 @@ from api.cli.check import MEMBERS, named_conditions
 from api.settings import settings
 from engine import parse
 from engine.language.validation.document import condition_to_document
-from tests.running import Served, environment, program, served
+from tests.service_process import Served, environment, program, served
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

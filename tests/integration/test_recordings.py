@@ -14,7 +14,7 @@ import pytest
 
 from api.cli.client.rule_files import conditions_of
 from api.cli.recorded.reading import Reading, Recording
-from tests.running import Served, program, served
+from tests.service_process import Served, program, served
 
 DATA = Path(__file__).parents[1] / "data"
 FILES = {"dcsync": "windows-dcsync.ndjson.gz", "apt29": "apt29-zeek.ndjson.gz"}

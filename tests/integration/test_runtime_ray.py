@@ -25,7 +25,7 @@ from engine.runtime.contract.operations import Operation
 from engine.runtime.transport.batch_connection import BatchConnection
 from snapshots.errors import FolderInUse, StorageError
 from snapshots.takeover.identity import begin_folder
-from tests.faults import until
+from tests.local_runtime import until
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
 

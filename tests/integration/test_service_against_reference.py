@@ -10,8 +10,8 @@ import pytest
 from engine.language.text.printer import format  # noqa: A004 -- the inverse of parse is called format
 from engine.language.validation.document import condition_to_document
 from tests.reference import ReferenceDetector
-from tests.running import Served, served
-from tests.strategies import Add, Change, Remove, Step, Submit, World
+from tests.service_process import Served, served
+from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
 
 pytestmark = pytest.mark.ray
 

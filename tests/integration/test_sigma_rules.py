@@ -5,7 +5,7 @@ from engine.evaluation.preparation import Preparation
 from engine.language.condition import Any, Leaf
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.validation.document import condition_from_document, condition_to_document
-from tests.sigma_rules import sigma_rules
+from tests.worlds.sigma_rules import sigma_rules
 
 LEAVES_MAX = 1_000
 """One rule has 4 432 values, more than a condition may have conditions; it is taken in parts."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.running import Served, program, served
+from tests.service_process import Served, program, served
 
 pytestmark = pytest.mark.ray
 

@@ -24,12 +24,10 @@ UNIT_TESTS: Final = [
 ]
 RELOADED: Final = (
     "engine.evaluation",
-    "tests.bounded",
     "tests.conformance",
     "tests.differential",
-    "tests.feeding",
-    "tests.long_texts",
-    "tests.modes",
+    "tests.worlds.evictions",
+    "tests.worlds.long_texts",
 )
 MEMORY_BYTES: Final = 2 << 30
 

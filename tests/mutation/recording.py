@@ -4,15 +4,15 @@ import random
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from tests.bounded import CLOCKED, LASTING, Answer, BoundedWorld
 from tests.conformance.vectors import Vector, read
-from tests.crowds import CrowdedWorld
-from tests.feeding import rule_id
-from tests.modes import MODES
+from tests.differential.feeding import rule_id
+from tests.differential.modes import MODES
 from tests.reference import ReferenceDetector
-from tests.regimes import FallingAsleepWorld, RegimesWorld
-from tests.slices import SlicedWorld
-from tests.strategies import Add, Change, Remove, Step, Submit, World
+from tests.worlds.evictions import CLOCKED, LASTING, Answer, BoundedWorld
+from tests.worlds.long_histories import SlicedWorld
+from tests.worlds.many_rules import CrowdedWorld
+from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
+from tests.worlds.steady_facts import FallingAsleepWorld, RegimesWorld
 
 SEED = 20
 """Any would do; a fixed one makes two runs comparable."""

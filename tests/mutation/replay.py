@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from engine import Detector, Refusal
-from tests import long_texts
-from tests.bounded import BoundedWorld
 from tests.conformance.vectors import EnginePlayer, ReloadedPlayer, play
-from tests.feeding import answers, in_batches, one_by_one
-from tests.modes import MODES, in_mode
+from tests.differential.feeding import answers, in_batches, one_by_one
+from tests.differential.modes import MODES, in_mode
 from tests.mutation.recording import Recording, Script, Worlds
+from tests.worlds import long_texts
+from tests.worlds.evictions import BoundedWorld
 
 SHARE = 8
 """Of eight scripts two are replayed in batches, and another is saved and loaded again and again."""

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.crowds import CrowdedWorld
-from tests.differential import disagreement, explained, run
-from tests.modes import MODES, in_mode
+from tests.differential.comparison import disagreement, explained, run
+from tests.differential.modes import MODES, in_mode
 from tests.reference import verdict
-from tests.regimes import FallingAsleepWorld, RegimesWorld
-from tests.slices import SlicedWorld
-from tests.strategies import Change, Step, Submit, World, scripts
+from tests.worlds.long_histories import SlicedWorld
+from tests.worlds.many_rules import CrowdedWorld
+from tests.worlds.scripts import Change, Step, Submit, World, scripts
+from tests.worlds.steady_facts import FallingAsleepWorld, RegimesWorld
 
 EXAMPLES = settings.default.max_examples
 

@@ -16,7 +16,7 @@ from engine.language.validation.document import (
     condition_from_json,
     condition_to_document,
 )
-from tests.property.language_strategies import conditions, small_conditions
+from tests.worlds.conditions import conditions, small_conditions
 
 ROOMY = Limits(text_bytes_max=10**9)
 """What is valid may have a text longer than may be sent; here only reading back matters."""

@@ -19,7 +19,7 @@ from engine.language.validation.document import (
     condition_from_json,
     condition_to_document,
 )
-from tests.property.language_strategies import PIECES, conditions, nearly_texts, small_conditions
+from tests.worlds.conditions import PIECES, conditions, nearly_texts, small_conditions
 
 CODES = {1300, 1301, 1302, 1303}
 PLACE = re.compile(r"line (\d+), column (\d+)")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.bounded import BoundedWorld
-from tests.modes import MODES, in_mode
+from tests.differential.modes import MODES, in_mode
+from tests.worlds.evictions import BoundedWorld
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Texts that are too long for patterns match none of them, and the reply names each such fact."""
 
-from tests.long_texts import differences
+from tests.worlds.long_texts import differences
 
 
 def test_texts_that_are_too_long_match_nothing_and_are_remarked() -> None:

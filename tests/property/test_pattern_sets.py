@@ -13,7 +13,7 @@ from engine.patterns.guards import guard_of, leading
 from engine.patterns.searching import compile_pattern, options
 from engine.patterns.sets import PatternSets
 from engine.patterns.syntax import read
-from tests.pattern_strategies import patterns, texts
+from tests.worlds.patterns import patterns, texts
 
 SMALL = Limits(pattern_text_chars_max=15, pattern_work_max=60)
 

@@ -20,7 +20,7 @@ from engine.language.condition import (
     Since,
     SinceWithin,
 )
-from tests.modes import in_mode
+from tests.differential.modes import in_mode
 from tests.reference import Event, verdict
 
 P, Q = Leaf("p", "eq", 1), Leaf("q", "eq", 1)

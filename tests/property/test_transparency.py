@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import Detector, Entry, Limits, Outcome, Refusal
-from tests.differential import Pair
-from tests.feeding import answers, in_batches, one_by_one
-from tests.modes import MODES, in_mode
-from tests.slices import SlicedWorld
-from tests.strategies import Step, Submit, World, scripts
+from tests.differential.comparison import Pair
+from tests.differential.feeding import answers, in_batches, one_by_one
+from tests.differential.modes import MODES, in_mode
+from tests.worlds.long_histories import SlicedWorld
+from tests.worlds.scripts import Step, Submit, World, scripts
 
 EXAMPLES = settings.default.max_examples
 

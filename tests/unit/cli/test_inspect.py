@@ -26,7 +26,7 @@ from engine.runtime.contract.operations import add_rule, change_rule, evaluate, 
 from engine.runtime.detector import detector_snapshot as kept
 from snapshots.store import Store
 from snapshots.takeover.identity import begin_folder
-from tests.faults import LocalService, local_service
+from tests.local_runtime import LocalService, local_service
 
 SECOND = "0" * 32
 

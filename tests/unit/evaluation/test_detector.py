@@ -8,7 +8,7 @@ import pytest
 from engine import BatchRefused, ConditionError, Detector, Limits, Refusal, parse
 from engine.evaluation.facts import key_of
 from engine.language.condition import Leaf
-from tests.modes import in_mode
+from tests.differential.modes import in_mode
 
 
 def test_importing_the_engine_imports_neither_ray_nor_quart():

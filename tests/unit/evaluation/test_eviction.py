@@ -9,7 +9,7 @@ from engine import Detector, Limits
 from engine.evaluation.state import columns, eviction, expiry, minima, slices
 from engine.evaluation.state.expiry import page_until_us, until_us
 from engine.evaluation.state.sizes import ENTRY_BYTES, PAGE_BYTES, SLOT_BYTES, TICK_BYTES, key_bytes
-from tests.modes import MODES, in_mode
+from tests.differential.modes import MODES, in_mode
 
 UNBOUNDED = 1 << 62
 

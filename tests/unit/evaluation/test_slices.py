@@ -4,7 +4,7 @@ import pytest
 
 from engine import Detector
 from engine.language.limits import Limits
-from tests.modes import MODES, in_mode
+from tests.differential.modes import MODES, in_mode
 
 
 def detector(keys_max: int, *rules: str) -> Detector:

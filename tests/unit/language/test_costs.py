@@ -10,7 +10,7 @@ from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
 from engine.language.validation.document import condition_to_document
-from tests.growth import grows_linearly
+from tests.work_growth import grows_linearly
 
 ROOMY = Limits(nodes_max=10**6)
 

@@ -11,8 +11,8 @@ from api.cli.client.rule_files import entries_of
 from api.cli.sample import RULES
 from engine import Detector, parse
 from engine.language.text.printer import format as text_of
-from tests.differential import Pair
-from tests.strategies import Add, Submit
+from tests.differential.comparison import Pair
+from tests.worlds.scripts import Add, Submit
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -23,7 +23,7 @@ from engine.language.condition import (
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
-from tests.property.language_strategies import MAX, ODD_NAMES, ODD_NUMBERS, PATTERNS, WINDOWS
+from tests.worlds.conditions import MAX, ODD_NAMES, ODD_NUMBERS, PATTERNS, WINDOWS
 
 ROOMY = Limits(text_bytes_max=10**6)
 A, B, C = Leaf("a", "eq", 1), Leaf("b", "eq", 2), Leaf("c", "eq", 3)

@@ -30,7 +30,8 @@ from snapshots.errors import (
 )
 from snapshots.store import Store
 from snapshots.takeover.identity import begin_folder
-from tests.faults import FaultyFiles, newborn
+from tests.faulty_files import FaultyFiles
+from tests.local_runtime import newborn
 
 ONE = "1" * 32
 TWO = "2" * 32

@@ -16,7 +16,8 @@ from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.idempotency import PAGE_VERSION, Answers, KeptAnswer, key_digest, request_digest
 from snapshots.errors import StorageError
 from snapshots.format.file_names import listing
-from tests.faults import FaultyFiles, newborn
+from tests.faulty_files import FaultyFiles
+from tests.local_runtime import newborn
 
 ONE = "1" * 32
 KEPT_US = 600_000_000

@@ -19,7 +19,7 @@ from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.journal_entries import Replay
 from engine.runtime.detector.replay_attempts import Poisoned
 from snapshots.files import RealFiles
-from tests.faults import newborn
+from tests.local_runtime import newborn
 
 ONE = "1" * 32
 

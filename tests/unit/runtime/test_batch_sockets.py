@@ -34,7 +34,7 @@ from engine.runtime.transport.frames import (
     pieces,
 )
 from snapshots.errors import WriteFailed
-from tests.faults import until
+from tests.local_runtime import until
 
 HOSTS = pytest.mark.parametrize("host", [None, "127.0.0.1"], ids=["unix", "tcp"])
 LARGE = 4 * 1024 * 1024

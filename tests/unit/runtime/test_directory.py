@@ -14,7 +14,8 @@ from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, St
 from snapshots.files import RealFiles
 from snapshots.store import Store
 from snapshots.takeover.identity import begin_folder
-from tests.faults import FaultyFiles, newborn
+from tests.faulty_files import FaultyFiles
+from tests.local_runtime import newborn
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 

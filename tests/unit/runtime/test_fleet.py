@@ -18,7 +18,8 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.errors import FolderInUse, StorageError
 from snapshots.takeover.identity import begin_folder
-from tests.faults import FaultyFiles, local_fleet, local_service, until
+from tests.faulty_files import FaultyFiles
+from tests.local_runtime import local_fleet, local_service, until
 
 
 def event(timestamp_ms: float, **fields: Any) -> Operation:

@@ -14,7 +14,7 @@ from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
-from tests.faults import FrontEnd, LocalService, front_end, local_service, until
+from tests.local_runtime import FrontEnd, LocalService, front_end, local_service, until
 
 
 def event(timestamp_ms: float, **fields: Any) -> Operation:

@@ -13,7 +13,7 @@ from engine.runtime.cluster.worker import HostActor
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
-from tests.faults import newborn
+from tests.local_runtime import newborn
 
 ID = "a" * 32
 BATCH = ops.encode_batch([ops.rules()])

@@ -16,7 +16,8 @@ from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
 from engine.runtime.detector import apply as steps_module
-from tests.faults import FaultyFiles, LocalHandle, LocalService, local_service, until
+from tests.faulty_files import FaultyFiles
+from tests.local_runtime import LocalHandle, LocalService, local_service, until
 
 
 class Gate:

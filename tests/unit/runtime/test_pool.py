@@ -8,7 +8,7 @@ import pytest
 
 from engine.runtime.activation.workers import Pool
 from engine.runtime.contract.settings import RuntimeSettings
-from tests.faults import LocalActors
+from tests.local_runtime import LocalActors
 
 
 async def settled() -> None:

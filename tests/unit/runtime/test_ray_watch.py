@@ -14,7 +14,7 @@ from engine.runtime.cluster import ray_processes
 from engine.runtime.cluster.ray_processes import RayProcesses
 from engine.runtime.cluster.ray_watch import RayWatch
 from engine.runtime.process.off_loop import off_loop
-from tests.faults import until
+from tests.local_runtime import until
 
 # -- whether it answers --------------------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.replay_attempts import KILLS_MAX, Attempt, Poisoned
 from snapshots.errors import StorageError
 from snapshots.inspection import read_only
-from tests.faults import FaultyFiles, local_service, newborn, until
+from tests.faulty_files import FaultyFiles
+from tests.local_runtime import local_service, newborn, until
 
 ONE = "1" * 32
 WRITES = ("create", "write", "reserve", "rename")

@@ -9,7 +9,7 @@ import pytest
 from engine.evaluation.wire.events import Done
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract import operations as ops
-from tests.faults import LocalService, local_service, until
+from tests.local_runtime import LocalService, local_service, until
 
 
 async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:

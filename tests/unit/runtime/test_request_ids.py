@@ -13,7 +13,7 @@ from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.request_ids import REQUEST_ID
 from engine.runtime.detector import apply as steps
-from tests.faults import front_end, local_service, until
+from tests.local_runtime import front_end, local_service, until
 
 
 async def asked(fleet: Fleet, detector_id: str, request_id: str, **fields: Any) -> Any:

@@ -16,7 +16,7 @@ from engine.runtime.detector import apply as steps_module
 from engine.runtime.detector import journal_entries as history
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.inspection import read_only
-from tests.faults import local_service, newborn, until
+from tests.local_runtime import local_service, newborn, until
 
 ONE = "1" * 32
 

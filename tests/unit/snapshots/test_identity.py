@@ -10,7 +10,7 @@ from snapshots.errors import Damaged, FolderInUse, NewerFormat, StorageError, Wr
 from snapshots.files import RealFiles
 from snapshots.takeover.identity import begin_folder, check_identity, read_identity
 from snapshots.takeover.lock import FolderLock
-from tests.faults import Died, FaultyFiles
+from tests.faulty_files import Died, FaultyFiles
 
 BEGIN = """
 import sys

@@ -8,7 +8,7 @@ from snapshots.errors import Damaged, NewerFormat
 from snapshots.format.framing import frame
 from snapshots.format.pages import HEADER_BYTES, MAGIC, Page, decode, decode_header
 from snapshots.write.snapshot_writer import save_page
-from tests.faults import FaultyFiles
+from tests.faulty_files import FaultyFiles
 
 BODY = b"what is kept"
 

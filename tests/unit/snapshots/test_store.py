@@ -26,7 +26,7 @@ from snapshots.format.file_names import CLAIM_NUMBER, segment_name, snapshot_nam
 from snapshots.format.snapshot_file import Snapshot, encode
 from snapshots.store import Store
 from snapshots.takeover.recovery import Recovered
-from tests.faults import FaultyFiles
+from tests.faulty_files import FaultyFiles
 
 
 @pytest.fixture

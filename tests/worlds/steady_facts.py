@@ -20,7 +20,7 @@ from engine.language.condition import (
     Since,
     SinceWithin,
 )
-from tests.strategies import Add, Change, Choose, Remove, Step, Submit, World, timestamp_ms
+from tests.worlds.scripts import Add, Change, Choose, Remove, Step, Submit, World, timestamp_ms
 
 P, Q, T = Leaf("p", "eq", 1), Leaf("q", "eq", 1), Leaf("t", "eq", 1)
 WINDOW_SECS = 0.2

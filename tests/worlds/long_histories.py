@@ -18,7 +18,7 @@ from engine.language.condition import (
     Since,
     SinceWithin,
 )
-from tests.strategies import Choose, Submit, World, timestamp_ms
+from tests.worlds.scripts import Choose, Submit, World, timestamp_ms
 
 BOUNDED = ("once_within", "weak", "since_within")
 MEMBERS = ("once", "historically", "since", "strong", "strong", *BOUNDED)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from engine import Detector, Refusal
 from engine.evaluation.outcomes import BatchRefused
-from tests.differential import Action, in_order
-from tests.strategies import Add, Change, Remove, Step, Submit
+from tests.differential.comparison import Action, in_order
+from tests.worlds.scripts import Add, Change, Remove, Step, Submit
 
 Answer = list[Action] | None
 """The actions, or None for an event that was refused."""

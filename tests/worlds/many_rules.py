@@ -17,7 +17,7 @@ from engine.language.condition import (
     Ref,
     SinceWithin,
 )
-from tests.strategies import Add, Change, Remove, Step, Submit, World, timestamp_ms
+from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World, timestamp_ms
 
 RULES = (16, 24)
 VALUES = (0, 1, 1, 2, 1.5, "1", True, 1 << 70)

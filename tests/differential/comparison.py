@@ -8,7 +8,7 @@ from engine import Detector
 from engine.language.diagnostics import Refusal
 from tests.reference import ReferenceDetector, as_json
 from tests.reference_values import equal
-from tests.strategies import Add, Change, Remove, Step, Submit
+from tests.worlds.scripts import Add, Change, Remove, Step, Submit
 
 Action = tuple[Any, ...]
 
