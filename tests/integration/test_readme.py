@@ -1,6 +1,5 @@
-"""README.md does what it says: its examples are run, its tables compared, its links followed."""
+"""The commands on the first page print what it shows."""
 
-import doctest
 import re
 import subprocess
 from collections.abc import Iterator
@@ -8,15 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.check import MEMBERS, named_conditions
-from api.settings import settings
-from engine import parse
-from engine.language.validation.document import condition_to_document
 from tests.service_process import Served, environment, program, served
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-DOCUMENTS = [ROOT / folder / "README.md" for folder in (".", "engine", "api", "snapshots")]
 
 
 def block(marker: str) -> str:
@@ -89,62 +83,3 @@ def test_the_demo_prints_what_is_shown_and_ends_when_it_is_to() -> None:
     assert "login within two minutes of nothing but failures" in shown
     assert shown in comparable(run.stdout)
     assert "curl" not in run.stdout
-
-
-def test_the_example_in_python_does_what_is_shown() -> None:
-    [example] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    test = doctest.DocTestParser().get_doctest(example, {}, "README.md", "README.md", 0)
-    assert len(test.examples) >= 8
-    said: list[str] = []
-    assert doctest.DocTestRunner(verbose=False).run(test, out=said.append).failed == 0, "".join(said)
-
-
-def test_the_conditions_shown_are_valid_and_show_every_member_and_operator() -> None:
-    conditions = named_conditions(block("conditions"), "README.md")
-    documents = str([condition_to_document(parse(text)) for text in conditions.values()])
-    operators = {"eq", "neq", "in", "nin", "contains", "matches", "between"}
-    assert {name for name in MEMBERS | operators if f"'{name}'" not in documents} == set()
-
-
-def test_the_condition_at_the_top_is_valid() -> None:
-    found = re.search(r"```\n(.*?)```", README, re.DOTALL)
-    assert found
-    parse(found[1])
-
-
-def settings_table() -> str:
-    rows = [
-        f"| `{setting.option}` | `{setting.variable}` | {setting.shown_default} | {setting.text} |"
-        for setting in settings()
-    ]
-    return "\n".join(["| option | variable | default | what it is |", "|---|---|---|---|", *rows])
-
-
-def test_the_table_of_settings_is_that_of_the_program() -> None:
-    found = re.search(r"<!-- settings -->\n(.*?)\n\n## ", README, re.DOTALL)
-    assert found
-    assert found[1].strip() == settings_table()
-
-
-def test_options_and_variables_that_are_mentioned_exist() -> None:
-    options = {setting.option for setting in settings()}
-    for document in DOCUMENTS:
-        mentioned = set(re.findall(r"`(--[a-z-]+)(?: [A-Z]+)?`", document.read_text("utf-8")))
-        assert mentioned - options == set(), document
-    variables = {setting.variable for setting in settings()}
-    assert set(re.findall(r"`(RULE_DETECTOR_\w+)`", README)) - variables == set()
-
-
-def test_the_two_commands_name_files_and_extras_that_are_there() -> None:
-    for marker in ("the demo", "the tests"):
-        [command] = block(marker).splitlines()
-        assert "-c constraints.txt" in command
-        assert command.startswith("python3 -m venv .venv && ")
-    assert (ROOT / "constraints.txt").is_file()
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text("utf-8")):
-        if not target.startswith("http"):
-            assert (document.parent / target).exists(), target

@@ -16,6 +16,7 @@ from tests.worlds.scripts import Add, Submit
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text("utf-8")
+LANGUAGE = (ROOT / "engine" / "README.md").read_text("utf-8")
 TRACES = (ROOT / "tests" / "data" / "example_traces.txt").read_text("utf-8")
 
 _EVENT = re.compile(r"(\S+) +(\{.*?\})(?:  (\{.*\}))? +(true|false)")
@@ -35,13 +36,13 @@ def traces() -> dict[tuple[str, str], list[str]]:
 
 
 def shown() -> set[tuple[str, str]]:
-    """Give the sentence and condition of every example on the first page, and of every sample rule."""
+    """Give sentence and condition of the first page's rule, the language's examples and the sample rules."""
     top = re.search(r'"([^"]+)" is one line:\n\n```\n(.*?)```', README, re.DOTALL)
     assert top
-    block = re.search(r"<!-- conditions -->\n```\n(.*?)```", README, re.DOTALL)
+    block = re.search(r"^```rules\n(.*?)```", LANGUAGE, re.DOTALL | re.MULTILINE)
     assert block
     examples = {(" ".join(top[1].split()), canonical(top[2]))}
-    for line in named_conditions(block[1], "README.md").values():
+    for line in named_conditions(block[1], "-").values():
         text, _, sentence = line.strip().partition("\n")[0].rpartition("  # ")
         examples.add((sentence, canonical(text)))
     sample = entries_of(RULES.read_text("utf-8"), RULES.name)

@@ -1,5 +1,6 @@
 """Every example of the language's README is run: what it says is so."""
 
+import doctest
 import json
 import re
 from dataclasses import fields
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from api.cli.check import MEMBERS, named_conditions
 from engine import Detector
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError
@@ -18,7 +20,7 @@ from engine.language.validation.document import condition_to_document
 
 README = (Path(__file__).parents[3] / "engine" / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-KINDS = {"rule", "rule-error", "message", "json", "same", "canonical", "trace"}
+KINDS = {"rules", "python", "rule", "rule-error", "message", "json", "same", "canonical", "trace"}
 
 
 def blocks(kind: str) -> list[str]:
@@ -32,6 +34,21 @@ def pairs(first: str, second: str) -> list[tuple[str, str]]:
 def test_every_block_is_of_a_kind_that_is_run() -> None:
     assert {kind for kind, _ in BLOCKS} == KINDS
     assert README.count("```") == 2 * len(BLOCKS)
+
+
+def test_the_conditions_shown_are_valid_and_show_every_member_and_operator() -> None:
+    [shown] = blocks("rules")
+    documents = str([condition_to_document(parse(text)) for text in named_conditions(shown, "-").values()])
+    operators = {"eq", "neq", "in", "nin", "contains", "matches", "between"}
+    assert {name for name in MEMBERS | operators if f"'{name}'" not in documents} == set()
+
+
+def test_the_example_in_python_does_what_is_shown() -> None:
+    [example] = blocks("python")
+    test = doctest.DocTestParser().get_doctest(example + "\n", {}, "README.md", "README.md", 0)
+    assert len(test.examples) >= 8
+    said: list[str] = []
+    assert doctest.DocTestRunner(verbose=False).run(test, out=said.append).failed == 0, "".join(said)
 
 
 @pytest.mark.parametrize("text", blocks("rule"))
