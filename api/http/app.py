@@ -5,21 +5,22 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from quart import Quart, Response, request
+from quart import Quart, request
+from quart import Response as QuartResponse
 from quart.routing import QuartRule
 
 from api.http import pipeline as dispatch
-from api.http.authentication import Gate
-from api.http.body.discard import Drains
+from api.http.authentication import Authenticator
+from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
-from api.http.body.ndjson_stream import Streams
-from api.http.fast_path import HotPath
-from api.http.handlers import Routes
-from api.http.pipeline import Dispatcher
+from api.http.body.ndjson_stream import NdjsonStreams
+from api.http.fast_path import FastPath
+from api.http.handlers import Handlers
+from api.http.pipeline import Pipeline
 from api.observability.metrics import CONTENT_TYPE, metrics_text
-from api.observability.request_metrics import Meter
+from api.observability.request_metrics import RequestMetrics
 from api.schema.docs import TO_DOCS, Page, pages
-from api.schema.envelope import DeadlinePassed, Reply, reply_to
+from api.schema.envelope import DeadlinePassed, Response, error_response
 from api.schema.operations import OPERATIONS, Operation
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
@@ -30,7 +31,7 @@ _DECODERS: Final = 2
 """Threads that decode bodies; a parse must not keep a rule from being created."""
 
 
-class PlainRule(QuartRule):
+class ExactMethodsRule(QuartRule):
     """A route that takes the methods that it names; HEAD is none of them unless it says so."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -39,25 +40,25 @@ class PlainRule(QuartRule):
             self.methods.discard("HEAD")
 
 
-class Application(Dispatcher):
+class Application(Pipeline):
     """The ASGI application. It neither starts nor closes the fleet that it serves."""
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
         self._parsers = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
         self._decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="decode")
-        self._routes = Routes(settings, fleet, parsers=self._parsers, decoders=self._decoders)
+        self._routes = Handlers(settings, fleet, parsers=self._parsers, decoders=self._decoders)
         self.quart = _quart(settings, self._routes)
         self._fleet = fleet
-        self._meter = Meter()
+        self._meter = RequestMetrics()
         self.quart.add_url_rule("/metrics", "/metrics", self._metrics, methods=["GET"])
         self.quart.add_url_rule("/", "/", _page(TO_DOCS), methods=["GET"])
         self.quart.after_serving(self._end)
-        gate = Gate(fleet, settings.bootstrap_token)
+        gate = Authenticator(fleet, settings.bootstrap_token)
         paths = self.quart.url_map.bind("localhost")
         self.memory = memory = BodyMemory(settings.max_reading_bytes)
-        hot = HotPath(settings, gate, fleet, memory)
-        self._drains = Drains(settings.max_drain_bytes)
-        self._streams = Streams(
+        hot = FastPath(settings, gate, fleet, memory)
+        self._drains = BodyDiscard(settings.max_drain_bytes)
+        self._streams = NdjsonStreams(
             settings,
             fleet,
             self._drains,
@@ -86,9 +87,9 @@ class Application(Dispatcher):
         """Have what was counted here join what other front ends count. Raises DetectorUnavailable."""
         await self._fleet.tally(self._meter.take())
 
-    async def _metrics(self) -> Response:
+    async def _metrics(self) -> QuartResponse:
         await self.tally()
-        return _response(Reply(200, metrics_text(await self._fleet.status()), content_type=CONTENT_TYPE))
+        return _response(Response(200, metrics_text(await self._fleet.status()), content_type=CONTENT_TYPE))
 
     def end_streams(self) -> None:
         """Let all end that would go on for as long as a caller likes: streams, and the draining of bodies."""
@@ -109,9 +110,9 @@ def create_app(settings: Settings, fleet: Fleet) -> Application:
     return Application(settings, fleet)
 
 
-def _quart(settings: Settings, routes: Routes) -> Quart:
+def _quart(settings: Settings, routes: Handlers) -> Quart:
     app = Quart("rule_detector", static_folder=None)
-    app.url_rule_class = PlainRule
+    app.url_rule_class = ExactMethodsRule
     # Bodies are read and bounded, and deadlines kept, before a request comes here.
     app.config.update(
         BODY_TIMEOUT=None, RESPONSE_TIMEOUT=None, MAX_CONTENT_LENGTH=None, PROVIDE_AUTOMATIC_OPTIONS=False
@@ -124,16 +125,16 @@ def _quart(settings: Settings, routes: Routes) -> Quart:
         app.add_url_rule(path, path, _page(page), methods=["GET"])
 
     @app.errorhandler(Exception)
-    async def failed(error: Exception) -> Response:
-        return _response(reply_to(error))
+    async def failed(error: Exception) -> QuartResponse:
+        return _response(error_response(error))
 
     return app
 
 
 def _view(
-    operation: Operation, handler: Callable[..., Awaitable[Reply]], deadline_s: float
-) -> Callable[..., Awaitable[Response]]:
-    async def view(**ids: str) -> Response:
+    operation: Operation, handler: Callable[..., Awaitable[Response]], deadline_s: float
+) -> Callable[..., Awaitable[QuartResponse]]:
+    async def view(**ids: str) -> QuartResponse:
         arguments: dict[str, Any] = {**ids}
         if operation.query is not None:
             arguments["query"] = request.scope[dispatch.QUERY]  # type: ignore[typeddict-item]  # as the body
@@ -154,14 +155,14 @@ def _view(
     return view
 
 
-def _page(page: Page) -> Callable[[], Awaitable[Response]]:
-    async def view() -> Response:
-        return _response(Reply(page.status, page.body, page.headers, page.content_type))
+def _page(page: Page) -> Callable[[], Awaitable[QuartResponse]]:
+    async def view() -> QuartResponse:
+        return _response(Response(page.status, page.body, page.headers, page.content_type))
 
     return view
 
 
-def _response(reply: Reply) -> Response:
+def _response(reply: Response) -> QuartResponse:
     headers = {name.decode(): value.decode() for name, value in reply.all_headers()}
     headers.setdefault("cache-control", "no-store")
-    return Response(reply.body, reply.status, headers)
+    return QuartResponse(reply.body, reply.status, headers)

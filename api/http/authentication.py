@@ -22,7 +22,7 @@ class Tokens(Protocol):
         """Ask the owner of the tokens, who may know one that is not in the view yet."""
 
 
-class Gate:
+class Authenticator:
     """Lets a request pass if its header bears a token that is known.
 
     The bootstrap token passes too, where one is set; it is nowhere stored.

@@ -5,12 +5,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from api.http.authentication import Gate
+from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
 from api.http.body.reading import Receive, part_of, read_rest
-from api.http.request_timeout import Watch
-from api.http.requests import idempotency_key, media_type_of, read_head
-from api.schema.envelope import BATCH_FORMS, Reply, answered
+from api.http.request.head import idempotency_key, media_type_of, read_head
+from api.http.request.timeout import RequestTimeout
+from api.schema.envelope import BATCH_FORMS, Response, answered
 from api.settings import Settings
 from engine.evaluation.wire.events import BatchForm
 from engine.runtime.broker.fleet import Fleet
@@ -37,20 +37,22 @@ class Plain(NamedTuple):
     body_bytes: int
 
 
-class HotPath:
+class FastPath:
     """Answers evaluations about which nothing is out of the ordinary.
 
     What is judged here is judged again on the long way, which says what is wrong; this one only has fewer
     steps. Whatever it does not let through is left as it came.
     """
 
-    def __init__(self, settings: Settings, gate: Gate, fleet: Fleet, memory: BodyMemory) -> None:
+    def __init__(self, settings: Settings, gate: Authenticator, fleet: Fleet, memory: BodyMemory) -> None:
         self._settings = settings
         self._gate = gate
         self._fleet = fleet
         self._memory = memory
 
-    async def answer(self, scope: Mapping[str, Any], receive: Receive, watch: Watch) -> Reply | None:
+    async def answer(
+        self, scope: Mapping[str, Any], receive: Receive, watch: RequestTimeout
+    ) -> Response | None:
         """Give the reply to a plain evaluation. None, with nothing read, where it goes the long way."""
         found = _PATH.fullmatch(scope["raw_path"])
         if found is None:
@@ -58,7 +60,7 @@ class HotPath:
         plain = self._judge(scope, is_batch=found[2] is not None)
         if plain is None:
             return None
-        watch.let_pass()
+        watch.mark_authenticated()
         detector_id = found[1].decode()
         if not self._fleet.exists(detector_id):
             return None

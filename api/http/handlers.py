@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import UNSET
 
+from api.http.condition_parsing import parse_condition
 from api.schema import messages
-from api.schema.envelope import BATCH_FORMS, Reply, RequestRefusal, answered, failure, refused, success
-from api.schema.parsing import parse_condition
+from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered, failure, refused, success
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry
@@ -32,7 +32,7 @@ _NOT_READY: Final = "the service is starting, or cannot serve now; with a token,
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
-class Routes:
+class Handlers:
     """The handlers, each named as its operation. They take the ids of the path, and body and key if any.
 
     A detector that the path names exists: the dispatcher has made sure of that.
@@ -51,12 +51,12 @@ class Routes:
 
     # Tokens.
 
-    async def mint_token(self) -> Reply:
+    async def mint_token(self) -> Response:
         """Create a token and show its secret."""
         minted = await self._fleet.mint_token()
         return _success(messages.Token(minted.id, minted.token, minted.hint))
 
-    async def revoke_token(self, id: str) -> Reply:  # noqa: A002 -- named as in the path
+    async def revoke_token(self, id: str) -> Response:  # noqa: A002 -- named as in the path
         """Revoke a token."""
         if not _ID.fullmatch(id):
             raise no_such_token(id)
@@ -65,7 +65,7 @@ class Routes:
 
     # Detectors.
 
-    async def list_detectors(self, query: messages.DetectorsQuery) -> Reply:
+    async def list_detectors(self, query: messages.DetectorsQuery) -> Response:
         """Give all detectors, or a page of them, in order of creation."""
         if query == messages.DetectorsQuery():
             return success(await _listed(await self._fleet.detectors()))
@@ -75,24 +75,24 @@ class Routes:
             raise RequestRefusal(1006, f"after: there is no detector `{after}`; it may have been deleted")
         return success(await _listed(page))
 
-    async def create_detector(self, body: bytes) -> Reply:
+    async def create_detector(self, body: bytes) -> Response:
         """Create a detector."""
         wanted = await self._decode(body, messages.NewDetector)
         return _success(messages.Identified(await self._fleet.create_detector(wanted.name)))
 
-    async def get_detector(self, detectorId: str) -> Reply:  # noqa: N803 -- named as in the path
+    async def get_detector(self, detectorId: str) -> Response:  # noqa: N803 -- named as in the path
         """Give one detector."""
         entry = await self._fleet.detector(detectorId)
         return _success(messages.Detector(entry.id, entry.name))
 
-    async def delete_detector(self, detectorId: str) -> Reply:  # noqa: N803
+    async def delete_detector(self, detectorId: str) -> Response:  # noqa: N803
         """Delete a detector with all that is its."""
         await self._fleet.delete_detector(detectorId)
         return _success(messages.Identified(detectorId))
 
     # Evaluation.
 
-    async def evaluate(self, detectorId: str, body: bytes, key: str) -> Reply:  # noqa: N803
+    async def evaluate(self, detectorId: str, body: bytes, key: str) -> Response:  # noqa: N803
         """Evaluate the event of a body, which is read where its detector is."""
         return await self._call(detectorId, operations.evaluate(body, key))
 
@@ -102,27 +102,27 @@ class Routes:
         body: bytes,
         media_type: bytes,
         key: str,
-    ) -> Reply:
+    ) -> Response:
         """Evaluate the events of a body, which is read where its detector is."""
         return await self._call(detectorId, operations.evaluate_batch(body, key, BATCH_FORMS[media_type]))
 
     # Rules.
 
-    async def list_rules(self, detectorId: str) -> Reply:  # noqa: N803
+    async def list_rules(self, detectorId: str) -> Response:  # noqa: N803
         """Give the rules of a detector by priority."""
         return await self._call(detectorId, operations.rules())
 
-    async def create_rule(self, detectorId: str, body: bytes) -> Reply:  # noqa: N803
+    async def create_rule(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
         """Create a rule; its condition is read where its detector is."""
         wanted = await self._decode(body, messages.NewRule)
         operation = operations.add_rule(wanted.name, wanted.condition, notify=wanted.notify)
         return await self._call(detectorId, operation)
 
-    async def get_rule(self, detectorId: str, id: str) -> Reply:  # noqa: A002, N803
+    async def get_rule(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
         """Give one rule."""
         return await self._call(detectorId, operations.rule(id))
 
-    async def change_rule(self, detectorId: str, id: str, body: bytes) -> Reply:  # noqa: A002, N803
+    async def change_rule(self, detectorId: str, id: str, body: bytes) -> Response:  # noqa: A002, N803
         """Change what the body names and give the rule."""
         wanted = await self._decode(body, messages.RuleChange)
         operation = operations.change_rule(
@@ -134,22 +134,22 @@ class Routes:
         )
         return await self._call(detectorId, operation)
 
-    async def delete_rule(self, detectorId: str, id: str) -> Reply:  # noqa: A002, N803
+    async def delete_rule(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
         """Delete a rule."""
         return await self._call(detectorId, operations.remove_rule(id))
 
     # What concerns no detector.
 
-    async def parse_condition(self, body: bytes) -> Reply:
+    async def parse_condition(self, body: bytes) -> Response:
         """Parse a condition away from the event loop, which a long text would hold up."""
         loop = asyncio.get_running_loop()
         return success(await loop.run_in_executor(self._parsers, parse_condition, body, self._limits))
 
-    async def health(self) -> Reply:
+    async def health(self) -> Response:
         """Say that the process answers."""
         return _success(messages.Alive(alive=True))
 
-    async def readiness(self, *, has_token: bool) -> Reply:
+    async def readiness(self, *, has_token: bool) -> Response:
         """Say whether requests are served; to who has a token, also what stands against it or is amiss."""
         if self._closing:
             return refused([Entry(1503, "the server is shutting down")])
@@ -159,7 +159,7 @@ class Routes:
         reasons = (*status.reasons, *status.amiss) if has_token else (_NOT_READY,)
         return failure(503, [Entry(1501, reason) for reason in reasons], ((b"retry-after", b"1"),))
 
-    async def _call(self, detector_id: str, operation: operations.Operation) -> Reply:
+    async def _call(self, detector_id: str, operation: operations.Operation) -> Response:
         return answered(await self._fleet.call(detector_id, operation))
 
     async def _decode(self, body: bytes, type_: type[T]) -> T:
@@ -171,7 +171,7 @@ class Routes:
         return await asyncio.get_running_loop().run_in_executor(self._decoders, decoding)
 
 
-def _success(result: Any) -> Reply:
+def _success(result: Any) -> Response:
     return success(msgspec.json.encode(result))
 
 

@@ -7,15 +7,13 @@ from typing import Any, Final, NamedTuple
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import MapAdapter
 
-from api.http.authentication import Gate
-from api.http.body.discard import Drains
+from api.http.authentication import Authenticator
+from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory, Claim
-from api.http.body.ndjson_stream import Stream, Streams
-from api.http.body.reading import CallerGone, Message, Receive, Send, read_body, send_reply, skip_body
-from api.http.fast_path import HotPath
-from api.http.queries import read_query
-from api.http.request_timeout import OTHER, Watch, Watches
-from api.http.requests import (
+from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
+from api.http.body.reading import CallerGone, Message, Receive, Send, read_body, send_response, skip_body
+from api.http.fast_path import FastPath
+from api.http.request.head import (
     Head,
     announced_length,
     authorization,
@@ -26,9 +24,11 @@ from api.http.requests import (
     is_ambiguous,
     read_head,
 )
-from api.observability.request_log import RequestLog
-from api.observability.request_metrics import CALLER_GONE, Meter
-from api.schema.envelope import NDJSON, Headers, Reply, RequestRefusal, reply_to
+from api.http.request.log import RequestLog
+from api.http.request.query import read_query
+from api.http.request.timeout import OTHER, RequestTimeout, RequestTimeouts
+from api.observability.request_metrics import CALLER_GONE, RequestMetrics
+from api.schema.envelope import NDJSON, Headers, RequestRefusal, Response, error_response
 from api.schema.operations import OPERATIONS, Operation
 from api.server.connection_limit import STATE
 from api.server.http1 import REPLY
@@ -67,7 +67,7 @@ class Handover(NamedTuple):
     """On the memory of the body, for as long as the handler has it."""
 
 
-class Dispatcher:
+class Pipeline:
     """The ASGI application in front of Quart.
 
     It has plain evaluations answered on the hot path. Of all else it judges token, path, method, headers,
@@ -78,14 +78,14 @@ class Dispatcher:
     def __init__(
         self,
         settings: Settings,
-        gate: Gate,
-        hot: HotPath,
-        streams: Streams,
-        drains: Drains,
+        gate: Authenticator,
+        hot: FastPath,
+        streams: NdjsonStreams,
+        drains: BodyDiscard,
         *,
         fleet: Fleet,
         memory: BodyMemory,
-        meter: Meter,
+        meter: RequestMetrics,
         quart: App,
         paths: MapAdapter,
     ) -> None:
@@ -100,7 +100,7 @@ class Dispatcher:
         self._log = RequestLog(settings)
         self._quart = quart
         self._paths = paths
-        self._watches = Watches(settings.deadline_s, BACKSTOP_S)
+        self._watches = RequestTimeouts(settings.deadline_s, BACKSTOP_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or what the server asks at its start and end."""
@@ -109,8 +109,8 @@ class Dispatcher:
             return
         state = scope.get("state", {})
         REQUEST_ID.set(state.get(ID_STATE, b"").decode("ascii"))
-        watch = Watch(self._watches, receive, state.get(STATE))
-        outcome: Reply | Handover | Stream
+        watch = RequestTimeout(self._watches, receive, state.get(STATE))
+        outcome: Response | Handover | NdjsonStream
         try:
             with watch:
                 reply = await self._hot.answer(scope, receive, watch)
@@ -119,10 +119,10 @@ class Dispatcher:
             self._over(scope, watch, CALLER_GONE)
             return
         except Exception as error:  # noqa: BLE001 -- each becomes a reply; this is where that happens
-            outcome = reply_to(error)
+            outcome = error_response(error)
             if is_ambiguous(read_head(scope["headers"])):
                 outcome = outcome.closing()
-        if isinstance(outcome, Stream):
+        if isinstance(outcome, NdjsonStream):
             stayed = await outcome.serve(receive, send)
             self._over(scope, watch, 200 if stayed else CALLER_GONE)
             return
@@ -137,17 +137,17 @@ class Dispatcher:
         if watch.body_is_read:
             at_once = state.get(REPLY)
             if at_once is None or not await at_once(outcome.status, outcome.own_headers(), outcome.body):
-                await send_reply(outcome, send)
+                await send_response(outcome, send)
         else:
             await self._drains.refuse(outcome, receive, send, watch.left_s)
 
-    def _over(self, scope: Scope, watch: Watch, status: int, body: bytes = b"") -> None:
+    def _over(self, scope: Scope, watch: RequestTimeout, status: int, body: bytes = b"") -> None:
         """Count a request, and log it where it is to be logged."""
         elapsed_s = watch.elapsed_s
         self._meter.count(watch.operation, status, elapsed_s)
         if elapsed_s >= self._log.from_s:
             # A stream may take as long as it likes; and without a token nobody is to fill the log.
-            may_be_slow = watch.is_let_pass and watch.operation != STREAM
+            may_be_slow = watch.is_authenticated and watch.operation != STREAM
             self._log.write(scope, watch.operation, status, elapsed_s, body=body, may_be_slow=may_be_slow)
 
     async def _by_quart(self, handover: Handover, send: Send) -> tuple[int, bytes]:
@@ -168,7 +168,7 @@ class Dispatcher:
         await self._quart(handover.scope, handover.receive, send_on)
         return status, begun
 
-    async def _serve(self, scope: Scope, receive: Receive, watch: Watch) -> Handover | Stream:
+    async def _serve(self, scope: Scope, receive: Receive, watch: RequestTimeout) -> Handover | NdjsonStream:
         head = read_head(scope["headers"])
         path = canonical_path(scope["raw_path"])
         operation, ids = await self._judge(head, path, scope["method"], watch)
@@ -200,7 +200,7 @@ class Dispatcher:
         return Handover(*_for_quart(scope, path, read, headers, receive), claim)
 
     async def _judge(
-        self, head: Head, path: str, method: str, watch: Watch
+        self, head: Head, path: str, method: str, watch: RequestTimeout
     ) -> tuple[Operation | None, Mapping[str, str]]:
         """Judge token, path and method; give the operation, and the ids that the path has.
 
@@ -209,7 +209,7 @@ class Dispatcher:
         is_api = path == "/api" or path.startswith("/api/")
         if is_api:
             await self._gate.check(authorization(head))
-            watch.let_pass()
+            watch.mark_authenticated()
         # The map would read past blank segments, and past a missing slash at the start.
         if "//" in path or not path.startswith("/"):
             raise _no_such_path(path)

@@ -20,7 +20,7 @@ BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 """Of the times that requests take. One more follows, which has no end."""
 
 
-class Meter:
+class RequestMetrics:
     """Counts requests, each with its operation, status and time. Every request pays for it: it only adds."""
 
     def __init__(self) -> None:

@@ -77,7 +77,7 @@ by then, or somebody has seen to the disk."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-class Reply(NamedTuple):
+class Response(NamedTuple):
     """A reply as it goes out. `headers` come beside its type and length, which are told from `body`."""
 
     status: int
@@ -93,7 +93,7 @@ class Reply(NamedTuple):
         """Every header but the length of the body."""
         return ((b"content-type", self.content_type), *self.headers)
 
-    def closing(self) -> "Reply":
+    def closing(self) -> "Response":
         """The same reply, after which the connection ends."""
         return self._replace(headers=(*self.headers, (b"connection", b"close")))
 
@@ -113,12 +113,14 @@ class DeadlinePassed(Exception):
     """The request took longer than a request may."""
 
 
-def success(result: bytes, messages: bytes = b"[]") -> Reply:
+def success(result: bytes, messages: bytes = b"[]") -> Response:
     """Wrap a result that is JSON already; it is not parsed again."""
-    return Reply(200, b'{"success":true,"errors":[],"messages":' + messages + b',"result":' + result + b"}")
+    return Response(
+        200, b'{"success":true,"errors":[],"messages":' + messages + b',"result":' + result + b"}"
+    )
 
 
-def answered(answer: Answer) -> Reply:
+def answered(answer: Answer) -> Response:
     """Give the reply that a detector's answer comes to."""
     if isinstance(answer, Done):
         return success(answer.result, answer.messages)
@@ -127,19 +129,19 @@ def answered(answer: Answer) -> Reply:
     assert_never(answer)
 
 
-def failure(status: int, entries: Sequence[Entry], headers: Headers = ()) -> Reply:
+def failure(status: int, entries: Sequence[Entry], headers: Headers = ()) -> Response:
     """Say what is wrong, under a status."""
     errors = msgspec.json.encode([{"code": entry.code, "message": entry.message} for entry in entries])
     body = b'{"success":false,"errors":' + errors + b',"messages":[],"result":{}}'
-    return Reply(status, body, headers)
+    return Response(status, body, headers)
 
 
-def refused(entries: Sequence[Entry], headers: Headers = ()) -> Reply:
+def refused(entries: Sequence[Entry], headers: Headers = ()) -> Response:
     """Say what is wrong, under the status of the first entry."""
     return failure(CODES[entries[0].code].status, entries, headers)
 
 
-def reply_to(error: Exception) -> Reply:
+def error_response(error: Exception) -> Response:
     """Give the reply that an exception comes to."""
     match error:
         case RequestRefusal():

@@ -4,7 +4,7 @@ import logging
 import secrets
 from typing import Final
 
-from api.schema.envelope import Reply, failure
+from api.schema.envelope import Response, failure
 from engine.language.diagnostics import Entry
 
 _log = logging.getLogger("rule_detector.api")
@@ -17,7 +17,7 @@ _MEANINGS: Final = {
 }
 
 
-def server_error(status: int) -> Reply:
+def server_error(status: int) -> Response:
     """Give the reply, after which the connection ends.
 
     The status of what cannot be read as a request is that of its code, so 431 and 501 become 400. The other

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.schema.envelope import CODES, MESSAGE_CODES, RequestRefusal, failure, reply_to, success
+from api.schema.envelope import CODES, MESSAGE_CODES, RequestRefusal, error_response, failure, success
 from api.schema.operations import OPERATIONS
 from engine.language.diagnostics import ConditionError, Entry, Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
@@ -31,7 +31,7 @@ def test_messages_of_any_text_are_sound_json() -> None:
 def test_each_code_has_its_status_wherever_it_comes_from(code: int) -> None:
     status = CODES[code].status
     for error in (Refusal(Entry(code, "x")), ConditionError(Entry(code, "x")), RequestRefusal(code, "x")):
-        reply = reply_to(error)
+        reply = error_response(error)
         assert reply.status == status
         assert json.loads(reply.body) == {
             "success": False,
@@ -39,17 +39,17 @@ def test_each_code_has_its_status_wherever_it_comes_from(code: int) -> None:
             "messages": [],
             "result": {},
         }
-    assert reply_to(DetectorUnavailable(code, "x")).status == status
+    assert error_response(DetectorUnavailable(code, "x")).status == status
 
 
 @pytest.mark.parametrize(("after_s", "shown"), [(0.1, b"1"), (1.0, b"1"), (1.2, b"2"), (30, b"30")])
 def test_retry_after_is_in_whole_seconds_and_never_too_early(after_s: float, shown: bytes) -> None:
-    reply = reply_to(DetectorUnavailable(1401, "too many", after_s))
+    reply = error_response(DetectorUnavailable(1401, "too many", after_s))
     assert (b"retry-after", shown) in reply.headers
 
 
 def test_several_defects_are_all_listed() -> None:
-    reply = reply_to(Refusal(Entry(1301, "first"), Entry(1302, "second")))
+    reply = error_response(Refusal(Entry(1301, "first"), Entry(1302, "second")))
     assert [entry["message"] for entry in json.loads(reply.body)["errors"]] == ["first", "second"]
     assert reply.status == 400
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from werkzeug.routing import MapAdapter
 
-from api.http.pipeline import Dispatcher
+from api.http.pipeline import Pipeline
 from tests.api.caller import Caller
 
 UNKNOWN = "0" * 32
@@ -427,7 +427,7 @@ async def test_each_spelling_of_a_content_type_takes_the_fast_path(
     async def slow(*_: object) -> None:
         raise AssertionError("it took the slow path")
 
-    monkeypatch.setattr(Dispatcher, "_serve", slow)
+    monkeypatch.setattr(Pipeline, "_serve", slow)
     body = {"events": [EVENT]} if end else {"event": EVENT}
     content = msgspec.msgpack.encode(body) if "msgpack" in content_type else json.dumps(body).encode()
     path = f"/api/detectors/{detector}/evaluate{end}"

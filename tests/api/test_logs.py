@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from api.http.app import create_app
-from api.observability import request_log
+from api.http.request import log as request_log
+from api.http.request.log import SLOW_LINES_MAX, RequestLog, error_code
 from api.observability.logs import JsonFormatter, TextFormatter, set_up
-from api.observability.request_log import SLOW_LINES_MAX, RequestLog, error_code
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.operations import Operation

@@ -63,7 +63,7 @@ async def test_an_application_that_breaks_leaves_an_envelope_and_a_line_in_the_l
         raise ZeroDivisionError
 
     monkeypatch.setattr("api.http.pipeline.read_head", breaks)
-    monkeypatch.setattr("api.http.pipeline.reply_to", breaks)
+    monkeypatch.setattr("api.http.pipeline.error_response", breaks)
     with caplog.at_level(logging.ERROR, "rule_detector.api"):
         connection = await wire.connect()
         reply = await (await connection.send(request(method, "/healthz"))).receive(method)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from api.http.body.reading import Receive, Send
-from api.schema.envelope import Reply
+from api.schema.envelope import Response
 
 DRAIN_S: Final = 10.0
 """How long what is left of a body may take to arrive before the connection is closed instead."""
@@ -15,7 +15,7 @@ LINGER_S: Final = 1.0
 """How long it may where there is no time left: after the request's deadline, and while the service ends."""
 
 
-class Drains:
+class BodyDiscard:
     """Ends replies to requests whose bodies may still be coming.
 
     The server holds a few chunks of a body and then stops reading, and it tells us of the connection's end
@@ -30,7 +30,7 @@ class Drains:
         self._ending = False
         self._open: set[asyncio.Timeout] = set()
 
-    async def refuse(self, reply: Reply, receive: Receive, send: Send, left_s: float) -> None:
+    async def refuse(self, reply: Response, receive: Receive, send: Send, left_s: float) -> None:
         """Send a reply to a request for which there are so many seconds left, and read past its body."""
         async with self._reading_past(receive) as body:
             start = {"status": reply.status, "headers": reply.all_headers()}

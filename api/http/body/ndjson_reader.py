@@ -15,7 +15,7 @@ _BATCH_BYTES: Final = 1024 * 1024
 _OVERDUE: Final = 1502
 
 
-class Lines:
+class NdjsonReader:
     """The lines of one body, for one task that reads and one that takes what has come so far.
 
     What is held is a batch at most, a line that has not ended, and what is left of the last message; while

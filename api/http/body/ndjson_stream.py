@@ -6,10 +6,10 @@ from contextlib import contextmanager, suppress
 from itertools import takewhile
 from typing import Final
 
-from api.http.authentication import Gate
-from api.http.body.discard import Drains
+from api.http.authentication import Authenticator
+from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
-from api.http.body.ndjson_reader import Lines
+from api.http.body.ndjson_reader import NdjsonReader
 from api.http.body.reading import CallerGone, Receive, Send
 from api.schema.envelope import NDJSON, DeadlinePassed, entries_of
 from api.settings import Settings
@@ -30,16 +30,16 @@ _START: Final = {
 }
 
 
-class Streams:
+class NdjsonStreams:
     """Where streams are opened, and ended all together. `deadline_s` is for each few lines of one."""
 
     def __init__(
         self,
         settings: Settings,
         fleet: Fleet,
-        drains: Drains,
+        drains: BodyDiscard,
         *,
-        gate: Gate,
+        gate: Authenticator,
         memory: BodyMemory,
         deadline_s: float,
     ) -> None:
@@ -50,15 +50,15 @@ class Streams:
         self.drains = drains
         self.deadline_s = deadline_s
         self._ending = False
-        self._open: dict[Lines, bytes | None] = {}
+        self._open: dict[NdjsonReader, bytes | None] = {}
         """Each with the Authorization header that it came with."""
         self._looking: asyncio.TimerHandle | None = None
 
-    def open(self, detector_id: str, authorization: bytes | None) -> "Stream":
+    def open(self, detector_id: str, authorization: bytes | None) -> "NdjsonStream":
         """Give a stream to a detector that exists, for a caller who may. Raises DetectorUnavailable 1503."""
         if self._ending:
             raise _shutting_down()
-        return Stream(self, detector_id, authorization)
+        return NdjsonStream(self, detector_id, authorization)
 
     def end(self) -> None:
         """Let all streams end that wait for lines, or would: each with what is under way, and says why."""
@@ -79,9 +79,9 @@ class Streams:
             self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     @contextmanager
-    def lines(self, receive: Receive, authorization: bytes | None) -> Iterator[Lines]:
+    def lines(self, receive: Receive, authorization: bytes | None) -> Iterator[NdjsonReader]:
         """Give the lines of a stream, for as long as it is open."""
-        lines = Lines(receive, self.settings.max_body_bytes, self.settings.deadline_s, self._memory)
+        lines = NdjsonReader(receive, self.settings.max_body_bytes, self.settings.deadline_s, self._memory)
         self._open[lines] = authorization
         self._keep_looking()
         if self._ending:
@@ -100,14 +100,14 @@ def _shutting_down() -> DetectorUnavailable:
     return DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
 
 
-class Stream:
+class NdjsonStream:
     """One stream. The lines that have come by the time that those before them are answered are one operation.
 
     Of its lines three batches are held at most: one whose results are sent, one that is evaluated, and one
     that is read. A caller who does not take replies is not read from.
     """
 
-    def __init__(self, streams: Streams, detector_id: str, authorization: bytes | None) -> None:
+    def __init__(self, streams: NdjsonStreams, detector_id: str, authorization: bytes | None) -> None:
         self._streams = streams
         self._settings = streams.settings
         self._fleet = streams.fleet
@@ -127,7 +127,7 @@ class Stream:
             return True
         return False
 
-    async def _converse(self, lines: Lines, send: Send) -> None:
+    async def _converse(self, lines: NdjsonReader, send: Send) -> None:
         """Read and answer at once. Raises CallerGone."""
         gone = False
         try:
@@ -141,13 +141,13 @@ class Stream:
         if gone:
             raise CallerGone
 
-    async def _end(self, lines: Lines, receive: Receive, send: Send) -> None:
+    async def _end(self, lines: NdjsonReader, receive: Receive, send: Send) -> None:
         if lines.ended:
             await send({"type": "http.response.body", "body": b""})
         else:
             await self._streams.drains.finish(receive, send, 0 if lines.is_lost else lines.patience_left_s)
 
-    async def _answer(self, lines: Lines, send: Send, tasks: asyncio.TaskGroup) -> None:
+    async def _answer(self, lines: NdjsonReader, send: Send, tasks: asyncio.TaskGroup) -> None:
         done = 0
         closing = b""
         sending: asyncio.Task[None] | None = None
@@ -190,7 +190,7 @@ class Stream:
         answered = list(takewhile(bool, of_lines))
         return b"\n".join(answered), len(answered)
 
-    async def _pass_on(self, results: bytes, lines: Lines, send: Send) -> None:
+    async def _pass_on(self, results: bytes, lines: NdjsonReader, send: Send) -> None:
         # Sending waits for a caller who is slow to take replies, and if he has gone for us to hear of it.
         timer = asyncio.get_running_loop().call_later(self._settings.deadline_s, lines.give_up)
         try:

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from api.http.body.memory import Claim
-from api.http.requests import too_large
-from api.schema.envelope import Reply
+from api.http.request.head import too_large
+from api.schema.envelope import Response
 
 _PIECE_BYTES: Final = 4 * 1024
 """A piece of this size or more is kept as it came."""
@@ -24,7 +24,7 @@ async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:
     """Give the whole body, of at most `bytes_max` bytes, for which the claim holds the memory.
 
     Raises RequestRefusal 1003 as soon as more has come, and 1401 where there is no memory for it; what is
-    left of it is for `Drains`. Raises CallerGone where it never ends.
+    left of it is for `BodyDiscard`. Raises CallerGone where it never ends.
     """
     message = await receive()
     if message.get("more_body", False):
@@ -110,7 +110,7 @@ async def skip_body(receive: Receive, bytes_max: int) -> None:
         more = message.get("more_body", False)
 
 
-async def send_reply(reply: Reply, send: Send) -> None:
+async def send_response(reply: Response, send: Send) -> None:
     """Send a reply to a request whose body has been read to its end."""
     await send({"type": "http.response.start", "status": reply.status, "headers": reply.all_headers()})
     await send({"type": "http.response.body", "body": reply.body})

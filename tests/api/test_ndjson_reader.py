@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from api.http.body.memory import BodyMemory
-from api.http.body.ndjson_reader import LINES_MAX, Lines
+from api.http.body.ndjson_reader import LINES_MAX, NdjsonReader
 from api.http.body.reading import CallerGone, Message
 from engine.language.diagnostics import Refusal
 
@@ -40,8 +40,8 @@ class Body:
 @asynccontextmanager
 async def reading(
     body: Body, line_bytes_max: int = LINE_BYTES, patience_s: float = 5, memory: BodyMemory | None = None
-) -> AsyncIterator[Lines]:
-    lines = Lines(body, line_bytes_max, patience_s, memory or BodyMemory(100_000_000))
+) -> AsyncIterator[NdjsonReader]:
+    lines = NdjsonReader(body, line_bytes_max, patience_s, memory or BodyMemory(100_000_000))
     task = asyncio.create_task(lines.read())
     yield lines
     task.cancel()
@@ -181,10 +181,10 @@ async def test_whoever_was_not_listened_to_was_not_silent() -> None:
 
 
 async def test_whoever_goes_is_noticed_and_what_is_given_up_is_read_past() -> None:
-    lines = Lines(Body([b"a\n"], goes=True), LINE_BYTES, 1, BodyMemory(100_000_000))
+    lines = NdjsonReader(Body([b"a\n"], goes=True), LINE_BYTES, 1, BodyMemory(100_000_000))
     with pytest.raises(CallerGone):
         await lines.read()
-    lines = Lines(Body([b"a\n" * 5_000] * 50, goes=True), LINE_BYTES, 1, BodyMemory(100_000_000))
+    lines = NdjsonReader(Body([b"a\n" * 5_000] * 50, goes=True), LINE_BYTES, 1, BodyMemory(100_000_000))
     task = asyncio.create_task(lines.read())
     await asyncio.sleep(0.01)
     assert not task.done()

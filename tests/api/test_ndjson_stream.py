@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from api.http.app import create_app
-from api.http.authentication import Gate
+from api.http.authentication import Authenticator
 from api.http.body import discard as draining
 from api.http.body import ndjson_reader as lines
-from api.http.body.discard import Drains
+from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
-from api.http.body.ndjson_stream import LOOK_S, Streams
+from api.http.body.ndjson_stream import LOOK_S, NdjsonStreams
 from api.server import connection as connections
 from api.server import hypercorn_config as server
 from api.settings import Settings
@@ -188,7 +188,7 @@ async def test_200_000_lines_pass_with_no_more_than_two_batches_held(
     held: list[int] = []
     most = [0]
 
-    class Counted(lines.Lines):
+    class Counted(lines.NdjsonReader):
         async def take(self) -> list[bytes | None]:
             batch = await super().take()
             # What is taken is under way; beside it there is what has been read ahead.
@@ -196,7 +196,7 @@ async def test_200_000_lines_pass_with_no_more_than_two_batches_held(
             most[0] = max(most[0], self.held_bytes)
             return batch
 
-    monkeypatch.setattr("api.http.body.ndjson_stream.Lines", Counted)
+    monkeypatch.setattr("api.http.body.ndjson_stream.NdjsonReader", Counted)
     one = await stream(wire)
     await one.begun()
     text = line(0, a=1) * 500
@@ -278,11 +278,11 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
         if message.get("body"):
             await told.wait()
 
-    streams = Streams(
+    streams = NdjsonStreams(
         Settings(deadline_s=0.2),
         scripted,  # type: ignore[arg-type]
-        Drains(1),
-        gate=Gate(scripted, None),
+        BodyDiscard(1),
+        gate=Authenticator(scripted, None),
         memory=BodyMemory(100_000_000),
         deadline_s=1,
     )

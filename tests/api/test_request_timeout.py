@@ -244,7 +244,7 @@ def test_what_runs_on_after_the_end_of_its_connection_is_cancelled_and_told(
                 await asyncio.sleep(FOR_EVER_S)
 
             monkeypatch.setattr(given.app._hot, "answer", hangs)
-            monkeypatch.setattr("api.http.request_timeout.Watch.begin", lambda _: None)
+            monkeypatch.setattr("api.http.request.timeout.RequestTimeout.begin", lambda _: None)
             caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
             await caller.send(request("GET", "/healthz"))
             await asyncio.sleep(0.05)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from api.http.requests import canonical_path
+from api.http.request.head import canonical_path
 from api.observability.logs import FIELDS
 from api.server.request_ids import STATE
 from api.settings import Settings

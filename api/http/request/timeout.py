@@ -16,7 +16,7 @@ OTHER: Final = "other"
 """What stands for an operation where none was recognised."""
 
 
-class Watches:
+class RequestTimeouts:
     """The requests under way.
 
     Most requests are answered within a few milliseconds, so a timer for each, or a task that waits for the
@@ -30,18 +30,18 @@ class Watches:
     def __init__(self, deadline_s: float, backstop_s: float) -> None:
         self.deadline_s = deadline_s
         self.backstop_s = backstop_s
-        self._young: set[Watch] = set()
-        self._older: set[Watch] = set()
+        self._young: set[RequestTimeout] = set()
+        self._older: set[RequestTimeout] = set()
         self._ticking = False
 
-    def add(self, watch: "Watch") -> None:
+    def add(self, watch: "RequestTimeout") -> None:
         """Take note of a request that begins."""
         self._young.add(watch)
         if not self._ticking:
             self._ticking = True
             asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
-    def remove(self, watch: "Watch") -> None:
+    def remove(self, watch: "RequestTimeout") -> None:
         """Take note of a request that ends."""
         self._young.discard(watch)
         self._older.discard(watch)
@@ -55,7 +55,7 @@ class Watches:
             asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
 
-class Watch:
+class RequestTimeout:
     """Cancels what runs inside it at the deadline, or when the caller has gone; raises the reason instead."""
 
     __slots__ = (
@@ -69,19 +69,19 @@ class Watch:
         "_timer",
         "_watches",
         "body_is_read",
-        "is_let_pass",
+        "is_authenticated",
         "operation",
     )
 
     def __init__(
-        self, watches: Watches, receive: Callable[[], Awaitable[Any]], place: Place | None = None
+        self, watches: RequestTimeouts, receive: Callable[[], Awaitable[Any]], place: Place | None = None
     ) -> None:
         self._watches = watches
         self._receive = receive
         self._place = place
         self._since_s = time.monotonic()
         self.body_is_read = False
-        self.is_let_pass = False
+        self.is_authenticated = False
         """Whether the caller has shown a token that is known."""
         self.operation = OTHER
         """What is asked for, once that is known."""
@@ -105,9 +105,9 @@ class Watch:
         """How long ago the request began."""
         return time.monotonic() - self._since_s
 
-    def let_pass(self) -> None:
+    def mark_authenticated(self) -> None:
         """Say that the caller has shown a token that is known: the connection is kept for the request."""
-        self.is_let_pass = True
+        self.is_authenticated = True
         if self._place is not None:
             self._place.hold()
 

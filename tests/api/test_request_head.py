@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.http.requests import (
+from api.http.request.head import (
     authorization,
     canonical_path,
     check_headers,
