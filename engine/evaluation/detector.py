@@ -4,12 +4,12 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, cast
 
 from engine.evaluation.compiler import Event, Fired
 from engine.evaluation.intake import Intake
 from engine.evaluation.lateness import late, too_far_ahead, too_late
-from engine.evaluation.outcomes import BatchRefused, Notes, Outcome
+from engine.evaluation.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.persistence import saved
 from engine.evaluation.preparation import Preparation
 from engine.evaluation.programs import Programs
@@ -56,7 +56,7 @@ class Detector:
         self._programs = Programs(self.state, limits)
         self._preparation: Preparation | None = None
         """None until a rule is added or changed: a detector that only evaluates has no need of it."""
-        self._messages: list[Entry] | Notes | None = None
+        self._messages: list[Entry] | Outcomes | None = None
         """Where what is said about the event at hand goes."""
 
     # -- rules ----------------------------------------------------------------------------------------------
@@ -198,25 +198,37 @@ class Detector:
         intake = Intake(self.limits)
         given = [intake.event_or_refusal(*event) for event in events]
         try:
-            return self.submit_clean(given)
+            return self.submit_clean(given).each()
         finally:
             self.forget_lookups()
 
-    def submit_clean(self, events: Sequence[Event | Refusal]) -> list[Outcome | Refusal]:
+    def submit_clean(self, events: Sequence[Event | Refusal]) -> Outcomes:
         """As `submit_many`, for events that are known to be as JSON has them; what is a Refusal stays one.
 
         Nothing that they bring may change until `forget_lookups`.
         """
-        accepted = [event for event in events if not isinstance(event, Refusal)]
-        outcomes: list[Outcome | Refusal]
+        outcomes = Outcomes()
         if self.state.indexed or self._programs.relations or self._programs.texts:
-            outcomes = [self._submitted(*event) for event in accepted]
+            for event in events:
+                try:
+                    if isinstance(event, Refusal):
+                        raise event
+                    outcome = self.submit_clean_one(*event)
+                except Refusal as refusal:
+                    outcomes.refuse(refusal)
+                    continue
+                if outcome.messages:
+                    outcomes.messages[len(outcomes.fired)] = outcome.messages
+                outcomes.fired.append(outcome.fired)
+        elif set(map(type, events)) <= {tuple}:
+            self._stream(cast("Sequence[Event]", events), outcomes)
         else:
-            outcomes = self._streamed(accepted)
-        if len(accepted) == len(events):
-            return outcomes
-        coming = iter(outcomes)
-        return [event if isinstance(event, Refusal) else next(coming) for event in events]
+            for event in events:
+                if isinstance(event, Refusal):
+                    outcomes.refuse(event)
+                else:
+                    self._stream((event,), outcomes)
+        return outcomes
 
     def forget_lookups(self) -> None:
         """Let go of what was looked up in events, which may change from here on."""
@@ -227,36 +239,24 @@ class Detector:
         """How many bytes of actions and remarks an event can be answered with, at most."""
         return self._programs.answer_bytes_worst
 
-    def _streamed(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
-        outcomes: list[Outcome | Refusal] = []
+    def _stream(self, events: Sequence[Event], outcomes: Outcomes) -> None:
+        """Show events to every rule, none of which sleeps."""
+        fired = outcomes.fired
+        end = len(fired) + len(events)
         # What is refused has been taken from it, and the others come behind.
         left = iter(events)
-        while len(outcomes) < len(events):
-            results: list[Fired] = []
-            notes = self._messages = Notes(results)
-            refusal: Refusal | None = None
+        while len(fired) < end:
+            first, seen_before = len(fired), self.events_seen
+            self._messages = outcomes
             try:
-                self._programs.stream()(left, self, results)
-            except Refusal as refused:
-                refusal = refused
+                self._programs.stream()(left, self, fired)
+            except Refusal as refusal:
+                outcomes.refuse(refusal)
             finally:
                 self._messages = None
-            of_event = notes.of_event
-            outcomes += [Outcome(fired, of_event.get(place, [])) for place, fired in enumerate(results)]
-            for number, fired in enumerate(results, self.events_seen - len(results) + 1):
-                if fired:
-                    self.verdicts.note(number, fired)
-            if refusal is not None:
-                outcomes.append(refusal)
-        return outcomes
-
-    def _submitted(
-        self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
-    ) -> Outcome | Refusal:
-        try:
-            return self.submit_clean_one(fields, timestamp_ms, sent)
-        except Refusal as refusal:
-            return refusal
+            for number, rules in enumerate(fired[first:], seen_before + 1):
+                if rules:
+                    self.verdicts.note(number, rules)
 
     def submit_clean_one(
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None

@@ -1,6 +1,6 @@
 """What events come to: rules that fired, messages, refusals."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from engine.evaluation.compiler import Fired
@@ -29,13 +29,33 @@ class BatchRefused(Refusal):
         self.results = results
 
 
-class Notes:
-    """What is said about the events of a stream, each while its place among the results is the next."""
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What the events of a batch came to, by place.
 
-    def __init__(self, results: list[Fired]) -> None:
-        self._results = results
-        self.of_event: dict[int, list[Entry]] = {}
+    An object for each event would cost as much as a few of its rules.
+    """
+
+    fired: list[Fired] = field(default_factory=list)
+    """For each event the rules that fired, in order of priority; none for one that was refused."""
+    messages: dict[int, list[Entry]] = field(default_factory=dict)
+    """What is said about events, for those about which anything is."""
+    refused: dict[int, Refusal] = field(default_factory=dict)
+
+    def each(self) -> list[Outcome | Refusal]:
+        """Give them one by one."""
+        return [
+            self.refused.get(place) or Outcome(fired, self.messages.get(place, []))
+            for place, fired in enumerate(self.fired)
+        ]
 
     def append(self, entry: Entry) -> None:
-        """Take a message about the event at hand."""
-        self.of_event.setdefault(len(self._results), []).append(entry)
+        """Take a message about the event whose place is the next."""
+        self.messages.setdefault(len(self.fired), []).append(entry)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Take the refusal of the event whose place is the next. Nothing else is said of it."""
+        place = len(self.fired)
+        self.messages.pop(place, None)
+        self.refused[place] = refusal
+        self.fired.append(())

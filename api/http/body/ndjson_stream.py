@@ -14,7 +14,7 @@ from api.http.body.reading import CallerGone, Receive, Send
 from api.schema.envelope import NDJSON, DeadlinePassed, entries_of
 from api.settings import Settings
 from engine.evaluation.wire.events import Refused
-from engine.evaluation.wire.results import encode_entries, result_of
+from engine.evaluation.wire.results import encode_entries, refused_result
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
@@ -114,7 +114,7 @@ class NdjsonStream:
         self._detector_id = detector_id
         self._authorization = authorization
         said = f"the line is longer than {self._settings.max_body_bytes} bytes"
-        self._too_long = result_of(Refusal(Entry(1003, said)))
+        self._too_long = refused_result(Refusal(Entry(1003, said)))
 
     async def serve(self, receive: Receive, send: Send) -> bool:
         """Answer line by line until the body ends, or with the reason why no more of it is answered.

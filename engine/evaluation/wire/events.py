@@ -114,7 +114,7 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
         return Refused(refusal.entries)
     finally:
         detector.forget_lookups()
-    return Done(b'{"actions":' + encode_actions(outcome) + b"}", encode_entries(outcome.messages))
+    return Done(b'{"actions":' + encode_actions(outcome.fired) + b"}", encode_entries(outcome.messages))
 
 
 def evaluate_batch_body(
@@ -150,10 +150,12 @@ def sent_with(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
 
 
 def _check_timestamps(events: list[EventBody], place: Callable[[int], str]) -> None:
+    stamps = [event.timestamp_ms for event in events]
+    if not stamps or -TIMESTAMP_MS_MAX <= min(stamps) <= max(stamps) <= TIMESTAMP_MS_MAX:
+        return
     wild = [
         Entry(1001, f"{place(index)}.timestamp_ms: expected a number from -8.64e15 to 8.64e15")
-        for index, event in enumerate(events)
-        if not -TIMESTAMP_MS_MAX <= event.timestamp_ms <= TIMESTAMP_MS_MAX
+        for index, stamp in enumerate(stamps)
+        if not -TIMESTAMP_MS_MAX <= stamp <= TIMESTAMP_MS_MAX
     ]
-    if wild:
-        raise Refusal(*wild[:DEFECTS_MAX])
+    raise Refusal(*wild[:DEFECTS_MAX])

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from engine.evaluation.compiler import Event
+from engine.evaluation.compiler import Event, Fired
 from engine.evaluation.detector import Detector
-from engine.evaluation.outcomes import Outcome
+from engine.evaluation.outcomes import Outcomes
 from engine.language.diagnostics import Entry, Refusal
 
 _RESULT_BYTES_MAX: Final = 1024
@@ -32,19 +32,27 @@ def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
     return msgspec.json.encode([ReportedEntry(*entry) for entry in entries])
 
 
-def encode_actions(outcome: Outcome) -> bytes:
-    """Give the actions of an event as a JSON array."""
-    return b"[" + b",".join([rule.action_json() for rule in outcome.fired]) + b"]"
+def encode_actions(fired: Fired) -> bytes:
+    """Give the actions of the rules that fired as a JSON array."""
+    return b"[" + b",".join([rule.action_json() for rule in fired]) + b"]"
 
 
-def result_of(outcome: Outcome | Refusal) -> bytes:
-    """Give what one event of several came to, as JSON."""
-    if isinstance(outcome, Refusal):
-        return b'{"actions":[],"errors":' + encode_entries(outcome.entries) + b"}"
-    if not outcome.fired and not outcome.messages:
-        return b'{"actions":[]}'
-    messages = b',"messages":' + encode_entries(outcome.messages) if outcome.messages else b""
-    return b'{"actions":' + encode_actions(outcome) + messages + b"}"
+def refused_result(refusal: Refusal) -> bytes:
+    """Give what is answered in the place of an event of several that was refused, as JSON."""
+    return b'{"actions":[],"errors":' + encode_entries(refusal.entries) + b"}"
+
+
+def _results_of(outcomes: Outcomes) -> list[bytes]:
+    """Give what the events of a batch came to, each as JSON."""
+    results = [
+        b'{"actions":' + encode_actions(fired) + b"}" if fired else b'{"actions":[]}'
+        for fired in outcomes.fired
+    ]
+    for place, messages in outcomes.messages.items():
+        results[place] = results[place][:-1] + b',"messages":' + encode_entries(messages) + b"}"
+    for place, refusal in outcomes.refused.items():
+        results[place] = refused_result(refusal)
+    return results
 
 
 def no_room(limit_bytes: int) -> bytes:
@@ -53,7 +61,7 @@ def no_room(limit_bytes: int) -> bytes:
         f"the answer to the batch has reached its limit of {limit_bytes} bytes; "
         "nothing of this event was evaluated, and it may be sent again"
     )
-    return result_of(Refusal(Entry(1400, said)))
+    return refused_result(Refusal(Entry(1400, said)))
 
 
 def results_within(
@@ -77,12 +85,11 @@ def results_within(
             if bytes_max - size < wanted and results:
                 break
             part = events[first : first + max(1, (bytes_max - size) // worst)]
-            for place, outcome in enumerate(detector.submit_clean(part), first):
-                result = result_of(outcome)
-                size += len(result) + 1
-                results.append(result)
-                if isinstance(outcome, Refusal):
-                    refused.append(place)
+            outcomes = detector.submit_clean(part)
+            of_part = _results_of(outcomes)
+            size += sum(map(len, of_part)) + len(of_part)
+            results += of_part
+            refused += [first + place for place in outcomes.refused]
     finally:
         detector.forget_lookups()
     return results, tuple(refused)

@@ -251,9 +251,8 @@ class Replay:
     def _observe(self, events: list[Any]) -> None:
         outcomes = self.detector.submit_clean(events)
         self.detector.forget_lookups()
-        for outcome in outcomes:
-            if isinstance(outcome, Refusal):
-                raise Diverged(f"an event was refused that had not been: {outcome}") from outcome
+        for refusal in outcomes.refused.values():
+            raise Diverged(f"an event was refused that had not been: {refusal}") from refusal
 
     def _keep(self, kind: str, step: Evaluated | EvaluatedBatch, at_us: int) -> None:
         answer, earlier = step.answer, step.earlier
