@@ -1,1 +1,1 @@
-"""What must not be lost: files written in one step, checked when they are read. Knows nothing of rules."""
+"""Durable storage: journals, snapshots, and the takeover of a folder. Knows neither rules nor Ray."""

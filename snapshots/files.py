@@ -1,21 +1,27 @@
-"""The few file calls that are used here, as a Protocol: the seam where faults are injected."""
+"""The file calls that the storage uses, as a Protocol. Tests inject faults here."""
 
 import ctypes
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol, cast
 
+from snapshots.errors import NoRoom, StorageError
+
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
+
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The errors of a full disk."""
 
 _KEEP_SIZE: Final = 1
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
 
 
 def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
-    """Give Linux's call; `os.posix_fallocate` makes a file longer, which a journal must not be."""
+    """Return Linux's call, if it exists; `os.posix_fallocate` would make the journal longer."""
     try:
         call = ctypes.CDLL(None, use_errno=True).fallocate64
     except (AttributeError, OSError):
@@ -29,78 +35,78 @@ _sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class OpenFile(Protocol):
-    """A file that is being written, from its beginning to its end."""
+    """A file that is being written."""
 
     def write(self, data: bytes) -> int:
-        """Write some of `data`, and give how many bytes were taken; as with `os.write`, perhaps not all."""
+        """Write some of `data` at the end; return how many bytes were taken, like `os.write`."""
 
     def write_start(self, data: bytes) -> None:
-        """Write over the file's first bytes, all of `data`. What is written next still goes to the end."""
+        """Overwrite the file's first bytes with all of `data`. The next `write` still appends."""
 
     def reserve(self, begin: int, bytes_: int) -> None:
-        """See to it that so many bytes from an offset on find room. The file stays as long as it is.
+        """Reserve disk space for this many bytes from an offset on, without making the file longer.
 
-        Does nothing where the file system has no such call.
+        Does nothing on a file system without such a call.
         """
 
     def release(self, end: int) -> None:
-        """Give back the room past the end of the file, which has this many bytes."""
+        """Give back the space that is reserved past the end of the file, which has `end` bytes."""
 
     def sync(self) -> None:
-        """Come back only when everything written is on the disk."""
+        """Return once everything written is on the disk."""
 
     def sync_data(self) -> None:
-        """Come back only when everything written can be read from the disk; its times may not be there."""
+        """Return once everything written is on the disk; the file's times may not be."""
 
     def is_named(self, path: Path) -> bool:
-        """Whether this is the file of that name."""
+        """Whether the path names this very file."""
 
     def descriptor(self) -> int | None:
-        """The operating system's number for the open file; None where it has none."""
+        """The file descriptor; None if the file has none."""
 
     def close(self) -> None:
-        """Give the descriptor back. Says nothing about the disk."""
+        """Close the descriptor. Syncs nothing."""
 
 
 class Files(Protocol):
-    """File calls. Each raises OSError where it fails."""
+    """File calls. Each raises OSError when it fails."""
 
     def names(self, folder: Path) -> list[str]:
-        """The names in a folder, in no order; none where there is no such folder."""
+        """Return the names in a folder, in any order; none if there is no such folder."""
 
     def read(self, path: Path) -> bytes:
-        """The whole of a file."""
+        """Read a whole file."""
 
     def read_start(self, path: Path, bytes_: int) -> bytes:
-        """The first bytes of a file, fewer where it is shorter."""
+        """Read the first bytes of a file; fewer if it is shorter."""
 
     def create(self, path: Path) -> OpenFile:
-        """A new file, empty; FileExistsError where one has that name."""
+        """Create an empty file. Raises FileExistsError if the name is taken."""
 
     def write_again(self, path: Path, offset: int, data: bytes) -> None:
-        """Write bytes that a file has at an offset there once more; on the disk on return."""
+        """Write the bytes that a file has at an offset once more, and sync them."""
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file another name in the same folder, in one step; a file of that name is replaced."""
+        """Rename a file within its folder, atomically, replacing any file of the new name."""
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
 
     def make_folder(self, folder: Path) -> None:
-        """Make a folder and those above it, where they are missing; durable in their parents on return."""
+        """Make a folder and the missing ones above it, and sync their names."""
 
     def remove_folder(self, folder: Path) -> None:
         """Remove an empty folder."""
 
     def sync_folder(self, folder: Path) -> None:
-        """Come back only when the names in a folder are on the disk."""
+        """Return once the names in a folder are on the disk."""
 
 
 class _RealFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         status = os.fstat(descriptor)
-        # No other file has these while this one is open, whether it still has a name or not.
+        # No other file can have these while this one is open, even after its name is gone.
         self._identity = status.st_ino, status.st_dev
 
     def write(self, data: bytes) -> int:
@@ -128,7 +134,7 @@ class _RealFile:
 
     def is_named(self, path: Path) -> bool:
         try:
-            status = os.stat(path)  # noqa: PTH116 -- each answer waits for it, and Path.stat takes longer
+            status = os.stat(path)  # noqa: PTH116 -- every answer waits for it, and Path.stat is slower
         except FileNotFoundError:
             return False
         return (status.st_ino, status.st_dev) == self._identity
@@ -141,31 +147,31 @@ class _RealFile:
 
 
 class RealFiles:
-    """The operating system's calls. What they make is for the owner's eyes alone."""
+    """The operating system's calls. Files and folders are readable by their user alone."""
 
     def names(self, folder: Path) -> list[str]:
-        """The names in a folder, in no order; none where there is no such folder."""
+        """Return the names in a folder, in any order; none if there is no such folder."""
         try:
             return [entry.name for entry in folder.iterdir()]
         except FileNotFoundError:
             return []
 
     def read(self, path: Path) -> bytes:
-        """The whole of a file."""
+        """Read a whole file."""
         return path.read_bytes()
 
     def read_start(self, path: Path, bytes_: int) -> bytes:
-        """The first bytes of a file, fewer where it is shorter."""
+        """Read the first bytes of a file; fewer if it is shorter."""
         with path.open("rb") as file:
             return file.read(bytes_)
 
     def create(self, path: Path) -> OpenFile:
-        """A new file, empty; FileExistsError where one has that name."""
+        """Create an empty file. Raises FileExistsError if the name is taken."""
         return _RealFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
     def write_again(self, path: Path, offset: int, data: bytes) -> None:
-        """Write bytes that a file has at an offset there once more; on the disk on return."""
-        # A link could lead anywhere. `create` follows none either, for O_EXCL forbids that.
+        """Write the bytes that a file has at an offset once more, and sync them."""
+        # A symbolic link could lead anywhere. `create` follows none either: O_EXCL forbids it.
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             _write_all_at(descriptor, offset, data)
@@ -174,7 +180,7 @@ class RealFiles:
             os.close(descriptor)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file another name in the same folder, in one step."""
+        """Rename a file within its folder, atomically, replacing any file of the new name."""
         old.rename(new)
 
     def remove(self, path: Path) -> None:
@@ -182,7 +188,7 @@ class RealFiles:
         path.unlink()
 
     def make_folder(self, folder: Path) -> None:
-        """Make a folder and those above it, where they are missing; durable in their parents on return."""
+        """Make a folder and the missing ones above it, and sync their names."""
         if folder.is_dir():
             return
         self.make_folder(folder.parent)
@@ -194,7 +200,7 @@ class RealFiles:
         folder.rmdir()
 
     def sync_folder(self, folder: Path) -> None:
-        """Come back only when the names in a folder are on the disk."""
+        """Return once the names in a folder are on the disk."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -202,8 +208,18 @@ class RealFiles:
             os.close(descriptor)
 
 
+@contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """Raise an OSError as a StorageError, as NoRoom if the disk is full. `what` begins the message."""
+    try:
+        yield
+    except OSError as error:
+        kind = NoRoom if error.errno in NO_ROOM else StorageError
+        raise kind(f"{what}: {error}") from error
+
+
 def write_all(file: OpenFile, data: bytes) -> None:
-    """Write every byte of `data`, however many calls that takes."""
+    """Write all of `data`, in as many calls as that takes."""
     rest = memoryview(data)
     while rest:
         taken = file.write(rest)  # type: ignore[arg-type]

@@ -1,25 +1,23 @@
-"""What is in a folder, file by file, and what a recovery would make of it. Changes and claims nothing."""
+"""Reports what is in a folder, and what a recovery would make of it. Changes and claims nothing."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from snapshots.damage import Damage
-from snapshots.errors import Damaged, NewerFormat, StorageError
-from snapshots.files import Files, RealFiles
+from snapshots.errors import Damaged, NewerFormat
+from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.format.file_names import Listing, listing
-from snapshots.format.pages import now_us
+from snapshots.format.segment_reader import SegmentReader
 from snapshots.format.segments import current, decode_header
 from snapshots.format.snapshot_file import decode
-from snapshots.format.tails import SegmentReader
-from snapshots.takeover.recovery import Pages, Records, Recovered
-from snapshots.takeover.survey import Survey, survey
-
-_ATTEMPTS = 5
+from snapshots.takeover.planner import list_and_plan
+from snapshots.takeover.recovered import Damage, Recovered, recovered
+from snapshots.takeover.recovery_plan import RecoveryPlan
+from snapshots.write.retention import now_us
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """A snapshot file. `reason` is why it cannot be used; epoch and version are None then."""
+    """A snapshot file. `reason` says why it cannot be used; then epoch and version are None."""
 
     name: str
     sequence: int
@@ -31,11 +29,11 @@ class SnapshotReport:
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """A segment, read by itself to its first record that does not fit.
+    """A segment, read up to the first record that does not fit.
 
-    `first` is its first record, or would be, and None where its header does not say; `last` is None where
-    there is none. `reason` is what is wrong, with the offset, and `torn` whether a write that was never
-    finished explains that. `counts` is whether the folder's history goes through it, if only in part.
+    `first` is None if the header cannot be read, `last` if there is no record. `reason` says what does not
+    fit and at which offset, `torn` that an unfinished write explains it. `counts` says whether any of the
+    segment belongs to the folder's history.
     """
 
     name: str
@@ -53,11 +51,11 @@ class SegmentReport:
 
 @dataclass(frozen=True, slots=True)
 class FolderReport:
-    """A folder: its files, and where a recovery would come to, or why it would refuse."""
+    """A folder: its files, and the last record that a recovery would reach, or why it would refuse."""
 
     folder: Path
     epoch: int
-    """The latest one that has claimed it; 0 for none."""
+    """The latest epoch that has claimed the folder; 0 for none."""
     snapshots: tuple[SnapshotReport, ...]
     segments: tuple[SegmentReport, ...]
     set_aside: tuple[str, ...]
@@ -65,17 +63,17 @@ class FolderReport:
     snapshot_sequence: int | None
     sequence: int
     journal_bytes: int
-    """What a recovery would read after the snapshot."""
-    remarks: tuple[Damage, ...]
+    """The length of the records that a recovery would read after the snapshot."""
+    damage: tuple[Damage, ...]
     """What a recovery would set aside."""
     refusal: str | None
 
 
 def inspect_folder(folder: Path, files: Files | None = None) -> FolderReport:
-    """Say what is in a folder, also while an owner writes to it. Raises StorageError."""
+    """Report on a folder, also while its owner writes to it. Raises StorageError."""
     files = files or RealFiles()
-    names, found = _surveyed(folder, files)
-    litter = {path.name for path in found.litter}
+    names, plan = _planned(folder, files)
+    obsolete = {path.name for path in plan.obsolete}
     return FolderReport(
         folder=folder,
         epoch=names.epoch,
@@ -87,49 +85,39 @@ def inspect_folder(folder: Path, files: Files | None = None) -> FolderReport:
         segments=tuple(
             segment
             for (epoch, number), name in names.segments.items()
-            if (segment := _segment(folder / name, epoch, number, files, counts=name not in litter))
+            if (segment := _segment(folder / name, epoch, number, files, counts=name not in obsolete))
         ),
         set_aside=tuple(sorted(names.set_aside)),
         unfinished=tuple(sorted(names.unfinished)),
-        snapshot_sequence=found.snapshot.sequence if found.snapshot else None,
-        sequence=found.sequence,
-        journal_bytes=found.journal_bytes,
-        remarks=_remarks(found),
-        refusal=str(found.refusal) if found.refusal else None,
+        snapshot_sequence=plan.snapshot.sequence if plan.snapshot else None,
+        sequence=plan.sequence,
+        journal_bytes=plan.journal_bytes,
+        damage=_damage(plan),
+        refusal=str(plan.refusal) if plan.refusal else None,
     )
 
 
 def read_only(folder: Path, files: Files | None = None) -> Recovered:
-    """Give the newest snapshot and the records after it, as they are now, without claiming the folder.
+    """Return the newest snapshot and the records after it, without claiming the folder.
 
-    What an owner is just writing may look torn; it is told in `damage`, and nothing is set aside. Raises
-    what a recovery would refuse with. The records are read when they are asked for: that raises StorageError
-    where the owner has made them needless by another snapshot meanwhile, and whoever wants them reads again.
+    A record that its owner is writing may look torn; `damage` reports it, and nothing is set aside. Raises
+    what a recovery would refuse with, StorageError. Iterating the records raises StorageError if the owner
+    has saved another snapshot and removed them; then call this again.
     """
     files = files or RealFiles()
-    _, found = _surveyed(folder, files)
-    if found.refusal is not None:
-        raise found.refusal
-    return Recovered(found.snapshot, Records(found, files), _remarks(found), Pages(found, files))
+    _, plan = _planned(folder, files)
+    if plan.refusal is not None:
+        raise plan.refusal
+    return recovered(plan, files, _damage(plan))
 
 
-def _surveyed(folder: Path, files: Files) -> tuple[Listing, Survey]:
-    attempt = 1
-    while True:
-        try:
-            names = listing(files.names(folder))
-            return names, survey(folder, names, files, now_us=now_us())
-        except FileNotFoundError as error:
-            # Its owner is removing what a new snapshot makes needless.
-            if attempt == _ATTEMPTS:
-                raise StorageError(f"{folder} cannot be read: {error}") from error
-        except OSError as error:
-            raise StorageError(f"{folder} cannot be read: {error}") from error
-        attempt += 1
+def _planned(folder: Path, files: Files) -> tuple[Listing, RecoveryPlan]:
+    with storage_errors(f"{folder} cannot be read"):
+        return list_and_plan(folder, lambda: listing(files.names(folder)), files, now_us=now_us())
 
 
-def _remarks(found: Survey) -> tuple[Damage, ...]:
-    return tuple(Damage(finding.path, finding.reason) for finding in found.findings)
+def _damage(plan: RecoveryPlan) -> tuple[Damage, ...]:
+    return tuple(Damage(flaw.path, flaw.reason) for flaw in plan.flaws)
 
 
 def _snapshot(path: Path, sequence: int, files: Files) -> SnapshotReport | None:
@@ -173,10 +161,9 @@ def _segment(path: Path, epoch: int, number: int, files: Files, *, counts: bool)
 
 
 def _read(path: Path, files: Files) -> bytes | None:
-    """Give a file, and None where it is there no more."""
-    try:
-        return files.read(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error}") from error
+    """Read a file; None if it is gone."""
+    with storage_errors(f"{path} cannot be read"):
+        try:
+            return files.read(path)
+        except FileNotFoundError:
+            return None

@@ -30,9 +30,9 @@ from engine.runtime.contract.operations import (
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import detector_snapshot as kept
 from engine.runtime.detector.actor import Activated, DetectorActor, Health
+from snapshots.data_folder.identity import begin_folder
 from snapshots.files import Files
-from snapshots.store import Store
-from snapshots.takeover.identity import begin_folder
+from snapshots.folders import create_folder
 
 T = TypeVar("T")
 
@@ -309,7 +309,7 @@ async def local_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:
 
 def newborn(data: Path, detector_id: str) -> None:
     """Make the folder of a detector, as the directory does."""
-    Store(data / "detectors" / detector_id).create(kept.newborn(), version=kept.KEPT_VERSION)
+    create_folder(data / "detectors" / detector_id, kept.newborn(), version=kept.KEPT_VERSION)
 
 
 async def until(condition: Callable[[], object]) -> None:

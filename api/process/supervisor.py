@@ -28,9 +28,9 @@ from engine.runtime.broker.local_broker import LocalHosting
 from engine.runtime.cluster import ray_session as cluster
 from engine.runtime.cluster.ray_ports import fleet_on_ray
 from engine.runtime.contract.errors import DetectorUnavailable
+from snapshots.data_folder.identity import begin_folder
+from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import StorageError
-from snapshots.takeover.identity import begin_folder
-from snapshots.takeover.lock import FolderLock
 
 _log = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""The bytes of every file, and back. Pure: no file is opened here."""
+"""The bytes of every file, and back. Pure: opens no file."""

@@ -1,12 +1,12 @@
-"""The names of a folder's files: what each one is, told by its name alone."""
+"""The names of a folder's files, and what each name says."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 CLAIM_NUMBER: Final = 0
-"""Where an epoch's segments would begin: the file of this number is always empty, and is its claim."""
+"""The file with this number, before an epoch's first segment, is the epoch's claim. It is always empty."""
 
 _SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds")
 _SEGMENT: Final = re.compile(r"journal-([0-9]{20})-([0-9]{6,})\.rdj")
@@ -20,7 +20,7 @@ _UNFINISHED: Final = re.compile(r".*\.([0-9]+)\.unfinished")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of a folder that are ours, as they were called at one moment."""
+    """The files of a folder by their names, at one moment. Names of other forms are left out."""
 
     snapshots: dict[int, str] = field(default_factory=dict)
     """By the last record that each one includes."""
@@ -29,26 +29,27 @@ class Listing:
     segments: dict[tuple[int, int], str] = field(default_factory=dict)
     """By epoch and number, in order."""
     pages: dict[int, str] = field(default_factory=dict)
-    """By the last record that each one tells of, in order."""
+    """By the last record that each one covers, in order."""
     unfinished: dict[str, int] = field(default_factory=dict)
     """The epoch of each one's writer."""
     set_aside: frozenset[str] = frozenset()
+    """Copies of files that were damaged, torn or fenced off."""
     damaged_snapshots: frozenset[int] = frozenset()
-    """The numbers of snapshots that were set aside because they are damaged."""
+    """The numbers of the damaged snapshots among those."""
 
     @property
     def epoch(self) -> int:
-        """The latest epoch that has claimed the folder; 0 where none has."""
+        """The latest epoch that has claimed the folder; 0 for none."""
         return max([0, *self.claims, *(epoch for epoch, _ in self.segments)])
 
     @property
     def ever_had_a_snapshot(self) -> bool:
-        """Whether one is or was there."""
+        """Whether a snapshot is there, or was before it was found damaged."""
         return bool(self.snapshots or self.damaged_snapshots)
 
 
 def listing(names: Iterable[str]) -> Listing:
-    """Say what the files of these names are. What has no name of ours is left out."""
+    """Sort the names of a folder by what they say."""
     known = sorted(names)
     journal = {(int(found[1]), int(found[2])): name for name in known if (found := _SEGMENT.fullmatch(name))}
     return Listing(
@@ -63,27 +64,27 @@ def listing(names: Iterable[str]) -> Listing:
 
 
 def snapshot_name(sequence: int) -> str:
-    """Give the name of the snapshot that stands for a record and all before it."""
+    """Name the snapshot that includes all records up to this one."""
     return f"snapshot-{sequence:020d}.rds"
 
 
 def page_name(sequence: int) -> str:
-    """Give the name of the page whose last answers are of a record."""
+    """Name the page that covers records up to this one."""
     return f"page-{sequence:020d}.rdp"
 
 
 def segment_name(epoch: int, number: int) -> str:
-    """Give the name of an epoch's segment."""
+    """Name an epoch's segment, or with CLAIM_NUMBER its claim."""
     return f"journal-{epoch:020d}-{number:06d}.rdj"
 
 
 def unfinished_name(name: str, epoch: int) -> str:
-    """Give the name of a file while an epoch's owner is still writing it."""
+    """Name a file that an epoch's owner is still writing."""
     return f"{name}.{epoch}.unfinished"
 
 
-def aside_names(name: str, suffix: str) -> Iterable[str]:
-    """Give the names under which a file may be set aside, in the order in which they are taken."""
+def aside_names(name: str, suffix: str) -> Iterator[str]:
+    """Yield the names for copies of a file, in the order in which they are taken."""
     yield f"{name}.{suffix}"
     number = 1
     while True:

@@ -1,9 +1,10 @@
-"""How every file here begins, in every format: magic, format, the header's length, at its end a checksum."""
+"""The frame of every file: a magic, a format number, a header with its own checksum, perhaps a body."""
 
 import struct
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from snapshots.errors import Damaged, NewerFormat
 
@@ -11,20 +12,62 @@ PREFIX: Final = struct.Struct("<8sHH")
 CHECKSUM: Final = struct.Struct("<I")
 
 Migration = Callable[[bytes], bytes]
-"""Takes a whole file of one format, checks it, and gives the same as a file of the next format."""
+"""Checks a whole file of one format and returns it in the next format."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileType:
+    """One type of file: its magic, the format that is written, and the fields of that format's header.
+
+    The magic's first byte is not text, and a transfer as text breaks its line ends.
+    """
+
+    magic: bytes
+    format: int
+    fields: struct.Struct
+    migrations: Mapping[int, Migration] = field(default_factory=dict)
+    """By the format that each one reads. Format 1 is the first of every type."""
+
+    @property
+    def header_bytes(self) -> int:
+        """The length of a header of the current format."""
+        return PREFIX.size + self.fields.size + CHECKSUM.size
+
+    def encode_header(self, *values: int) -> bytes:
+        """Encode the header with these fields."""
+        return frame(self.magic, self.format, self.fields.pack(*values))
+
+    def migrated(self, data: bytes, migrations: Mapping[int, Migration] | None = None) -> bytes:
+        """Return a file in the current format. Raises Damaged, NewerFormat."""
+        return migrated(data, self.magic, self.format, self.migrations if migrations is None else migrations)
+
+    def decode_header(self, data: bytes) -> tuple[Any, ...]:
+        """Return the header's fields of a file in the current format. Raises Damaged."""
+        if PREFIX.unpack_from(data)[2] != self.header_bytes:
+            raise Damaged("its header has another length than its format has")
+        return self.fields.unpack_from(data, PREFIX.size)
+
+    def body(self, data: bytes, body_bytes: int, checksum: int) -> bytes:
+        """Return what follows the header. Raises Damaged unless it has this length and CRC-32."""
+        body = data[self.header_bytes :]
+        if len(body) != body_bytes:
+            raise Damaged(f"its body has {len(body)} bytes and should have {body_bytes}")
+        if zlib.crc32(body) != checksum:
+            raise Damaged("its body does not fit its checksum")
+        return body
 
 
 def frame(magic: bytes, format_: int, fields: bytes) -> bytes:
-    """Give a header with these fields, its checksum at the end."""
+    """Encode a header: the prefix, the fields, and the checksum of both."""
     header = PREFIX.pack(magic, format_, PREFIX.size + len(fields) + CHECKSUM.size) + fields
     return header + CHECKSUM.pack(zlib.crc32(header))
 
 
 def checked_format(data: bytes, magic: bytes) -> int:
-    """Give the format that a file claims, once its header is known to be whole.
+    """Return a file's format after checking its header. Raises Damaged.
 
-    The prefix and the checksum at the header's end are the same in every format, so that a damaged file is
-    never taken for one of a newer format. Raises Damaged.
+    The prefix and the checksum have their places in every format, so damage is never mistaken for a newer
+    format.
     """
     if len(data) < PREFIX.size:
         raise Damaged(f"it ends within its header, after {len(data)} bytes")
@@ -32,7 +75,7 @@ def checked_format(data: bytes, magic: bytes) -> int:
     if begins != magic:
         raise Damaged("it does not begin as such a file does")
     if header_bytes < PREFIX.size + CHECKSUM.size or header_bytes > len(data):
-        raise Damaged(f"its header's length of {header_bytes} bytes cannot be")
+        raise Damaged(f"its header cannot have {header_bytes} bytes")
     end = header_bytes - CHECKSUM.size
     (checksum,) = CHECKSUM.unpack_from(data, end)
     if checksum != zlib.crc32(memoryview(data)[:end]):
@@ -41,7 +84,7 @@ def checked_format(data: bytes, magic: bytes) -> int:
 
 
 def migrated(data: bytes, magic: bytes, current: int, migrations: Mapping[int, Migration]) -> bytes:
-    """Give a file as one of the current format. Raises Damaged, and NewerFormat past `current`."""
+    """Return a file in format `current`, migrated one format at a time. Raises Damaged, NewerFormat."""
     format_ = checked_format(data, magic)
     while format_ < current:
         if format_ not in migrations:
@@ -53,8 +96,3 @@ def migrated(data: bytes, magic: bytes, current: int, migrations: Mapping[int, M
     if format_ > current:
         raise NewerFormat(f"it is of format {format_}, and this program knows formats up to {current}")
     return data
-
-
-def header_bytes_of(data: bytes) -> int:
-    """Give the length that a file's header says it has; of a file whose header was checked."""
-    return int(PREFIX.unpack_from(data)[2])

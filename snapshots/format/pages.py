@@ -1,38 +1,24 @@
-"""A page file's bytes, and back: what many snapshots would repeat, and what is needed only until a time.
+"""The bytes of a page file, and back. Pure; README.md has the layout.
 
-README.md has the layout.
+A page holds what every snapshot would otherwise repeat and what is needed only until it expires.
 """
 
 import struct
-import time
-import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
-from snapshots.errors import Damaged
-from snapshots.format.framing import CHECKSUM, PREFIX, Migration, frame, header_bytes_of, migrated
+from snapshots.format.framing import FileType
 
-MAGIC: Final = b"\x89RDP\r\n\x1a\n"
-"""Its first byte is no text, and its line ends do not survive a transfer as text."""
-
-FORMAT: Final = 1
-"""The format that is written."""
-
-_FIELDS: Final = struct.Struct("<IQQqQI")
-
-HEADER_BYTES: Final = PREFIX.size + _FIELDS.size + CHECKSUM.size
-
-MIGRATIONS: Final[Mapping[int, Migration]] = {}
-"""By the format that each one reads. Format 1 is the first."""
+PAGE_FILE: Final = FileType(b"\x89RDP\r\n\x1a\n", 1, struct.Struct("<IQQqQI"))
+HEADER_BYTES: Final = PAGE_FILE.header_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class PageHeader:
-    """What stands before a page's body.
+    """The header of a page.
 
-    `epoch` is its writer's, `sequence` the last record that the page tells of, `expires_us` the time from
-    which nobody needs it, in microseconds since 1970. `version` says how the body is to be read.
+    `epoch` is its writer, `sequence` the last record that it covers. Nobody needs it from `expires_us` on,
+    in microseconds since 1970. `version` says how to read the body.
     """
 
     version: int
@@ -45,45 +31,24 @@ class PageHeader:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page's body, whose version is its owner's business."""
+    """The body of a page. `version` says how to read it, and means nothing here."""
 
     version: int
     body: bytes
 
 
-def now_us() -> int:
-    """Give the time by which pages expire."""
-    return time.time_ns() // 1_000
-
-
 def encode_header(header: PageHeader) -> bytes:
-    """Give what stands before a body."""
-    fields = _FIELDS.pack(
-        header.version,
-        header.epoch,
-        header.sequence,
-        header.expires_us,
-        header.body_bytes,
-        header.body_checksum,
-    )
-    return frame(MAGIC, FORMAT, fields)
+    """Encode the header of a page."""
+    return PAGE_FILE.encode_header(*astuple(header))
 
 
 def decode_header(data: bytes) -> PageHeader:
-    """Give what the header of a file says. Raises Damaged, NewerFormat."""
-    data = migrated(data, MAGIC, FORMAT, MIGRATIONS)
-    if header_bytes_of(data) != HEADER_BYTES:
-        raise Damaged("its header has another length than its format has")
-    return PageHeader(*_FIELDS.unpack_from(data, PREFIX.size))
+    """Decode the header of a page, from the file or its first bytes. Raises Damaged, NewerFormat."""
+    return PageHeader(*PAGE_FILE.decode_header(PAGE_FILE.migrated(data)))
 
 
 def decode(data: bytes) -> Page:
-    """Give the page that a file holds. Raises Damaged, NewerFormat."""
-    data = migrated(data, MAGIC, FORMAT, MIGRATIONS)
-    header = decode_header(data)
-    body = data[HEADER_BYTES:]
-    if len(body) != header.body_bytes:
-        raise Damaged(f"its body has {len(body)} bytes and should have {header.body_bytes}")
-    if zlib.crc32(body) != header.body_checksum:
-        raise Damaged("its body does not fit its checksum")
-    return Page(header.version, body)
+    """Decode a whole file. Raises Damaged, NewerFormat."""
+    data = PAGE_FILE.migrated(data)
+    header = PageHeader(*PAGE_FILE.decode_header(data))
+    return Page(header.version, PAGE_FILE.body(data, header.body_bytes, header.body_checksum))

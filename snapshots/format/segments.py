@@ -1,48 +1,40 @@
-"""A journal segment's bytes, and back: its header and its records. Pure; README.md has the layout."""
+"""The bytes of a journal segment, and back: its header and its records. Pure; README.md has the layout."""
 
 import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from snapshots.errors import Damaged
-from snapshots.format.framing import CHECKSUM, PREFIX, Migration, frame, header_bytes_of, migrated
+from snapshots.format.framing import CHECKSUM, FileType, Migration
 
-MAGIC: Final = b"\x89RDJ\r\n\x1a\n"
-"""Its first byte is no text, and its line ends do not survive a transfer as text."""
-
-FORMAT: Final = 1
-"""The format that is written."""
+SEGMENT_FILE: Final = FileType(b"\x89RDJ\r\n\x1a\n", 1, struct.Struct("<QIQQ"))
 
 MARK: Final = b"\xb5rec"
-"""How each record begins. No byte of it is one flipped bit away from zero, nor are those of END_MARK: a
-sector with some of either in it was not written as zeros, and one flipped bit does not make it so."""
+"""The first bytes of each record. Each byte of MARK and END_MARK is more than one bit away from zero, so one
+flipped bit cannot make a sector that contains any of them look like zeros."""
 
 END_MARK: Final = b"\xb6end"
-"""How each record ends."""
+"""The last bytes of each record."""
 
 SECTOR_BYTES: Final = 512
-"""What a disk writes whole or not at all."""
+"""What a disk writes as a whole or not at all."""
 
-_FIELDS: Final = struct.Struct("<QIQQ")
 _RECORD_FIELDS: Final = struct.Struct("<4sIQQHHI")
 
-HEADER_BYTES: Final = PREFIX.size + _FIELDS.size + CHECKSUM.size
+HEADER_BYTES: Final = SEGMENT_FILE.header_bytes
 RECORD_HEADER_BYTES: Final = _RECORD_FIELDS.size + CHECKSUM.size
 RECORD_OVERHEAD_BYTES: Final = RECORD_HEADER_BYTES + len(END_MARK)
 PAYLOAD_BYTES_MAX: Final = 2**32 - 1
 _BLANK_SECTORS_MAX: Final = 2**16 - 1
 
-MIGRATIONS: Final[Mapping[int, Migration]] = {}
-"""By the format that each one reads. Format 1 is the first."""
-
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """What stands before a segment's records: whose it is, its number among theirs, its first record.
+    """The header of a segment: its writer's epoch, its number in that epoch, the number of its first record.
 
-    `after` is the epoch whose records the first of this epoch's come after; those between the two are void.
+    `after` is the epoch whose records this epoch's continue; the epochs between the two are void.
     """
 
     epoch: int
@@ -52,11 +44,18 @@ class SegmentHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordHeader:
-    """What stands before a record's payload.
+class Segment(SegmentHeader):
+    """A segment with a whole header, and its file. `first` may not have been written yet."""
 
-    `synced` is the last record that was known to be on the disk when this one was written, and
-    `blank_sectors` how many whole sectors of it hold fewer than two bits.
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHeader:
+    """The header of a record.
+
+    `synced` is the last record known to be on the disk when this one was written. `blank_sectors` counts
+    the whole sectors of the payload that hold fewer than two bits.
     """
 
     payload_bytes: int
@@ -68,30 +67,27 @@ class RecordHeader:
 
     @property
     def bytes_(self) -> int:
-        """What the whole record takes."""
+        """The length of the whole record."""
         return self.payload_bytes + RECORD_OVERHEAD_BYTES
 
 
 def encode_header(header: SegmentHeader) -> bytes:
-    """Give the bytes that stand before a segment's records."""
-    return frame(MAGIC, FORMAT, _FIELDS.pack(header.epoch, header.number, header.first, header.after))
+    """Encode the header of a segment."""
+    return SEGMENT_FILE.encode_header(header.epoch, header.number, header.first, header.after)
 
 
 def decode_header(data: bytes) -> SegmentHeader:
-    """Give what the header of a segment says. Raises Damaged, NewerFormat."""
-    data = current(data)
-    if header_bytes_of(data) != HEADER_BYTES:
-        raise Damaged("its header has another length than its format has")
-    return SegmentHeader(*_FIELDS.unpack_from(data, PREFIX.size))
+    """Decode the header of a segment, from the file or its first bytes. Raises Damaged, NewerFormat."""
+    return SegmentHeader(*SEGMENT_FILE.decode_header(current(data)))
 
 
-def current(data: bytes, migrations: Mapping[int, Migration] = MIGRATIONS) -> bytes:
-    """Give a segment in the format of now. Raises Damaged, NewerFormat."""
-    return migrated(data, MAGIC, FORMAT, migrations)
+def current(data: bytes, migrations: Mapping[int, Migration] | None = None) -> bytes:
+    """Return a segment in the current format. Raises Damaged, NewerFormat."""
+    return SEGMENT_FILE.migrated(data, migrations)
 
 
 def encode_record(sequence: int, version: int, payload: bytes, *, synced: int, offset: int) -> bytes:
-    """Give the bytes of a record that is to stand at this offset of its file."""
+    """Encode a record that will begin at this offset of its file."""
     assert synced < sequence, "a record is written before it is synced"
     assert len(payload) <= PAYLOAD_BYTES_MAX
     blank = _blank_sectors(payload, offset + RECORD_HEADER_BYTES)
@@ -100,7 +96,7 @@ def encode_record(sequence: int, version: int, payload: bytes, *, synced: int, o
 
 
 def decode_record_header(data: bytes, offset: int) -> RecordHeader | None:
-    """Give the header of the record that begins at an offset; None where there is no whole one."""
+    """Decode the header of the record at an offset; None unless a whole one is there."""
     if len(data) - offset < RECORD_HEADER_BYTES or not data.startswith(MARK, offset):
         return None
     end = offset + _RECORD_FIELDS.size
@@ -110,7 +106,7 @@ def decode_record_header(data: bytes, offset: int) -> RecordHeader | None:
 
 
 def payload_of(data: bytes, offset: int, header: RecordHeader) -> bytes | None:
-    """Give the payload of the record at an offset; None where it is not what was written."""
+    """Return the payload of the record at an offset; None if it fails its checksum or has no end mark."""
     begin = offset + RECORD_HEADER_BYTES
     end = begin + header.payload_bytes
     payload = data[begin:end]
@@ -120,9 +116,9 @@ def payload_of(data: bytes, offset: int, header: RecordHeader) -> bytes | None:
 
 
 def zero_sectors(data: bytes, begin: int, end: int) -> int:
-    """Count the sectors from `begin` to `end` that are all zeros, to their ends or that of the file.
+    """Count the sectors between two offsets that are all zeros, to their ends or the end of the file.
 
-    Of the first one only the part from `begin` on counts: what stands before it was written earlier.
+    Of the first sector only the part from `begin` on counts: the part before it was written earlier.
     """
     count = 0
     while begin < min(end, len(data)):
@@ -133,8 +129,8 @@ def zero_sectors(data: bytes, begin: int, end: int) -> int:
 
 
 def _blank_sectors(payload: bytes, offset: int) -> int:
-    """Count the whole sectors of a payload, which stands at this offset, that hold fewer than two bits."""
-    # All but one byte of such a sector are zeros. Hardly any payload has so many in a row.
+    """Count the whole sectors of a payload at this offset that hold fewer than two bits."""
+    # All but one byte of such a sector are zeros. Hardly any payload has so many zeros in a row.
     if bytes(SECTOR_BYTES // 2 - 1) not in payload:
         return 0
     sectors = range(-offset % SECTOR_BYTES, len(payload) - SECTOR_BYTES + 1, SECTOR_BYTES)

@@ -1,1 +1,1 @@
-"""How an owner takes a folder over, and what it recovers from it."""
+"""How an owner claims a folder, plans the recovery, and reads what it recovers."""

@@ -1,1 +1,1 @@
-"""What an owner writes: its journal, its snapshots, and what it removes after them."""
+"""What an owner writes: its journal and its snapshots; and what it removes after a snapshot."""

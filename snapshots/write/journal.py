@@ -1,30 +1,26 @@
-"""One owner's journal: records appended to its current segment, synced, and carried on in the next one."""
+"""One owner's journal: appends records to the current segment, syncs them, and begins the next segment."""
 
 import contextlib
-import errno
 from pathlib import Path
 from typing import Final
 
-from snapshots.errors import NoRoom, StorageError, SyncFailed, WriteFailed
-from snapshots.files import Files, OpenFile, write_all
+from snapshots.errors import NoRoom, SyncFailed, WriteFailed
+from snapshots.files import NO_ROOM, Files, OpenFile, storage_errors, write_all
 from snapshots.format.file_names import segment_name
 from snapshots.format.segments import (
     HEADER_BYTES,
     RECORD_OVERHEAD_BYTES,
-    SegmentHeader,
+    Segment,
     encode_header,
     encode_record,
 )
-from snapshots.takeover.survey import Segment
-
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _RESERVED_AT_ONCE_BYTES_MIN: Final = 64 * 1024
 _RESERVED_AT_ONCE_BYTES_MAX: Final = 1024 * 1024
 
 
 class _OpenSegment:
-    """A segment that records are appended to, and the room that is reserved for it."""
+    """The segment that records are appended to, and the disk space reserved for it."""
 
     def __init__(self, segment: Segment, file: OpenFile) -> None:
         self.segment = segment
@@ -33,7 +29,7 @@ class _OpenSegment:
         self.reserved_bytes = 0
 
     def needed_bytes(self, payload_bytes: int) -> int:
-        """How long the file is with one more record."""
+        """The length of the file with one more record."""
         header_bytes = 0 if self.bytes_ else HEADER_BYTES
         return self.bytes_ + header_bytes + payload_bytes + RECORD_OVERHEAD_BYTES
 
@@ -58,13 +54,12 @@ class _OpenSegment:
 
 
 class Journal:
-    """The segments of one epoch, which come after record `sequence` of epoch `after`. For one thread.
+    """The segments of one epoch, which continue after record `sequence` of epoch `after`. For one thread.
 
-    A segment is made when there is something to write to it, and its header is written with that. `sequence`
-    is the last record, `synced` the last one that is known to be on the disk.
+    A segment is created when there is something to write to it; the header is written with the first
+    record. `sequence` is the last record, `synced` the last one known to be on the disk.
 
-    An error of the disk other than for want of room ends it: nobody knows what the next write would come
-    after.
+    A disk error other than a full disk ends the journal: it is unknown what the next write would follow.
     """
 
     def __init__(
@@ -86,24 +81,24 @@ class Journal:
         self._segment_bytes_max = segment_bytes_max
         self._current: _OpenSegment | None = None
         self._settled = False
-        """Whether a segment before the current one, or this, is known to have its header on the disk."""
+        """Whether the header of any segment of this epoch is known to be on the disk."""
         self._promised = False
-        """Whether room was found in the current segment for the next record."""
+        """Whether the current segment has space reserved for the next record."""
         self._number = 0
-        """The last one that was tried: one that failed half-way is not used again."""
+        """The last segment number that was tried. A number that failed half-way is not used again."""
 
     @property
     def unsynced(self) -> bool:
-        """Whether a record was appended since the last sync."""
+        """Whether any record was appended since the last sync."""
         return self.synced < self.sequence
 
     @property
     def segment(self) -> Segment | None:
-        """The current segment; None where none was needed yet."""
+        """The current segment; None if none was needed yet."""
         return self._current.segment if self._current else None
 
     def missing(self) -> Path | None:
-        """Give the current segment where its name is gone, or another file's. Raises OSError."""
+        """Return the current segment if its name is gone or names another file. Raises OSError."""
         current = self._current
         if current is None or current.file.is_named(current.segment.path):
             return None
@@ -111,18 +106,18 @@ class Journal:
 
     @property
     def bytes_(self) -> int:
-        """What the current segment has."""
+        """The length of the current segment."""
         return self._current.bytes_ if self._current else 0
 
     @property
     def needs_segment(self) -> bool:
-        """Whether the next record belongs into a segment that is not there yet."""
+        """Whether the next record goes to a new segment."""
         if self._current is None:
             return True
         return self._current.bytes_ >= self._segment_bytes_max and not self._promised
 
     def reserve(self, payload_bytes: int) -> None:
-        """See to it that a record with such a payload finds room. Raises NoRoom, having changed nothing."""
+        """Reserve disk space for a record with such a payload. Raises NoRoom, with nothing changed."""
         current = self._the_current()
         needed_bytes = current.needed_bytes(payload_bytes)
         if needed_bytes <= current.reserved_bytes:
@@ -142,39 +137,39 @@ class Journal:
         self._promised = True
 
     def append(self, payload: bytes, version: int) -> int:
-        """Write a record, and give its sequence. Raises WriteFailed."""
+        """Write a record and return its sequence. Raises WriteFailed."""
         current = self._the_current()
         self._promised = False
         sequence = self.sequence + 1
-        header = b"" if current.bytes_ else self._header(current)
+        header = b"" if current.bytes_ else encode_header(current.segment)
         offset = current.bytes_ + len(header)
         current.write(header + encode_record(sequence, version, payload, synced=self.synced, offset=offset))
         self.sequence = sequence
         return sequence
 
     def settle(self) -> None:
-        """Make durable what the journal comes after, before it has a record of its own.
+        """Write and sync the header, which says where this epoch continues, before the first record.
 
-        Raises WriteFailed, SyncFailed; NoRoom where there is none, and has changed nothing then.
+        Raises WriteFailed, SyncFailed; NoRoom, with nothing changed.
         """
         current = self._the_current()
         if not self._settled and not current.bytes_:
             self.reserve(0)
-            current.write(self._header(current))
+            current.write(encode_header(current.segment))
             self._sync(current)
             self._settled = True
 
     def sync(self) -> None:
-        """Come back only when every record is on the disk. Raises SyncFailed."""
+        """Return once every record is on the disk. Raises SyncFailed."""
         if self._current is not None and self.unsynced:
             self._sync(self._current)
             self.synced = self.sequence
 
     def next_segment(self) -> Segment | None:
-        """Go on in a new segment, and give that; None where the current one has no records yet.
+        """Begin a new segment and return it; None if the current one has no records yet.
 
-        The current one is synced first, so that only the last of an epoch's segments can be torn. Raises
-        SyncFailed; and NoRoom or StorageError where there can be no new one, and has changed nothing then.
+        Syncs the current segment first, so only the last of an epoch's segments can be torn. Raises
+        SyncFailed; NoRoom or StorageError if there can be no new one, with nothing changed.
         """
         current = self._current
         if current is not None:
@@ -184,11 +179,8 @@ class Journal:
             self._settled = True
         self._number += 1
         path = self._folder / segment_name(self._epoch, self._number)
-        try:
+        with storage_errors(f"{path} cannot be made"):
             file = self._files.create(path)
-        except OSError as error:
-            kind = NoRoom if error.errno in NO_ROOM else StorageError
-            raise kind(f"{path} cannot be made: {error}") from error
         try:
             self._files.sync_folder(self._folder)
         except OSError as error:
@@ -196,14 +188,14 @@ class Journal:
                 file.close()
             raise SyncFailed(f"{self._folder} cannot be synced: {error}") from error
         self.close()
-        segment = Segment(path, self._epoch, self._number, self.sequence + 1, self._after)
+        segment = Segment(self._epoch, self._number, self.sequence + 1, self._after, path)
         self._current = _OpenSegment(segment, file)
         return segment
 
     def close(self) -> None:
-        """Give the room back that was reserved and not used, and the descriptor.
+        """Give back the unused reserved space and close the file.
 
-        A segment that was made and never written to goes too: nobody else may ever take it for empty.
+        Removes a segment that was never written to, so that nobody else ever takes it for an empty one.
         """
         current, self._current = self._current, None
         if current is not None:
@@ -213,12 +205,8 @@ class Journal:
                     self._files.remove(current.segment.path)
 
     def _the_current(self) -> _OpenSegment:
-        assert self._current is not None, "there is a segment before there is something to write to it"
+        assert self._current is not None, "a segment is created before anything is written"
         return self._current
-
-    def _header(self, current: _OpenSegment) -> bytes:
-        segment = current.segment
-        return encode_header(SegmentHeader(segment.epoch, segment.number, segment.first, segment.after))
 
     def _sync(self, current: _OpenSegment) -> None:
         try:

@@ -1,6 +1,7 @@
-"""Removing what a new snapshot makes needless, in an order in which a crash leaves a whole folder."""
+"""Removes what a new snapshot makes obsolete, in an order that survives a crash at any point."""
 
 import contextlib
+import time
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
@@ -8,28 +9,30 @@ from pathlib import Path
 
 from snapshots.errors import Damaged, NewerFormat
 from snapshots.files import Files
+from snapshots.format import pages
 from snapshots.format.file_names import listing
-from snapshots.format.pages import HEADER_BYTES as PAGE_HEADER_BYTES
-from snapshots.format.pages import decode_header
-from snapshots.takeover.survey import Segment
+from snapshots.format.segments import Segment
+
+
+def now_us() -> int:
+    """Return the time by which pages expire, in microseconds since 1970."""
+    return time.time_ns() // 1_000
 
 
 def trim(
     folder: Path,
     segments: Sequence[Segment],
-    litter: AbstractSet[Path],
+    obsolete: AbstractSet[Path],
     *,
-    kept: int,
+    snapshots_kept: int,
     files: Files,
     now_us: int,
 ) -> frozenset[Path]:
-    """Keep the newest snapshots, the segments that the oldest of those needs, and pages until they expire.
+    """Keep the newest snapshots, the segments that the oldest of them needs, and pages until they expire.
 
-    Gives the files that are gone.
-
-    `segments` are in order, the last one the owner's current one, which is never removed. `litter` is needed
-    by nobody, snapshots that are damaged among it. What cannot be removed costs room, not safety, and the
-    next attempt tries again.
+    `segments` are in order; the last one is the owner's current one, and stays. `obsolete` are files that
+    nobody needs, such as damaged snapshots. Returns the paths that are gone. A file that cannot be removed
+    costs disk space, not safety; the next call tries again.
     """
     removed: set[Path] = set()
 
@@ -38,33 +41,32 @@ def trim(
             files.remove(path)
         removed.add(path)
 
-    # Whatever cannot be removed ends it: what comes later may only go where what comes before is gone.
+    # The first failure ends it: each file may only go once those before it are gone.
     with contextlib.suppress(OSError):
-        for path in sorted(litter):
+        for path in sorted(obsolete):
             remove(path)
         names = listing(files.names(folder))
-        snapshots = names.snapshots
-        numbers = sorted(snapshots)
-        for number in numbers[:-kept]:
-            remove(folder / snapshots[number])
-        oldest = min(numbers[-kept:])
-        needless = [segment for segment, after in pairwise(segments) if after.first <= oldest + 1]
-        if needless:
-            # No older snapshot may come back after a crash: it would not find its records any more.
+        numbers = sorted(names.snapshots)
+        for number in numbers[:-snapshots_kept]:
+            remove(folder / names.snapshots[number])
+        oldest = min(numbers[-snapshots_kept:])
+        covered = [segment for segment, after in pairwise(segments) if after.first <= oldest + 1]
+        if covered:
+            # An older snapshot must not come back after a crash, for its records will be gone.
             files.sync_folder(folder)
-        for segment in needless:
+        for segment in covered:
             remove(segment.path)
         for name in names.pages.values():
-            if not _has_expired(files.read_start(folder / name, PAGE_HEADER_BYTES), now_us):
-                # Those after it expire later.
+            if not _has_expired(files.read_start(folder / name, pages.HEADER_BYTES), now_us):
+                # Later pages expire later.
                 break
             remove(folder / name)
     return frozenset(removed)
 
 
 def _has_expired(start: bytes, now_us: int) -> bool:
-    """Whether nobody needs the page that begins so. A damaged one is left to the next recovery."""
+    """Whether the page that begins with these bytes has expired. A damaged one is left to the recovery."""
     try:
-        return decode_header(start).expires_us < now_us
+        return pages.decode_header(start).expires_us < now_us
     except (Damaged, NewerFormat):
         return False

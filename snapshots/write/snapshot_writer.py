@@ -1,4 +1,4 @@
-"""A snapshot or a page, written in one step: whole, under its name, on the disk, or not at all."""
+"""Writes a snapshot or a page atomically: whole, under its name and on the disk, or not at all."""
 
 import contextlib
 import zlib
@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from snapshots.files import Files, OpenFile, write_all
-from snapshots.format import pages
-from snapshots.format import snapshot_file as records
+from snapshots.format import pages, snapshot_file
 from snapshots.format.file_names import page_name, snapshot_name, unfinished_name
 
 
@@ -21,17 +20,16 @@ def save_snapshot(
     files: Files,
     check_latest: Callable[[], None],
 ) -> int:
-    """Make the snapshot of a record, durably, and give its size in bytes.
+    """Write the snapshot that includes records up to `sequence`; return its size in bytes.
 
-    `check_latest` is called when all is written and before the file gets its name. Raises OSError, and what
-    `check_latest` raises; what was there before is then as usable as it was.
+    Calls `check_latest` when all is written and the file is about to get its name. Raises OSError and what
+    `check_latest` raises; the folder is then as usable as before.
     """
 
     def header(body_bytes: int, checksum: int) -> bytes:
-        return records.encode_header(epoch, sequence, version, body_bytes, checksum)
+        return snapshot_file.encode_header(epoch, sequence, version, body_bytes, checksum)
 
-    unfinished = _Unfinished(folder / snapshot_name(sequence), epoch, files)
-    return unfinished.save(chunks, header, check_latest)
+    return _AtomicFile(folder / snapshot_name(sequence), epoch, files).save(chunks, header, check_latest)
 
 
 def save_page(
@@ -45,17 +43,17 @@ def save_page(
     files: Files,
     check_latest: Callable[[], None],
 ) -> None:
-    """Make the page of a record, durably, as `save_snapshot` makes a snapshot."""
+    """Write the page that covers records up to `sequence`, as `save_snapshot` writes a snapshot."""
 
     def header(body_bytes: int, checksum: int) -> bytes:
-        told = pages.PageHeader(version, epoch, sequence, expires_us, body_bytes, checksum)
-        return pages.encode_header(told)
+        fields = pages.PageHeader(version, epoch, sequence, expires_us, body_bytes, checksum)
+        return pages.encode_header(fields)
 
-    _Unfinished(folder / page_name(sequence), epoch, files).save([body], header, check_latest)
+    _AtomicFile(folder / page_name(sequence), epoch, files).save([body], header, check_latest)
 
 
-class _Unfinished:
-    """A file on its way to its name."""
+class _AtomicFile:
+    """A file that is written under another name, synced, and then renamed."""
 
     def __init__(self, path: Path, epoch: int, files: Files) -> None:
         self._path = path
@@ -68,8 +66,8 @@ class _Unfinished:
         header: Callable[[int, int], bytes],
         check_latest: Callable[[], None],
     ) -> int:
-        """Write it, and give its size in bytes. `header` takes the length and the checksum of the body."""
-        file = _create(self._unfinished, self._files)
+        """Write it; return its size in bytes. `header` takes the body's length and CRC-32."""
+        file = self._create()
         try:
             try:
                 file_bytes = _write(file, chunks, header)
@@ -80,7 +78,7 @@ class _Unfinished:
             try:
                 self._files.rename(self._unfinished, self._path)
             except FileNotFoundError:
-                # Only a later owner takes it away.
+                # Only a later owner removes it.
                 check_latest()
                 raise
         except BaseException:
@@ -90,18 +88,17 @@ class _Unfinished:
         self._files.sync_folder(self._path.parent)
         return file_bytes
 
-
-def _create(unfinished: Path, files: Files) -> OpenFile:
-    try:
-        return files.create(unfinished)
-    except FileExistsError:
-        # An attempt of our own that could not clear away after itself.
-        files.remove(unfinished)
-        return files.create(unfinished)
+    def _create(self) -> OpenFile:
+        try:
+            return self._files.create(self._unfinished)
+        except FileExistsError:
+            # An earlier attempt of this owner failed, and could not remove it.
+            self._files.remove(self._unfinished)
+            return self._files.create(self._unfinished)
 
 
 def _write(file: OpenFile, chunks: Iterable[bytes], header: Callable[[int, int], bytes]) -> int:
-    # The header tells the body's length and checksum, which are known at its end only.
+    # The header holds the body's length and checksum, which are known only at the end.
     blank = bytes(len(header(0, 0)))
     write_all(file, blank)
     body_bytes = checksum = 0
@@ -111,25 +108,3 @@ def _write(file: OpenFile, chunks: Iterable[bytes], header: Callable[[int, int],
         checksum = zlib.crc32(chunk, checksum)
     file.write_start(header(body_bytes, checksum))
     return len(blank) + body_bytes
-
-
-def set_aside(path: Path, data: bytes, names: Iterable[Path], *, epoch: int, files: Files) -> Path:
-    """Keep a copy of bytes under the first of `names` that is free or has them, and give that.
-
-    Raises OSError. The folder is not synced: the caller does that once for all.
-    """
-    taken = set(files.names(path.parent))
-    for aside in names:
-        if aside.name not in taken:
-            break
-        if files.read(aside) == data:
-            return aside
-    unfinished = aside.with_name(unfinished_name(aside.name, epoch))
-    file = files.create(unfinished)
-    try:
-        write_all(file, data)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(unfinished, aside)
-    return aside

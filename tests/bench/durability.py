@@ -22,8 +22,8 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import detector_snapshot as kept
 from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.process.collector import Hiding, look_seldom
+from snapshots.folders import create_folder
 from snapshots.format.snapshot_file import decode
-from snapshots.store import Store
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
 from tests.bench.keys import RULE, time_of, user
@@ -63,7 +63,7 @@ def _limits(keys: int) -> Limits:
 
 def _folder(data: Path, keys: int) -> Path:
     folder = data / "detectors" / ID
-    Store(folder).create(_body(keys), version=kept.KEPT_VERSION)
+    create_folder(folder, _body(keys), version=kept.KEPT_VERSION)
     return folder
 
 

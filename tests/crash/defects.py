@@ -9,10 +9,10 @@ from typing import Any
 from unittest.mock import patch
 
 from snapshots import store
-from snapshots.format import tails
+from snapshots.format import segment_reader
 from snapshots.format.segments import decode_record_header, payload_of
-from snapshots.takeover import claim, survey
-from snapshots.write import snapshot_writer as saving
+from snapshots.takeover import claim, journal_scan, planner
+from snapshots.write import snapshot_writer
 from snapshots.write.journal import Journal
 from tests.crash.damage import Changed, folder_of_segments, long_folder, small_folder
 from tests.crash.history import Owner
@@ -97,21 +97,21 @@ DEFECTS: dict[str, Defect] = {
         Journal, "next_segment", "self.sync()", "self.synced = self.sequence", crash_images
     ),
     "a snapshot gets its name before it is synced": Defect(
-        saving._Unfinished,
+        snapshot_writer._AtomicFile,
         "save",
         "file.sync()",
         "self._files.rename(self._unfinished, self._path); file.sync(); self._files.create(self._unfinished)",
         crash_images,
     ),
     "a snapshot's name is not synced": Defect(
-        saving._Unfinished,
+        snapshot_writer._AtomicFile,
         "save",
         "self._files.sync_folder(self._path.parent)",
         "pass",
         crash_images,
     ),
     "what the last owner left unsynced is taken for synced": Defect(
-        store, "claim_folder", "if found.unsynced is not None:", "if False:", crash_images, claim.claim_folder
+        store, "claim_folder", "if plan.unsynced is not None:", "if False:", crash_images, claim.claim_folder
     ),
     "a failed sync is tried again": Defect(
         Journal,
@@ -121,7 +121,7 @@ DEFECTS: dict[str, Defect] = {
         faults,
     ),
     "payloads are not checked": Defect(
-        tails,
+        segment_reader,
         "payload_of",
         "zlib.crc32(payload) != header.payload_checksum or ",
         "",
@@ -129,7 +129,7 @@ DEFECTS: dict[str, Defect] = {
         payload_of,
     ),
     "headers of records are not checked": Defect(
-        tails,
+        segment_reader,
         "decode_record_header",
         "if CHECKSUM.unpack_from(data, end)[0] != zlib.crc32(memoryview(data)[offset:end]):",
         "if False:",
@@ -137,13 +137,13 @@ DEFECTS: dict[str, Defect] = {
         decode_record_header,
     ),
     "every record that does not fit is taken for torn": Defect(
-        tails, "_look", "zeros > header.blank_sectors", "True", flipped_bits
+        segment_reader, "_look", "zeros > header.blank_sectors", "True", flipped_bits
     ),
     "nobody asks later records whether it was synced": Defect(
-        tails, "judge", "if witness is not None:", "if False:", sectors_of_zeros
+        segment_reader, "classify", "if witness is not None:", "if False:", sectors_of_zeros
     ),
     "gaps in the numbers are passed over": Defect(
-        survey._Surveyor, "_visit", "if segment.first > begin:", "if False:", missing_files
+        journal_scan, "_scan", "if segment.first > begin:", "if False:", missing_files
     ),
     "an owner looks for later ones before it appends": Defect(
         Owner,
@@ -157,9 +157,9 @@ DEFECTS: dict[str, Defect] = {
         "claim_folder",
         """        claim = _make_claim(folder, epoch, files, unless_claimed)
         _clear_away(folder, epoch, names, files)
-        found = _survey(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
+        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
 """,
-        """        found = _survey(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
+        """        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
         claim = _make_claim(folder, epoch, files, unless_claimed)
         _clear_away(folder, epoch, names, files)
 """,
@@ -170,9 +170,9 @@ DEFECTS: dict[str, Defect] = {
         store,
         "claim_folder",
         """        _clear_away(folder, epoch, names, files)
-        found = _survey(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
+        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
 """,
-        """        found = _survey(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
+        """        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
         _clear_away(folder, epoch, names, files)
 """,
         two_owners,
@@ -185,6 +185,6 @@ DEFECTS: dict[str, Defect] = {
         claim.Claim, "check_unread", "if not self._file.is_named(self._path):", "if False:", two_owners
     ),
     "what fenced owners write counts": Defect(
-        survey._Surveyor, "_choose_line", "line = {epoch}", "line = {epoch, *after}", three_owners
+        planner._Planner, "_choose_history", "history = {epoch}", "history = {epoch, *after}", three_owners
     ),
 }

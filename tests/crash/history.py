@@ -7,8 +7,9 @@ from pathlib import Path
 
 from snapshots.errors import Fenced, NoRoom, StorageError
 from snapshots.files import Files
+from snapshots.folders import create_folder
 from snapshots.store import Store
-from snapshots.takeover.recovery import Recovered
+from snapshots.takeover.recovered import Recovered
 
 FOLDER = Path("/folder")
 LAST_EPOCH = 10**9
@@ -160,7 +161,7 @@ class Owner:
 
 def create(world: World, files: Files) -> None:
     """Give birth to the folder."""
-    Store(FOLDER, files=files).create(body([]), version=1)
+    create_folder(FOLDER, body([]), version=1, files=files)
     world.born = True
 
 

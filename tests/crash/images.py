@@ -67,7 +67,7 @@ class Images:
                 known.check(MemoryDisk(second), epoch=2 * LAST_EPOCH)
 
         disk.after = moment
-        Owner(known, disk, LAST_EPOCH, kept=1).recover().batch(30).snapshot()
+        Owner(known, disk, LAST_EPOCH, snapshots_kept=1).recover().batch(30).snapshot()
 
 
 def _recovered(image: Image) -> list[bytes] | StorageError:

@@ -124,7 +124,7 @@ class Interleavings:
         first_files = SteppedFiles(disk)
         every = [first_files, *(SteppedFiles(disk) for _ in lives[1:])]
         owners = [
-            Owner(world, files, epoch, kept=1, segment_bytes_max=100)
+            Owner(world, files, epoch, snapshots_kept=1, segment_bytes_max=100)
             for epoch, files in enumerate(every, start=1)
         ]
         _unstepped(first_files, owners[0].recover)

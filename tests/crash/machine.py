@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from snapshots.errors import Fenced, StorageError
+from snapshots.folders import destroy_folder
 from snapshots.format.file_names import listing
 from snapshots.inspection import inspect_folder
-from snapshots.store import Store
 from tests.crash.disk import MemoryDisk
 from tests.crash.history import FOLDER, Owner, World, create
 from tests.faulty_files import FaultyFiles
@@ -29,13 +29,13 @@ class StoreMachine(RuleBasedStateMachine):
     def birth(self) -> None:
         create(self.world, self.disk)
 
-    @rule(kept=st.integers(1, 3), segment_bytes_max=st.sampled_from([50, 500, 10_000]))
-    def claim(self, kept: int, segment_bytes_max: int) -> None:
+    @rule(snapshots_kept=st.integers(1, 3), segment_bytes_max=st.sampled_from([50, 500, 10_000]))
+    def claim(self, **settings: int) -> None:
         """The next owner comes, whatever the last one is doing."""
         if self.owner is not None:
             self.stale.append(self.owner)
         self.epoch += 1
-        owner = Owner(self.world, self.disk, self.epoch, kept=kept, segment_bytes_max=segment_bytes_max)
+        owner = Owner(self.world, self.disk, self.epoch, **settings)
         self.owner = owner.recover()
         self.world.judge(self.owner.view)
 
@@ -103,7 +103,7 @@ class StoreMachine(RuleBasedStateMachine):
         files = FaultyFiles(call, for_good=for_good, files=self.disk)
         self.owner = None
         try:
-            owner = Owner(self.world, files, self.epoch, kept=1).recover().batch(40)
+            owner = Owner(self.world, files, self.epoch, snapshots_kept=1).recover().batch(40)
             if snapshot:
                 owner.snapshot()
         except StorageError:
@@ -113,7 +113,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def destroy(self) -> None:
         """The folder goes, and another one of that name comes."""
-        Store(FOLDER, files=self.disk).destroy()
+        destroy_folder(FOLDER, self.disk)
         assert self.disk.image() == {}
         self.disk = MemoryDisk()
         self.world = World(tolerant=True)

@@ -25,14 +25,14 @@ def batches_of_several(world: World, files: Files) -> None:
 def snapshots(world: World, files: Files) -> None:
     create(world, files)
     with world.life():
-        owner = Owner(world, files, 1, kept=1).recover().batch(30, 30).snapshot().batch(30)
+        owner = Owner(world, files, 1, snapshots_kept=1).recover().batch(30, 30).snapshot().batch(30)
         owner.snapshot().snapshot().batch(30)
 
 
 def small_segments(world: World, files: Files) -> None:
     create(world, files)
     with world.life():
-        owner = Owner(world, files, 1, kept=2, segment_bytes_max=100).recover()
+        owner = Owner(world, files, 1, snapshots_kept=2, segment_bytes_max=100).recover()
         for _ in range(4):
             owner.batch(40).batch(60).snapshot()
 
@@ -55,11 +55,11 @@ def one_after_the_other(world: World, files: Files) -> None:
     with world.life():
         Owner(world, files, 3).recover()
     with world.life():
-        Owner(world, files, 4, kept=1).recover().batch(30).snapshot()
+        Owner(world, files, 4, snapshots_kept=1).recover().batch(30).snapshot()
     with world.life():
-        Owner(world, files, 5, kept=1).recover().append(30)
+        Owner(world, files, 5, snapshots_kept=1).recover().append(30)
     with world.life():
-        Owner(world, files, 6, kept=1).recover().batch(40).snapshot().batch(50)
+        Owner(world, files, 6, snapshots_kept=1).recover().batch(40).snapshot().batch(50)
 
 
 def several_at_once(world: World, files: Files) -> None:

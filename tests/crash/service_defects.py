@@ -6,7 +6,7 @@ from engine.runtime.catalogue.directory import Directory
 from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector.actor import DetectorActor
 from snapshots import store
-from snapshots.write import retention as trim
+from snapshots.write import retention
 from tests.crash.defects import Defect
 from tests.crash.service_images import RUNS, ServiceImages
 
@@ -70,10 +70,10 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "pages go before they have expired": Defect(
         store,
         "trim",
-        "if not _has_expired(files.read_start(folder / name, PAGE_HEADER_BYTES), now_us):",
+        "if not _has_expired(files.read_start(folder / name, pages.HEADER_BYTES), now_us):",
         "if False:",
         partial(images, "lives"),
-        trim.trim,
+        retention.trim,
     ),
     "the directory answers before it has synced": Defect(
         Directory, "_change", "self._store.sync()", "pass", partial(images, "tokens_and_detectors")
@@ -89,7 +89,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         Directory,
         "delete_detector",
         "self._change(DetectorStruck(detector_id))",
-        "Store(self._detectors_folder / detector_id, files=self._files).destroy(); "
+        "destroy_folder(self._detectors_folder / detector_id, self._files); "
         "self._change(DetectorStruck(detector_id))",
         partial(images, "tokens_and_detectors"),
     ),

@@ -59,7 +59,7 @@ class Storm:
             world.check(MemoryDisk(image))
         if world.born:
             # The next owner builds on whatever was left behind, and then the machine ends.
-            Owner(world, disk, LAST_EPOCH, kept=1).recover().batch(30)
+            Owner(world, disk, LAST_EPOCH, snapshots_kept=1).recover().batch(30)
             for image in disk.images(self.images_at_most, self.chance):
                 self.images += 1
                 world.check(MemoryDisk(image), epoch=LAST_EPOCH + 1)

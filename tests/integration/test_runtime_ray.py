@@ -23,8 +23,8 @@ from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
 from engine.runtime.transport.batch_connection import BatchConnection
+from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse, StorageError
-from snapshots.takeover.identity import begin_folder
 from tests.local_runtime import until
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
@@ -212,7 +212,7 @@ async def test_a_second_service_on_the_same_folder_is_refused(ray_fleet, tmp_pat
 
 
 async def test_a_folder_that_another_process_holds_is_refused_with_its_pid(ray_fleet, tmp_path):
-    from snapshots.takeover.lock import FolderLock  # noqa: PLC0415 -- held here, so that the actor is the other process
+    from snapshots.data_folder.lock import FolderLock  # noqa: PLC0415 -- held here, so that the actor is the other process
 
     # What has an id already is opened without the lock here, and with it there.
     begin_folder(tmp_path)

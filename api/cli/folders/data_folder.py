@@ -27,12 +27,12 @@ from engine.runtime.catalogue.directory import kept_of
 from engine.runtime.detector.idempotency import Answers
 from engine.runtime.detector.replay import restore
 from engine.runtime.detector.replay_attempts import LEFT_ALONE_S, Deaths, last_deaths
+from snapshots.data_folder.identity import IDENTITY_NAME, read_identity
 from snapshots.errors import StorageError
 from snapshots.files import RealFiles
-from snapshots.format.pages import now_us
-from snapshots.store import Store
-from snapshots.takeover.identity import IDENTITY_NAME, read_identity
-from snapshots.takeover.recovery import Recovered
+from snapshots.folders import is_unused
+from snapshots.takeover.recovered import Recovered
+from snapshots.write.retention import now_us
 
 T = TypeVar("T")
 
@@ -222,4 +222,4 @@ def _once(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]
 
 
 def _is_unused(folder: Path, look: Look) -> bool:
-    return not look.storage.snapshots and Store(folder).is_newborn()
+    return not look.storage.snapshots and is_unused(folder)

@@ -8,7 +8,7 @@ from typing import Final
 from api.cli.folders.report import Defect, SegmentFile, SnapshotFile, Storage
 from snapshots.format.file_names import listing
 from snapshots.inspection import FolderReport, inspect_folder, read_only
-from snapshots.takeover.recovery import Recovered
+from snapshots.takeover.recovered import Recovered
 
 _PLACE: Final = re.compile(r"at offset ([0-9]+), (.*)", re.DOTALL)
 
@@ -79,7 +79,7 @@ def _judged(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
         damage.append(Defect(path=str(folder), reason=found.refusal))
     told = {one.name for one in found.snapshots if one.reason is not None}
     told |= {one.name for one in found.segments if one.reason is not None}
-    for remark in found.remarks:
+    for remark in found.damage:
         if listing([remark.path.name]).pages:
             damage.append(_defect(remark.path, remark.reason))
         elif remark.path.name not in told:

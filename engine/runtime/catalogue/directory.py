@@ -25,12 +25,13 @@ from engine.runtime.catalogue.table_updates import Chronicle, News
 from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
 from engine.runtime.detector import detector_snapshot as detector_kept
 from engine.runtime.detector.detector_snapshot import KEPT_VERSION
+from snapshots.data_folder.identity import begin_folder, check_identity
+from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import NewerFormat, NoRoom, NothingUsable, StorageError
 from snapshots.files import Files, RealFiles
+from snapshots.folders import create_folder, destroy_folder, is_unused
 from snapshots.store import Store
-from snapshots.takeover.identity import begin_folder, check_identity
-from snapshots.takeover.lock import FolderLock
-from snapshots.takeover.recovery import Recovered
+from snapshots.takeover.recovered import Recovered
 
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
@@ -98,7 +99,7 @@ class Directory:
         self._data = settings.data
         self._folder_id = settings.folder_id
         self._lock = FolderLock(settings.data, pid=settings.service_pid, wait_s=settings.lock_wait_s)
-        self._store = Store(self._folder, kept=settings.snapshots_kept, files=self._files)
+        self._store = Store(self._folder, snapshots_kept=settings.snapshots_kept, files=self._files)
         self._kept = Kept()
         self._leases: dict[str, Lease] = {}
         self._opening = 0
@@ -151,9 +152,9 @@ class Directory:
         """Begin a folder that was never used. Raises NothingUsable for one that has lost its catalogue."""
         if not self._files.names(self._folder) and self._files.names(self._detectors_folder):
             raise NothingUsable(f"{self._folder} is gone or empty, though there are detectors")
-        if self._store.is_newborn():
+        if is_unused(self._folder, self._files):
             # It may have been begun, and not come to its end.
-            self._store.create(register.body(self._kept), version=STATE_VERSION)
+            create_folder(self._folder, register.body(self._kept), version=STATE_VERSION, files=self._files)
         # Folders that were made just before a crash may have no name on the disk yet.
         self._files.sync_folder(self._folder.parent)
 
@@ -166,8 +167,8 @@ class Directory:
 
     def _make_folder(self, detector_id: str) -> None:
         """Make the folder of a detector. One that is missing, or empty, has from then on been lost."""
-        store = Store(self._detectors_folder / detector_id, files=self._files)
-        store.create(self._newborn, version=KEPT_VERSION)
+        folder = self._detectors_folder / detector_id
+        create_folder(folder, self._newborn, version=KEPT_VERSION, files=self._files)
 
     def _tidy(self) -> list[str]:
         """Remove what was left half made or half removed, and tell what could not be, or is not ours."""
@@ -182,9 +183,8 @@ class Directory:
         for name in self._files.names(self._detectors_folder):
             if name not in known:
                 folder = self._detectors_folder / name
-                store = Store(folder, files=self._files)
-                if store.is_newborn():
-                    store.destroy()
+                if is_unused(folder, self._files):
+                    destroy_folder(folder, self._files)
                 else:
                     remarks.append(
                         f"{folder}: no detector of the catalogue has this folder; it is left as it is"
@@ -241,7 +241,7 @@ class Directory:
             except NoRoom:
                 # Callers try again, each time under another id: a full disk must not become fuller by that.
                 with contextlib.suppress(StorageError):
-                    Store(self._detectors_folder / detector_id, files=self._files).destroy()
+                    destroy_folder(self._detectors_folder / detector_id, self._files)
                 raise
             self._change(DetectorCreated(detector_id, name))
             self._detectors.note(detector_id, name)
@@ -263,7 +263,7 @@ class Directory:
         if detector_id not in self._kept.struck:
             return
         self._check_before_change()
-        Store(self._detectors_folder / detector_id, files=self._files).destroy()
+        destroy_folder(self._detectors_folder / detector_id, self._files)
         self._change(DetectorPurged(detector_id))
 
     def lease(self, detector_id: str, actor: str) -> int | None:

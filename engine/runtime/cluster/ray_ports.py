@@ -26,8 +26,8 @@ from engine.runtime.contract.settings import BatchTransport, RuntimeSettings
 from engine.runtime.detector.actor import Activated, Health
 from engine.runtime.process.off_loop import off_loop
 from engine.runtime.transport.batch_connection import BatchConnection, NotSent
+from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError
-from snapshots.takeover.identity import begin_folder
 
 _log = logging.getLogger(__name__)
 

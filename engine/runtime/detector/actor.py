@@ -27,10 +27,10 @@ from engine.runtime.detector.idempotency import PAGE_VERSION, Answers
 from engine.runtime.detector.journal_entries import EVALUATED, RECORD_VERSION, History, Step
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
 from engine.runtime.detector.replay_attempts import Attempt
+from snapshots.data_folder.identity import check_identity
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.store import Store
-from snapshots.takeover.identity import check_identity
 
 _STEP_BYTES: Final = 4096
 """What a step takes in the journal beside the payload that brought it; hardly ever more. One that does, for
@@ -119,7 +119,11 @@ class DetectorActor:
         """Make the detector this actor's. Raises StorageError."""
         settings = self._settings
         store = Store(
-            folder, epoch=epoch, kept=settings.snapshots_kept, files=self._files, now_us=self._now_us
+            folder,
+            epoch=epoch,
+            snapshots_kept=settings.snapshots_kept,
+            files=self._files,
+            now_us=self._now_us,
         )
         attempt = Attempt(folder, self._files, now_us=self._now_us, crashes_to=self._crashes_to)
         answers = Answers(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)

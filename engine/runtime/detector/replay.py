@@ -17,8 +17,8 @@ from engine.runtime.detector.journal_entries import (
 )
 from engine.runtime.detector.replay_attempts import Poisoned
 from snapshots.errors import NewerFormat
-from snapshots.format.tails import Record
-from snapshots.takeover.recovery import Recovered
+from snapshots.format.segment_reader import Record
+from snapshots.takeover.recovered import Recovered
 
 
 @dataclass(frozen=True, slots=True)

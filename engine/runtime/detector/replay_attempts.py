@@ -19,7 +19,7 @@ from typing import Final
 
 from snapshots.errors import StorageError
 from snapshots.files import Files, OpenFile, write_all
-from snapshots.format.tails import Record
+from snapshots.format.segment_reader import Record
 
 CRASHES_MAX: Final = 2
 """So many crashes in a row at one record, and it is left alone."""

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import FolderInUse, StorageError
-from snapshots.takeover.lock import FolderLock
 
 _CHARS_MAX: Final = 40
 """Of the folder above. Paths of sockets end at 107 bytes, and Ray puts its own some 60 characters below."""

@@ -24,8 +24,9 @@ from engine.runtime.catalogue import catalogue_state as register
 from engine.runtime.catalogue.catalogue_state import Kept
 from engine.runtime.contract.operations import add_rule, change_rule, evaluate, rules
 from engine.runtime.detector import detector_snapshot as kept
+from snapshots.data_folder.identity import begin_folder
+from snapshots.folders import create_folder
 from snapshots.store import Store
-from snapshots.takeover.identity import begin_folder
 from tests.local_runtime import LocalService, local_service
 
 SECOND = "0" * 32
@@ -362,7 +363,7 @@ def test_a_detector_whose_folder_is_gone_is_damage(data: Path) -> None:
 def test_a_state_that_only_a_newer_program_can_read_is_told(data: Path) -> None:
     folder = data / "detectors" / shop(told(data))["id"]
     shutil.rmtree(folder)
-    Store(folder).create(b"from tomorrow", version=1_000)
+    create_folder(folder, b"from tomorrow", version=1_000)
     report = told(data, code=1)
     assert "newer program" in report["damage"][0]["reason"]
 
@@ -370,7 +371,7 @@ def test_a_state_that_only_a_newer_program_can_read_is_told(data: Path) -> None:
 def test_a_state_that_makes_no_sense_is_told_and_the_others_too(data: Path) -> None:
     folder = data / "detectors" / shop(told(data))["id"]
     shutil.rmtree(folder)
-    Store(folder).create(b"\xc1", version=3)
+    create_folder(folder, b"\xc1", version=3)
     report = told(data, code=1)
     assert "cannot be read" in report["damage"][0]["reason"]
     assert report["detectors"][1]["contents"] is not None
@@ -404,7 +405,7 @@ def test_a_file_in_the_place_of_a_folder_is_told_and_the_others_too(data: Path) 
 
 
 def test_folders_without_a_detector_are_orphans(data: Path) -> None:
-    Store(data / "detectors" / SECOND).create(b"", version=1)
+    create_folder(data / "detectors" / SECOND, b"", version=1)
     report = told(data)
     assert report["orphans"] == [str(data / "detectors" / SECOND)]
     assert len(report["detectors"]) == 2
@@ -412,8 +413,8 @@ def test_folders_without_a_detector_are_orphans(data: Path) -> None:
 
 def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
     body = register.body(Kept(struck={SECOND}))
-    Store(tmp_path / "directory").create(body, version=register.STATE_VERSION)
-    Store(tmp_path / "detectors" / SECOND).create(b"", version=1)
+    create_folder(tmp_path / "directory", body, version=register.STATE_VERSION)
+    create_folder(tmp_path / "detectors" / SECOND, b"", version=1)
     report = told(tmp_path)
     assert report["orphans"] == report["detectors"] == []
     assert "deleted" in report["remarks"][0]
@@ -421,7 +422,7 @@ def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
 
 def test_a_detector_of_old_times_that_was_never_awake_has_no_folder(tmp_path: Path) -> None:
     body = register.body(Kept(detectors={SECOND: "never used"}))
-    Store(tmp_path / "directory").create(body, version=1)
+    create_folder(tmp_path / "directory", body, version=1)
     report = told(tmp_path)
     assert report["whole"] is True
     assert report["detectors"][0]["contents"]["rule_count"] == 0
@@ -441,7 +442,7 @@ async def test_the_id_of_the_folder_is_told(service: LocalService, tmp_path: Pat
 
 
 def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> None:
-    Store(tmp_path / "directory").create(register.body(Kept()), version=register.STATE_VERSION)
+    create_folder(tmp_path / "directory", register.body(Kept()), version=register.STATE_VERSION)
     report = told(tmp_path)
     assert (report["whole"], report["identity"]) == (True, None)
     assert "no id yet" in report["remarks"][0]
@@ -450,7 +451,7 @@ def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> No
 
 
 def test_an_id_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
-    Store(tmp_path / "directory").create(register.body(Kept()), version=register.STATE_VERSION)
+    create_folder(tmp_path / "directory", register.body(Kept()), version=register.STATE_VERSION)
     (tmp_path / "identity").write_bytes(b"")
     [defect] = told(tmp_path, code=1)["damage"]
     assert defect["path"] == str(tmp_path / "identity")

@@ -5,7 +5,7 @@ from click.testing import CliRunner
 from api.cli import main
 from engine.runtime.catalogue.directory import opened_offline
 from engine.runtime.catalogue.tokens import digest_of
-from snapshots.takeover.lock import FolderLock
+from snapshots.data_folder.lock import FolderLock
 
 
 def test_a_minted_token_is_alone_on_standard_output_and_known_afterwards(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from engine.runtime.detector.actor import Activated, DetectorActor
 from engine.runtime.detector.detector_snapshot import KEPT_VERSION
 from engine.runtime.detector.journal_entries import Replay
 from engine.runtime.detector.replay_attempts import Poisoned
+from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import (
     Fenced,
     NewerFormat,
@@ -28,8 +29,7 @@ from snapshots.errors import (
     WriteFailed,
     WrongFolder,
 )
-from snapshots.store import Store
-from snapshots.takeover.identity import begin_folder
+from snapshots.folders import create_folder
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import newborn
 
@@ -525,7 +525,7 @@ def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, m
 def test_a_folder_from_before_there_were_limits_in_it_has_them_from_its_first_waking_on(make, tmp_path):
     golden = Path(__file__).parents[1] / "evaluation" / "golden" / "state_2_few.msgpack"
     folder = tmp_path / "detectors" / ("3" * 32)
-    Store(folder).create(golden.read_bytes(), version=2)
+    create_folder(folder, golden.read_bytes(), version=2)
     first = make(limits=Limits(keys_max=6))
     first.activate(folder.name, 1)
     answers = [fired(first, 20_000 + number, k=number, a=1) for number in range(20)]
@@ -591,7 +591,7 @@ def test_an_event_that_diverges_when_it_is_taken_again_sets_the_detector_aside(m
 def test_limits_that_an_older_snapshot_does_not_tell_are_told_before_anything_depends_on_them(make, tmp_path):
     shutil.rmtree(tmp_path / "detectors" / ONE)
     # Of nothing, version 2 of a detector's document looks as version 3 does.
-    Store(tmp_path / "detectors" / ONE).create(Detector().dump(), version=2)
+    create_folder(tmp_path / "detectors" / ONE, Detector().dump(), version=2)
     actor = make()
     actor.activate(ONE, 1)
     fired(actor, 1_000_000)

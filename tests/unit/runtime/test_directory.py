@@ -10,10 +10,11 @@ from engine.runtime.catalogue import catalogue_state as register
 from engine.runtime.catalogue.directory import Directory, DirectorySettings, mint_offline, opened_offline
 from engine.runtime.catalogue.table_updates import News
 from engine.runtime.catalogue.tokens import digest_of, mint
+from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError, WrongFolder
 from snapshots.files import RealFiles
+from snapshots.folders import create_folder
 from snapshots.store import Store
-from snapshots.takeover.identity import begin_folder
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import newborn
 
@@ -306,7 +307,7 @@ def test_no_more_detectors_are_entered_than_there_may_be(tmp_path):
 
 def test_detectors_of_an_older_data_folder_are_given_their_folders_once(opened, tmp_path):
     old = register.Kept({A: register.KeptToken(b"a", "hint")}, {A: "a", B: "b"})
-    Store(tmp_path / "directory").create(register.body(old), version=1)
+    create_folder(tmp_path / "directory", register.body(old), version=1)
     newborn(tmp_path, A)
     directory = opened()
     assert told(directory) == ({b"a": A}, {A: "a", B: "b"})
@@ -331,7 +332,7 @@ def test_a_folder_is_let_go_of_where_opening_it_fails(opened, tmp_path, files):
 
 
 def test_a_directory_saved_by_a_newer_program_is_refused(opened, tmp_path):
-    Store(tmp_path / "directory").create(b"", version=3)
+    create_folder(tmp_path / "directory", b"", version=3)
     with pytest.raises(NewerFormat, match="version 3"):
         opened()
 

@@ -16,8 +16,8 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
+from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse, StorageError
-from snapshots.takeover.identity import begin_folder
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import local_fleet, local_service, until
 

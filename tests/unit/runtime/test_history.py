@@ -25,9 +25,9 @@ from engine.runtime.detector.replay import restore
 from engine.runtime.detector.replay_attempts import Poisoned
 from snapshots.errors import NewerFormat
 from snapshots.format.pages import Page
+from snapshots.format.segment_reader import Record
 from snapshots.format.snapshot_file import Snapshot
-from snapshots.format.tails import Record
-from snapshots.takeover.recovery import Recovered
+from snapshots.takeover.recovered import Recovered
 
 CONDITIONS = (
     "once a == 1",

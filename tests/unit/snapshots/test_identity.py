@@ -6,16 +6,16 @@ import sys
 
 import pytest
 
+from snapshots.data_folder.identity import begin_folder, check_identity, read_identity
+from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import Damaged, FolderInUse, NewerFormat, StorageError, WrongFolder
 from snapshots.files import RealFiles
-from snapshots.takeover.identity import begin_folder, check_identity, read_identity
-from snapshots.takeover.lock import FolderLock
 from tests.faulty_files import Died, FaultyFiles
 
 BEGIN = """
 import sys
 from pathlib import Path
-from snapshots.takeover.identity import begin_folder
+from snapshots.data_folder.identity import begin_folder
 print("ready", flush=True)
 sys.stdin.readline()
 print(begin_folder(Path(sys.argv[1]), lock_wait_s=60))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from snapshots.errors import Damaged, NothingUsable
+from snapshots.folders import create_folder
 from snapshots.format.file_names import segment_name, snapshot_name
 from snapshots.inspection import inspect_folder, read_only
 from snapshots.store import Store
@@ -12,7 +13,7 @@ from snapshots.store import Store
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    Store(tmp_path).create(b"born", version=7)
+    create_folder(tmp_path, b"born", version=7)
     for epoch in (1, 2):
         store = Store(tmp_path, epoch=epoch)
         store.recover()
@@ -64,7 +65,7 @@ def test_a_torn_tail_is_told_with_its_offset(folder):
     last = report.segments[-1]
     assert (last.torn, last.records, report.sequence) == (True, 0, 3)
     assert "at offset 44, record 4" in str(last.reason)
-    assert [(one.path, one.reason) for one in report.remarks] == [(path, last.reason)]
+    assert [(one.path, one.reason) for one in report.damage] == [(path, last.reason)]
     assert list(read_only(folder).records) == []
 
 

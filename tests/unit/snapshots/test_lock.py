@@ -8,13 +8,13 @@ import threading
 
 import pytest
 
+from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import FolderInUse, StorageError
-from snapshots.takeover.lock import FolderLock
 
 HOLD = """
 import sys
 from pathlib import Path
-from snapshots.takeover.lock import FolderLock
+from snapshots.data_folder.lock import FolderLock
 FolderLock(Path(sys.argv[1])).acquire()
 print("held", flush=True)
 sys.stdin.read()

@@ -6,7 +6,7 @@ import pytest
 
 from snapshots.errors import Damaged, NewerFormat
 from snapshots.format.framing import frame
-from snapshots.format.pages import HEADER_BYTES, MAGIC, Page, decode, decode_header
+from snapshots.format.pages import HEADER_BYTES, PAGE_FILE, Page, decode, decode_header
 from snapshots.write.snapshot_writer import save_page
 from tests.faulty_files import FaultyFiles
 
@@ -52,4 +52,4 @@ def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_told_from_damage() -> None:
     with pytest.raises(NewerFormat):
-        decode(frame(MAGIC, 2, b"what nobody knows yet"))
+        decode(frame(PAGE_FILE.magic, 2, b"what nobody knows yet"))

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshots.errors import Damaged, NewerFormat
+from snapshots.format.segment_reader import Record, SegmentReader, classify
 from snapshots.format.segments import (
     END_MARK,
-    FORMAT,
     HEADER_BYTES,
-    MAGIC,
     MARK,
     RECORD_OVERHEAD_BYTES,
+    SEGMENT_FILE,
     SegmentHeader,
     current,
     decode_header,
@@ -25,8 +25,8 @@ from snapshots.format.segments import (
     zero_sectors,
 )
 from snapshots.format.snapshot_file import Snapshot, decode, encode
-from snapshots.format.tails import Record, SegmentReader, judge
 
+FORMAT, MAGIC = SEGMENT_FILE.format, SEGMENT_FILE.magic
 GOLDEN = Path(__file__).parent / "golden"
 HEADER = SegmentHeader(epoch=3, number=2, first=7, after=1)
 PAYLOADS = (b"some record", b"", bytes(range(256)) * 3)
@@ -152,7 +152,7 @@ def test_a_later_record_is_a_witness_only_of_what_it_knew():
         data = segment(b"first", b"x" * 1_000)
         data += encode_record(9, 9, b"third", synced=synced, offset=len(data))
         lost = data[:512] + bytes(512) + data[1024:]
-        stop = judge(lost, begin, 8)
+        stop = classify(lost, begin, 8)
         assert (stop.torn, stop.sequence) == (torn, 8)
         assert ("record 9 at offset" in str(stop.reason)) != torn
 
@@ -161,7 +161,7 @@ def test_a_record_that_is_not_the_next_is_damage():
     data = segment(b"seven")
     data += encode_record(9, 9, b"nine", synced=6, offset=len(data))
     _, reader = read(data)
-    assert "record 8 should stand, and record 9 does" in str(reader.stop.reason)
+    assert "record 8 is expected, and record 9 is there" in str(reader.stop.reason)
     assert not reader.stop.torn
 
 

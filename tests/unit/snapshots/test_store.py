@@ -22,17 +22,18 @@ from snapshots.errors import (
     WriteFailed,
 )
 from snapshots.files import OpenFile, RealFiles
+from snapshots.folders import create_folder, destroy_folder
 from snapshots.format.file_names import CLAIM_NUMBER, segment_name, snapshot_name
 from snapshots.format.snapshot_file import Snapshot, encode
 from snapshots.store import Store
-from snapshots.takeover.recovery import Recovered
+from snapshots.takeover.recovered import Recovered
 from tests.faulty_files import FaultyFiles
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "one"
-    Store(made).create(b"born", version=7)
+    create_folder(made, b"born", version=7)
     return made
 
 
@@ -72,7 +73,7 @@ def change(path: Path, at: int) -> None:
 
 
 def test_a_folder_is_born_with_a_snapshot_and_may_be_born_twice(folder):
-    Store(folder).create(b"born again", version=8)
+    create_folder(folder, b"born again", version=8)
     found = Store(folder).recover()
     assert found.snapshot == Snapshot(epoch=0, sequence=0, version=7, body=b"born")
     assert list(found.records) == []
@@ -131,7 +132,7 @@ def test_what_is_appended_while_a_snapshot_is_taken_comes_after_it(folder):
 
 
 def test_snapshots_may_be_saved_by_another_thread_while_records_are_appended(folder):
-    store = opened(folder, kept=1, segment_bytes_max=500)
+    store = opened(folder, snapshots_kept=1, segment_bytes_max=500)
     wanted: queue.Queue[tuple[int, bytes] | None] = queue.Queue()
 
     def save_all() -> None:
@@ -154,7 +155,7 @@ def test_snapshots_may_be_saved_by_another_thread_while_records_are_appended(fol
 
 
 def test_the_newest_few_snapshots_are_kept_and_the_segments_that_they_need(folder):
-    store = opened(folder, 1, kept=2)
+    store = opened(folder, 1, snapshots_kept=2)
     for number in range(1, 6):
         write(store, b"%d" % number)
         save(store, b"after %d" % number)
@@ -172,7 +173,7 @@ def test_the_newest_few_snapshots_are_kept_and_the_segments_that_they_need(folde
 
 def test_a_claim_stays_though_its_owner_wrote_nothing(folder):
     write(opened(folder, 1), b"one")
-    second = opened(folder, 2, kept=1)
+    second = opened(folder, 2, snapshots_kept=1)
     save(second)
     assert names(folder) == [segment_name(2, CLAIM_NUMBER), segment_name(2, 1), snapshot_name(1)]
     with pytest.raises(Fenced):
@@ -284,17 +285,17 @@ def test_a_fenced_owner_can_finish_no_snapshot(folder):
 
 def test_the_owner_of_a_folder_that_was_removed_is_fenced_off(folder):
     store = opened(folder)
-    Store(folder).destroy()
+    destroy_folder(folder)
     with pytest.raises(Fenced, match="was removed"):
         store.check_owner()
-    Store(folder).destroy()
+    destroy_folder(folder)
     assert not folder.exists()
 
 
 def test_the_owner_of_a_folder_that_was_made_anew_is_fenced_off(folder):
     store = opened(folder, 1)
-    Store(folder).destroy()
-    Store(folder).create(b"born again", version=7)
+    destroy_folder(folder)
+    create_folder(folder, b"born again", version=7)
     write(opened(folder, 1), b"one")
     with pytest.raises(Fenced, match="was removed"):
         store.check_owner()
@@ -377,7 +378,7 @@ def test_no_descriptor_is_left_where_recovering_fails(tmp_path):
     failed = set[str]()
     for calls in range(30):
         folder = tmp_path / str(calls)
-        Store(folder).create(b"born", version=7)
+        create_folder(folder, b"born", version=7)
         write(opened(folder), b"one").close()
         files = FaultyFiles(fails_at=calls, error=errno.ENOSPC)
         store = Store(folder, files=files)
@@ -535,7 +536,7 @@ def test_a_damaged_snapshot_stays_until_there_is_another_and_its_copy_for_ever(f
     store = opened(folder)
     assert path.read_bytes() == damaged
     opened(folder)
-    store = write(opened(folder, kept=2), b"two")
+    store = write(opened(folder, snapshots_kept=2), b"two")
     save(store)
     assert not path.exists()
     assert (folder / f"{path.name}.damaged").read_bytes() == damaged
@@ -625,7 +626,7 @@ def test_a_save_that_fails_at_any_call_changes_nothing_and_the_journal_goes_on(f
     calls, acknowledged = 0, False
     while not acknowledged:
         files = FaultyFiles(for_good=for_good)
-        store = write(opened(folder, kept=1, files=files), b"x")
+        store = write(opened(folder, snapshots_kept=1, files=files), b"x")
         sequence = store.begin_snapshot()
         files.fails_at = len(files.calls) + calls
         try:
@@ -640,7 +641,7 @@ def test_a_save_that_fails_at_any_call_changes_nothing_and_the_journal_goes_on(f
         assert payloads[-1] == b"after"
         assert acknowledged <= (body == b"saved")
     assert calls == 9
-    save(opened(folder, kept=1))
+    save(opened(folder, snapshots_kept=1))
     assert len(names(folder)) == 3
 
 
@@ -664,7 +665,7 @@ def test_a_segment_that_cannot_be_left_is_gone_on_with(folder):
 def test_files_of_others_are_left_alone(folder):
     (folder / "notes.txt").write_text("mine")
     (folder / "journal-1-1.rdj").write_text("not quite a name of ours")
-    store = write(opened(folder, kept=1), b"one")
+    store = write(opened(folder, snapshots_kept=1), b"one")
     save(store)
     assert {"notes.txt", "journal-1-1.rdj"} < set(names(folder))
 

@@ -1,4 +1,4 @@
-"""Where the reading of a segment ends: at its end, in a torn write, or in damage. Pure; see README.md."""
+"""Reads a segment record by record, and says why it ends: as written, in a torn write, or in damage. Pure."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from snapshots.format.segments import (
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record, and where it was found."""
+    """A record, and where it was read."""
 
     sequence: int
     version: int
@@ -30,10 +30,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where reading ended: the next record, `sequence`, does not stand at `offset`.
+    """Where reading ended: record `sequence`, the next one, is not at `offset`.
 
-    `reason` is None where the file ends there as it should, or where no more was wanted. `torn` is whether
-    a write that was never finished explains what is there.
+    `reason` is None if the file ends there as written, or no more was wanted. `torn` says that an
+    unfinished write explains what is there.
     """
 
     offset: int
@@ -43,10 +43,10 @@ class Stop:
 
 
 class SegmentReader:
-    """The records of a segment, from `first` on and before `limit`, in order.
+    """The records of a segment from `first` up to, and without, `limit`, in order.
 
-    `stop` is there once they have been read; `synced` is then the last record that one of them knew to be
-    on the disk, and `unsynced_offset` where the first record begins of which none says so.
+    After the iteration, `stop` says where it ended, `synced` is the last record that any of them knew to be
+    on the disk, and `unsynced_offset` is the start of the first record that none of them knew to be there.
     """
 
     def __init__(self, data: bytes, path: Path, first: int, limit: int | None = None) -> None:
@@ -59,7 +59,7 @@ class SegmentReader:
 
     @property
     def unsynced_offset(self) -> int | None:
-        """Where the first record begins that may not be on the disk; None where all are."""
+        """The offset of the first record that may not be on the disk; None if all are."""
         return self._unsynced[0][1] if self._unsynced else None
 
     def __iter__(self) -> Iterator[Record]:
@@ -68,7 +68,7 @@ class SegmentReader:
             header = decode_record_header(data, offset)
             payload = payload_of(data, offset, header) if header and header.sequence == sequence else None
             if header is None or payload is None:
-                self.stop = judge(data, offset, sequence)
+                self.stop = classify(data, offset, sequence)
                 return
             self._note(header.sequence, offset, header.synced)
             record = Record(sequence, header.version, payload, self._path, offset)
@@ -84,8 +84,8 @@ class SegmentReader:
             self._unsynced.popleft()
 
 
-def judge(data: bytes, offset: int, sequence: int) -> Stop:
-    """Say what is wrong at an offset where no whole record `sequence` stands, and whether it looks torn."""
+def classify(data: bytes, offset: int, sequence: int) -> Stop:
+    """Say why no whole record `sequence` is at an offset, and whether the write was torn."""
     reason, torn = _look(data, offset, sequence)
     if torn:
         witness = _witness(data, offset, sequence)
@@ -97,34 +97,34 @@ def judge(data: bytes, offset: int, sequence: int) -> Stop:
 
 
 def header_is_torn(data: bytes) -> bool:
-    """Whether a header that does not fit is one whose write was never finished."""
+    """Whether an unfinished write explains a segment's damaged header."""
     return len(data) < HEADER_BYTES or zero_sectors(data, 0, HEADER_BYTES) > 0
 
 
-def synced_last_told(data: bytes) -> int:
-    """Give the last record that any record in a file says was on the disk; 0 where none does."""
+def last_known_synced(data: bytes) -> int:
+    """Return the last record that any record of a file knew to be on the disk; 0 if none did."""
     return max((header.synced for _, header in _headers(data, 0)), default=0)
 
 
 def _look(data: bytes, offset: int, sequence: int) -> tuple[str, bool]:
     rest_bytes = len(data) - offset
-    told = f"at offset {offset}, record {sequence}"
+    place = f"at offset {offset}, record {sequence}"
     if rest_bytes < RECORD_OVERHEAD_BYTES:
-        return f"{told} ends with the file after {rest_bytes} bytes", True
+        return f"{place} ends with the file after {rest_bytes} bytes", True
     header = decode_record_header(data, offset)
     if header is None:
         torn = zero_sectors(data, offset, offset + RECORD_HEADER_BYTES) > 0
-        return f"{told} has no header that fits its checksum", torn
+        return f"{place} has no header that fits its checksum", torn
     if header.sequence != sequence:
-        return f"{told} should stand, and record {header.sequence} does", False
+        return f"{place} is expected, and record {header.sequence} is there", False
     if header.bytes_ > rest_bytes:
-        return f"{told} ends with the file after {rest_bytes} of {header.bytes_} bytes", True
+        return f"{place} ends with the file after {rest_bytes} of {header.bytes_} bytes", True
     zeros = zero_sectors(data, offset, offset + header.bytes_)
-    return f"{told} does not fit its checksum", zeros > header.blank_sectors
+    return f"{place} does not fit its checksum", zeros > header.blank_sectors
 
 
 def _witness(data: bytes, offset: int, sequence: int) -> tuple[int, int] | None:
-    """Find a later record that knew this one to be on the disk: its sequence, and its offset."""
+    """Find a later record that knew this one to be on the disk: its sequence and its offset."""
     for at, header in _headers(data, offset + 1):
         if header.sequence > sequence and header.synced >= sequence:
             return header.sequence, at

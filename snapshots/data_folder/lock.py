@@ -1,4 +1,4 @@
-"""The lock on a data folder: one process at a time, told apart from a dead one by the operating system."""
+"""The lock on a data folder: one process at a time. The operating system releases a dead process's lock."""
 
 import contextlib
 import errno
@@ -15,15 +15,14 @@ from snapshots.files import FILE_MODE, FOLDER_MODE
 
 _LOOK_AGAIN_S: Final = 0.05
 _PID_CHARS: Final = 10
-"""As many digits as a pid has at most: each text covers the one before."""
+"""The most digits of a pid, so that each text overwrites the one before."""
 
 
 class FolderLock:
-    """A hold on a data folder, until it is released or its process ends.
+    """The lock on a data folder, held until it is released or its process ends.
 
-    The file `lock` in the folder bears a pid, for people: `pid`, that of the service for which the lock is
-    held, or this process's own. What counts is the operating system's lock on it, which no dead process
-    keeps. `wait_s` is how long a holder that is just ending is waited for.
+    It is an `flock` on the file `lock`. The file shows a pid to people: `pid`, that of the service for which
+    the lock is held, or this process's own. `acquire` waits up to `wait_s` for a holder that is just ending.
     """
 
     def __init__(self, folder: Path, *, pid: int | None = None, wait_s: float = 0.0) -> None:
@@ -33,7 +32,7 @@ class FolderLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take hold of the folder, which is made where it is missing. Raises FolderInUse, StorageError."""
+        """Take the lock. Makes the folder if it is missing. Raises FolderInUse, StorageError."""
         assert self._descriptor is None, "a lock is acquired once"
         give_up_s = time.monotonic() + self._wait_s
         while True:
@@ -57,14 +56,14 @@ class FolderLock:
         except OSError as error:
             os.close(descriptor)
             raise StorageError(f"the data folder {self._folder} cannot be locked: {error}") from error
-        # The pid is a courtesy: a full disk must not keep the service from starting.
+        # The pid is a courtesy: the service must start even on a full disk.
         with contextlib.suppress(OSError):
             os.pwrite(descriptor, f"{self._pid:<{_PID_CHARS}}\n".encode(), 0)
         return descriptor
 
     def _opened(self) -> int:
         path = self._folder / "lock"
-        # A link could lead to any file of this user's, and a pipe would be waited for.
+        # A symbolic link could lead to any file of this user, and opening a pipe would block.
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             self._folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -79,7 +78,7 @@ class FolderLock:
         return descriptor
 
     def release(self) -> None:
-        """Let go of the folder. The file stays, or two processes could lock two files of one name."""
+        """Release the lock. The file stays, or two processes could lock two files of the same name."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshots.errors import Damaged, NewerFormat
-from snapshots.format.snapshot_file import FORMAT, HEADER_BYTES, MAGIC, Snapshot, decode, encode
+from snapshots.format.snapshot_file import HEADER_BYTES, SNAPSHOT_FILE, Snapshot, decode, encode
+
+FORMAT, MAGIC = SNAPSHOT_FILE.format, SNAPSHOT_FILE.magic
 
 SMALL = Snapshot(epoch=3, sequence=7, version=2, body=b"some state, 0123")
 

@@ -1,0 +1,166 @@
+"""Plans a recovery: chooses the snapshot, the pages and the records that count, or refuses.
+
+Reads and decides, and changes nothing. README.md has the rules and the reasons.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from snapshots.errors import Damaged, Hole, NewerFormat, NothingUsable, StorageError
+from snapshots.files import Files
+from snapshots.format import pages
+from snapshots.format.file_names import Listing
+from snapshots.format.snapshot_file import Snapshot, decode
+from snapshots.takeover.journal_scan import scan_journal
+from snapshots.takeover.recovery_plan import RecoveryPlan
+from snapshots.takeover.segment_headers import check_headerless_were_unsynced, judge_headerless, read_headers
+
+_ATTEMPTS = 5
+
+
+def list_and_plan(
+    folder: Path,
+    list_names: Callable[[], Listing],
+    files: Files,
+    *,
+    now_us: int,
+    missing_is_empty: bool = False,
+) -> tuple[Listing, RecoveryPlan]:
+    """List a folder and plan its recovery; again if files disappear. Raises OSError.
+
+    An earlier owner may still be removing what its last snapshot made obsolete.
+    """
+    attempt = 1
+    while True:
+        names = list_names()
+        try:
+            return names, plan_recovery(folder, names, files, now_us, missing_is_empty=missing_is_empty)
+        except FileNotFoundError:
+            if attempt == _ATTEMPTS:
+                raise
+        attempt += 1
+
+
+def plan_recovery(
+    folder: Path, names: Listing, files: Files, now_us: int, *, missing_is_empty: bool
+) -> RecoveryPlan:
+    """Plan the recovery of a folder. Raises FileNotFoundError if a file of the listing is gone."""
+    plan = RecoveryPlan(folder)
+    try:
+        _Planner(plan, names, files).run(now_us, missing_is_empty=missing_is_empty)
+    except StorageError as error:
+        plan.refusal = error
+    return plan
+
+
+class _Planner:
+    def __init__(self, plan: RecoveryPlan, names: Listing, files: Files) -> None:
+        self._plan = plan
+        self._names = names
+        self._files = files
+        self._fenced: set[str] = set()
+
+    def run(self, now_us: int, *, missing_is_empty: bool) -> None:
+        plan = self._plan
+        headerless = read_headers(plan, self._names, self._files)
+        self._choose_snapshot(missing_is_empty=missing_is_empty)
+        self._choose_pages(now_us)
+        history = self._choose_history()
+        judge_headerless(plan, headerless, history)
+        scan_journal(plan, self._files)
+        check_headerless_were_unsynced(plan, headerless, history)
+        self._check_snapshots_are_covered()
+
+    def _choose_snapshot(self, *, missing_is_empty: bool) -> None:
+        plan, names = self._plan, self._names
+        for sequence in sorted(names.snapshots, reverse=True):
+            path = plan.folder / names.snapshots[sequence]
+            try:
+                snapshot = self._read_snapshot(path, sequence)
+            except Damaged as error:
+                plan.set_aside(path, "damaged", str(error))
+                continue
+            except NewerFormat as error:
+                raise NewerFormat(f"{path} cannot be used: {error}") from error
+            if self._is_fenced(path, snapshot.epoch, sequence):
+                self._fenced.add(path.name)
+                continue
+            plan.snapshot = snapshot
+            plan.sequence = sequence
+            plan.epoch = snapshot.epoch
+            return
+        if missing_is_empty and not names.ever_had_a_snapshot:
+            return
+        reasons = "; ".join(f"{flaw.path}: {flaw.reason}" for flaw in plan.flaws)
+        if not reasons:
+            reasons = "all were set aside before" if names.damaged_snapshots else "there is none"
+        raise NothingUsable(f"{plan.folder} holds no snapshot that can be used: {reasons}")
+
+    def _read_snapshot(self, path: Path, sequence: int) -> Snapshot:
+        snapshot = decode(self._files.read(path))
+        if snapshot.sequence != sequence:
+            raise Damaged(f"it says that it is number {snapshot.sequence}")
+        return snapshot
+
+    def _is_fenced(self, path: Path, epoch: int, sequence: int) -> bool:
+        """Whether a later owner took over before the last record that a file covers. If so, set it aside."""
+        fence = self._plan.first_fenced(epoch)
+        if fence is None or sequence < fence:
+            return False
+        reason = f"it is by epoch {epoch}, which was fenced off before record {fence}"
+        self._plan.set_aside(path, "fenced", reason)
+        return True
+
+    def _choose_pages(self, now_us: int) -> None:
+        """Choose the pages that the snapshot needs; the journal has what later pages cover.
+
+        A damaged page is set aside and reported. It is no reason to refuse: its content expires soon.
+        """
+        plan = self._plan
+        for sequence, name in self._names.pages.items():
+            path = plan.folder / name
+            try:
+                header = self._page_header(path, sequence)
+                if header.expires_us < now_us or sequence > plan.sequence:
+                    plan.obsolete.append(path)
+                elif not self._is_fenced(path, header.epoch, sequence):
+                    pages.decode(self._files.read(path))
+                    plan.pages.append(path)
+            except Damaged as error:
+                plan.set_aside(path, "damaged", str(error))
+            except NewerFormat as error:
+                raise NewerFormat(f"{path} cannot be used: {error}") from error
+
+    def _page_header(self, path: Path, sequence: int) -> pages.PageHeader:
+        header = pages.decode_header(self._files.read_start(path, pages.HEADER_BYTES))
+        if header.sequence != sequence:
+            raise Damaged(f"it says that it is number {header.sequence}")
+        return header
+
+    def _choose_history(self) -> set[int]:
+        """Return the epochs of the folder's history, and drop the segments of all others.
+
+        Each owner recorded whose records its own continue. An owner that no later one continues was fenced
+        off before it answered anything, so its records are void.
+        """
+        plan = self._plan
+        after = {segment.epoch: segment.after for segment in plan.segments}
+        epoch = max([plan.epoch, *after])
+        history = {epoch}
+        while epoch in after:
+            epoch = after[epoch]
+            history.add(epoch)
+        plan.obsolete += [segment.path for segment in plan.segments if segment.epoch not in history]
+        plan.segments = [segment for segment in plan.segments if segment.epoch in history]
+        return history
+
+    def _check_snapshots_are_covered(self) -> None:
+        """Raise Hole if a snapshot that is damaged included records which are nowhere else."""
+        # A fenced owner's snapshot does not count, whatever its number.
+        numbers = {number for number, name in self._names.snapshots.items() if name not in self._fenced}
+        newest = max(numbers | self._names.damaged_snapshots, default=0)
+        if newest > self._plan.sequence:
+            raise Hole(
+                f"{self._plan.folder} once had a snapshot of record {newest}, and without that the last "
+                f"record that can be read is {self._plan.sequence}"
+            )

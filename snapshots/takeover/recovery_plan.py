@@ -1,0 +1,72 @@
+"""The recovery plan: what a recovery reads from a folder, or why it must refuse. Data only."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from snapshots.errors import StorageError
+from snapshots.format.segments import Segment
+from snapshots.format.snapshot_file import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A file that does not fit, of which a copy is to be set aside from an offset on."""
+
+    path: Path
+    suffix: str
+    reason: str
+    copy_from: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRange:
+    """The records of a segment that come after the snapshot: from `begin` to `end`, both included."""
+
+    segment: Segment
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsynced:
+    """The bytes of a segment, from `begin` up to `end`, that can be read but may not be on the disk."""
+
+    path: Path
+    begin: int
+    end: int
+
+
+@dataclass(slots=True)
+class RecoveryPlan:
+    """What a recovery reads from a folder. If `refusal` is set, nothing else in here may be relied on."""
+
+    folder: Path
+    snapshot: Snapshot | None = None
+    sequence: int = 0
+    """The last record."""
+    epoch: int = 0
+    """The epoch of that record, or of the snapshot that includes it.
+
+    Not a later epoch that has only a header: nothing says that this header is on the disk.
+    """
+    ranges: list[RecordRange] = field(default_factory=list)
+    journal_bytes: int = 0
+    """The length of those records."""
+    segments: list[Segment] = field(default_factory=list)
+    """The segments of the folder's history that have a whole header, in order."""
+    obsolete: list[Path] = field(default_factory=list)
+    """Files that nobody needs after the next snapshot. A copy of each damaged one is set aside."""
+    pages: list[Path] = field(default_factory=list)
+    """The pages that belong to the snapshot and have not expired, in order."""
+    flaws: list[Flaw] = field(default_factory=list)
+    unsynced: Unsynced | None = None
+    refusal: StorageError | None = None
+
+    def set_aside(self, path: Path, suffix: str, reason: str) -> None:
+        """Note a file that does not fit: copy it, and remove it after the next snapshot."""
+        self.flaws.append(Flaw(path, suffix, reason))
+        self.obsolete.append(path)
+
+    def first_fenced(self, epoch: int) -> int | None:
+        """Return the first record at which an owner later than `epoch` took over; None if there was none."""
+        return min((segment.first for segment in self.segments if segment.epoch > epoch), default=None)

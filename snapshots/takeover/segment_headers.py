@@ -1,0 +1,81 @@
+"""Reads the headers of a folder's segments, and judges the segments that have no whole one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from snapshots.errors import Damaged, NewerFormat
+from snapshots.files import Files
+from snapshots.format.file_names import Listing
+from snapshots.format.segment_reader import header_is_torn, last_known_synced
+from snapshots.format.segments import HEADER_BYTES, Segment, decode_header
+from snapshots.takeover.recovery_plan import RecoveryPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Headerless:
+    """A segment without a whole header. Its records, if any, say that record `synced` was on the disk."""
+
+    place: tuple[int, int]
+    """Epoch and number."""
+    path: Path
+    reason: str
+    torn: bool
+    synced: int
+
+
+def read_headers(plan: RecoveryPlan, names: Listing, files: Files) -> list[Headerless]:
+    """Add the segments with a whole header to the plan; return those without. Raises NewerFormat."""
+    headerless = []
+    for place, name in names.segments.items():
+        path = plan.folder / name
+        start = files.read_start(path, HEADER_BYTES)
+        if not start:
+            # It was created for a record that was never written.
+            plan.obsolete.append(path)
+        elif isinstance(header := _header(place, path, start), Segment):
+            plan.segments.append(header)
+        else:
+            data = files.read(path)
+            # A newer format may have a longer header.
+            _header(place, path, data)
+            headerless.append(
+                Headerless(
+                    place, path, f"at offset 0, {header}", header_is_torn(data), last_known_synced(data)
+                )
+            )
+    return headerless
+
+
+def judge_headerless(plan: RecoveryPlan, headerless: list[Headerless], history: set[int]) -> None:
+    """Skip a segment without a header if its write was torn, or nobody needs it. Raises Damaged."""
+    latest = max(history)
+    for one in headerless:
+        epoch = one.place[0]
+        later = [segment.first for segment in plan.segments if (segment.epoch, segment.number) > one.place]
+        void = epoch < latest and epoch not in history
+        covered = bool(later) and min(later) <= plan.sequence + 1
+        plan.set_aside(one.path, "torn" if one.torn else "damaged", one.reason)
+        if not (void or covered or one.torn):
+            raise Damaged(f"{one.path}: {one.reason}")
+
+
+def check_headerless_were_unsynced(
+    plan: RecoveryPlan, headerless: list[Headerless], history: set[int]
+) -> None:
+    """Raise Damaged if a segment that was skipped as torn had records on the disk."""
+    for one in headerless:
+        if one.torn and one.place[0] >= max(history) and one.synced > plan.sequence:
+            raise Damaged(f"{one.path}: {one.reason}, and record {one.synced} was on the disk")
+
+
+def _header(place: tuple[int, int], path: Path, data: bytes) -> Segment | str:
+    """Return the segment that a header describes, or what is wrong with the header."""
+    try:
+        header = decode_header(data)
+    except Damaged as error:
+        return str(error)
+    except NewerFormat as error:
+        raise NewerFormat(f"{path} cannot be used: {error}") from error
+    if (header.epoch, header.number) != place:
+        return f"it says that it is number {header.number} of epoch {header.epoch}"
+    return Segment(header.epoch, header.number, header.first, header.after, path)
