@@ -63,7 +63,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         DetectorActor,
         "finish_saving",
         "if saving.page is not None:",
-        "saving.store.save(kept.pieces(saving.kept), version=KEPT_VERSION, sequence=saving.sequence)\n"
+        "saving.store.save(detector_snapshot.pieces(saving.kept), version=KEPT_VERSION, sequence=saving.sequence)\n"
         "        if saving.page is not None:",
         partial(images, "lives"),
     ),
