@@ -63,7 +63,8 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         DetectorActor,
         "finish_saving",
         "if saving.page is not None:",
-        "saving.store.save(detector_snapshot.pieces(saving.kept), version=KEPT_VERSION, sequence=saving.sequence)\n"
+        "pieces = detector_snapshot.pieces(saving.kept)\n"
+        "        saving.store.save(pieces, version=KEPT_VERSION, sequence=saving.sequence)\n"
         "        if saving.page is not None:",
         partial(images, "lives"),
     ),

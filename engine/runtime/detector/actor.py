@@ -117,13 +117,9 @@ class DetectorActor:
 
     def _take_over(self, detector_id: str, folder: Path, epoch: int) -> Activated:
         """Make the detector this actor's. Raises StorageError."""
-        settings = self._settings
+        settings, files = self._settings, self._files
         store = Store(
-            folder,
-            epoch=epoch,
-            snapshots_kept=settings.snapshots_kept,
-            files=self._files,
-            now_us=self._now_us,
+            folder, epoch=epoch, snapshots_kept=settings.snapshots_kept, files=files, now_us=self._now_us
         )
         attempt = Attempt(folder, self._files, now_us=self._now_us, crashes_to=self._crashes_to)
         answers = Answers(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
