@@ -1,18 +1,20 @@
-"""How property tests are run: two profiles, and a seed that is printed so that any run can be repeated."""
+"""Which tests run, on how many examples, and from which seed."""
 
 import os
 import random
 import re
+from collections.abc import Callable
 
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile("ci", max_examples=100, deadline=None, derandomize=False)
-hypothesis.settings.register_profile("deep", max_examples=1_000, deadline=None, derandomize=False)
+for name, examples in {"quick": 20, "ci": 100, "deep": 1_000}.items():
+    hypothesis.settings.register_profile(name, max_examples=examples, deadline=None, derandomize=False)
 # Tests read the profile while they are imported, which is after this.
-hypothesis.settings.load_profile(os.environ.get("RULE_DETECTOR_PROFILE", "ci"))
+hypothesis.settings.load_profile(os.environ.get("RULE_DETECTOR_PROFILE", "quick"))
 
 SEED = int(os.environ.get("RULE_DETECTOR_SEED") or random.SystemRandom().randrange(2**32))
+ON_REQUEST = ("ray", "storm", "long")
 
 
 @pytest.fixture(scope="session")
@@ -22,9 +24,9 @@ def seed() -> int:
 
 
 @pytest.fixture(scope="session")
-def effort() -> int:
-    """How many times the usual number of examples this profile wants."""
-    return hypothesis.settings.default.max_examples // 100
+def scaled() -> Callable[[int], int]:
+    """Scales a number of examples, given for the profile `ci`, to the profile of this run."""
+    return lambda count: max(1, count * hypothesis.settings.default.max_examples // 100)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say with which seed, and on how many examples, each property was tried."""
+    """Print the seed, the profile, and how many examples each property was tried on."""
     tried = dict[str, int]()
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         counted = dict(getattr(report, "user_properties", ())).get("examples")
@@ -47,14 +49,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     profile = hypothesis.settings.get_current_profile_name()
     terminalreporter.section("properties")
     terminalreporter.line(f"RULE_DETECTOR_SEED={given or SEED} RULE_DETECTOR_PROFILE={profile}")
+    if profile == "quick":
+        terminalreporter.line(f"{sum(tried.values())} examples of {len(tried)} properties")
+        return
     for nodeid, examples in sorted(tried.items()):
         terminalreporter.line(f"{examples:7d} examples  {nodeid}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked `slow`, unless it is asked for: by `-m slow`, or by its place."""
-    asked = "slow" in config.option.markexpr or any("::" in argument for argument in config.args)
-    slow = [] if asked else [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
+    """Without `-m`, leave out marked tests, except those whose file or name is given."""
+    if config.option.markexpr or any(".py" in argument for argument in config.args):
+        return
+    marked = [item for item in items if any(map(item.get_closest_marker, ON_REQUEST))]
+    config.hook.pytest_deselected(items=marked)
+    items[:] = [item for item in items if item not in set(marked)]

@@ -12,6 +12,8 @@ from tests.api.leaks import EVENT, LOOPS, World, run, world
 from tests.api.streaming import NDJSON
 from tests.api.wire import Connection, request
 
+pytestmark = pytest.mark.storm
+
 CHUNKED = "Transfer-Encoding: chunked"
 
 

@@ -13,6 +13,8 @@ from api.settings import Settings
 from engine.runtime.contract.counters import FRONT_ENDS_LOST
 from tests.local_runtime import local_service, until
 
+pytestmark = pytest.mark.storm
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:

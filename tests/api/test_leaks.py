@@ -10,7 +10,10 @@ from tests.api.leaks import EVENT, LOOPS, REST_WITHIN_S, World, crowd_of, run, w
 from tests.api.streaming import NDJSON, line
 from tests.api.wire import chunked, request
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc")
+pytestmark = [
+    pytest.mark.storm,
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="descriptors are counted in /proc"),
+]
 
 CALLERS = 300
 CHUNKED = "Transfer-Encoding: chunked"

@@ -182,6 +182,7 @@ async def test_lines_are_answered_the_same_wherever_they_are_cut(caller: Caller,
     assert told == [told[0]] * len(told)
 
 
+@pytest.mark.storm
 async def test_200_000_lines_pass_with_no_more_than_two_batches_held(
     wire: Wire, echo: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ TestDetectors.settings = hypothesis.settings(
 )
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_every_legal_crash_image_is_recovered(run, seed, record_property):
     images = Images(256, random.Random(seed), again=0.05)
@@ -43,6 +44,7 @@ def test_every_legal_crash_image_is_recovered(run, seed, record_property):
     assert images.different > 10
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_every_file_call_may_fail_or_be_the_last(run, seed, record_property):
     storm = Storm(4, random.Random(seed))
@@ -51,6 +53,7 @@ def test_every_file_call_may_fail_or_be_the_last(run, seed, record_property):
     assert storm.faults > 100
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(("folder", "matter_not"), [(small_folder, 1_000), (folder_of_segments, 0)])
 def test_every_flipped_bit_is_noticed_or_does_not_matter(folder, matter_not, record_property):
     changed = Changed()
@@ -60,6 +63,7 @@ def test_every_flipped_bit_is_noticed_or_does_not_matter(folder, matter_not, rec
     assert changed.refused > 1_000
 
 
+@pytest.mark.storm
 def test_every_flipped_bit_of_a_record_at_the_end_of_a_sector_is_noticed(seed, record_property):
     changed = Changed()
     for world, image in random.Random(seed).sample(list(ends_near_a_sector()), 10):
@@ -83,25 +87,28 @@ def test_sectors_of_zeros_and_missing_files_are_noticed():
     assert changed.refused > 8
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("lives", [[first_life, second_life], [first_life, reader]])
-def test_two_at_once_agree_wherever_they_take_turns(lives, seed, effort, record_property):
+def test_two_at_once_agree_wherever_they_take_turns(lives, seed, scaled, record_property):
     interleavings = Interleavings()
     lengths = interleavings.lengths(lives)
     once, twice = list(switches(lengths, 1)), list(switches(lengths, 2))
-    for schedule in [*once, *random.Random(seed).sample(twice, min(400 * effort, len(twice)))]:
+    for schedule in [*once, *random.Random(seed).sample(twice, min(scaled(400), len(twice)))]:
         interleavings.run(lives, schedule)
     record_property("examples", interleavings.schedules)
 
 
-def test_three_owners_and_a_reader_at_once_agree(seed, effort, record_property):
+@pytest.mark.storm
+def test_three_owners_and_a_reader_at_once_agree(seed, scaled, record_property):
     interleavings = Interleavings(random.Random(seed))
     lives = [first_life, second_life, third_life, reader]
     lengths = interleavings.lengths(lives)
-    for _ in range(800 * effort):
+    for _ in range(scaled(800)):
         interleavings.run(lives, drawn(lengths, interleavings.chance))
     record_property("examples", interleavings.schedules)
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("defect", DEFECTS.values(), ids=DEFECTS)
 def test_a_planted_defect_is_noticed(defect):
     with defect.planted(), pytest.raises((Lost, StorageError)):

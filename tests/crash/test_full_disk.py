@@ -20,6 +20,8 @@ from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from tests.local_runtime import local_service, until
 from tests.reference import ReferenceDetector
 
+pytestmark = pytest.mark.storm
+
 NO_SUCH_FILE_SYSTEM = "no file system of a bounded size can be mounted here"
 DISK_BYTES = 8 * 1024 * 1024
 CONDITION = "once within 10m a == 1"

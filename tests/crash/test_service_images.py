@@ -9,6 +9,8 @@ from tests.crash.history import Lost
 from tests.crash.service_defects import SERVICE_DEFECTS
 from tests.crash.service_images import RUNS, ServiceImages
 
+pytestmark = pytest.mark.storm
+
 
 @pytest.mark.parametrize("sync", ["always", "interval"])
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)

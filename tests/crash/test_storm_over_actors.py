@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.crash import evidence
 from tests.crash.storm import HAPPENED, NOT_HAPPENED, storm
+
+pytestmark = pytest.mark.storm
 
 KILLS = 300
 

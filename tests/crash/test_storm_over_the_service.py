@@ -8,7 +8,7 @@ import pytest
 
 from tests.crash.service_storm import ANSWER_WITHIN_S, DIRECTORY, HOST, SERVICE, planned, service_storm
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(170)]
+pytestmark = [pytest.mark.ray, pytest.mark.storm, pytest.mark.timeout(170)]
 
 
 def test_every_storm_meets_all_kinds_of_processes():
@@ -34,7 +34,7 @@ def test_whatever_is_killed_nothing_that_was_answered_is_lost(tmp_path, seed, re
     check(service_storm(tmp_path / "data", seed, kills=21, services=1, detectors=3), 21, record_property)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_whatever_is_killed_two_hundred_times_nothing_is_lost(tmp_path, seed, record_property):
     check(service_storm(tmp_path / "data", seed, kills=220, services=8), 200, record_property)

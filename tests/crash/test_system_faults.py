@@ -5,7 +5,7 @@ import pytest
 from tests.crash.system_faults import CALLS, MORE_CALLS, faults, strace_can_trace
 
 REASON = strace_can_trace()
-pytestmark = pytest.mark.skipif(REASON is not None, reason=REASON or "")
+pytestmark = [pytest.mark.storm, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
 
 
 def check(data, seed, calls, record_property, *, every):
@@ -22,7 +22,7 @@ def test_no_call_that_fails_or_kills_costs_anything(tmp_path, seed, record_prope
     check(tmp_path / "data", seed, CALLS, record_property, every=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_no_call_costs_anything_in_whichever_way_it_fails(tmp_path, seed, record_property):
     check(tmp_path / "data", seed, CALLS + MORE_CALLS, record_property, every=True)

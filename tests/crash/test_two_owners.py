@@ -1,6 +1,10 @@
 """An owner that is stopped, and goes on when its successor is awake, says nothing that is not so."""
 
+import pytest
+
 from tests.crash.owners import ANSWERED, ANSWERED_WHILE, FENCED_HAD, FENCED_NOT, meetings
+
+pytestmark = pytest.mark.storm
 
 
 def test_what_an_old_owner_still_answers_is_in_its_successors_history(tmp_path, seed, record_property):

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.mutation.mechanical import mutants_of
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +21,7 @@ TEMPLATE = ("if {inner}:", "    {write}", "    {verdict} = {read} >= {edge}")
 '''
 
 
+@pytest.mark.storm
 def test_mutants_by_hand_and_a_sample_of_the_mechanical_ones_are_killed() -> None:
     command = [sys.executable, "-m", "tests.mutation", "--every", "300"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

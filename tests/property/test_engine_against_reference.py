@@ -53,12 +53,12 @@ def test_engine_and_reference_agree_on_many_random_scripts(  # noqa: PLR0917
     shape: dict[str, int],
     mode: str,
     seed: int,
-    effort: int,
+    scaled: Callable[[int], int],
     record_property: Callable[[str, object], None],
 ) -> None:
     """Without hypothesis, which makes them smaller but many times slower."""
-    record_property("examples", count * effort)
-    for number in range(count * effort):
+    record_property("examples", scaled(count))
+    for number in range(scaled(count)):
         script = world(random.Random(f"{seed} {mode} {number}").choice).script(**shape)
         with in_mode(mode):
             if disagreement(script):

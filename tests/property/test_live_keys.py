@@ -15,26 +15,26 @@ from tests.worlds.evictions import BoundedWorld
 def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     reloaded: bool,
     seed: int,
-    effort: int,
+    scaled: Callable[[int], int],
     record_property: Callable[[str, object], None],
 ) -> None:
-    record_property("examples", 30 * effort)
+    record_property("examples", scaled(30))
     evictions = 0
-    for number in range(30 * effort):
+    for number in range(scaled(30)):
         world = BoundedWorld.drawn(random.Random(f"{seed} {number}").choice)
         expected = world.expected()
         with in_mode(list(MODES)[number % len(MODES)]):
             difference = world.disagreement(expected, reloaded=reloaded)
         assert difference is None, f"world {number} of seed {seed}: {difference}"
         evictions += sum(evicted for _, evicted in expected)
-    assert evictions > 30 * effort
+    assert evictions > scaled(30)
 
 
 def test_what_has_expired_makes_room_before_anything_is_evicted(
-    seed: int, effort: int, record_property: Callable[[str, object], None]
+    seed: int, scaled: Callable[[int], int], record_property: Callable[[str, object], None]
 ) -> None:
-    record_property("examples", 30 * effort)
-    for number in range(30 * effort):
+    record_property("examples", scaled(30))
+    for number in range(scaled(30)):
         world = BoundedWorld.crowded(random.Random(f"{seed} {number}").choice)
         with in_mode(list(MODES)[number // 2 % len(MODES)]):
             difference = world.disagreement(reloaded=number % 2 == 1)

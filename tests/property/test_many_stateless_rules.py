@@ -59,11 +59,11 @@ class Crowd:
 
 
 def test_of_many_rules_exactly_those_fire_that_are_true(
-    seed: int, effort: int, record_property: Callable[[str, object], None]
+    seed: int, scaled: Callable[[int], int], record_property: Callable[[str, object], None]
 ) -> None:
-    record_property("examples", 30 * effort)
+    record_property("examples", scaled(30))
     fired = 0
-    for world in range(30 * effort):
+    for world in range(scaled(30)):
         crowd = Crowd(random.Random(f"{seed} {world}"))
         detector = Detector()
         conditions: dict[str, Condition] = {}
@@ -84,4 +84,4 @@ def test_of_many_rules_exactly_those_fire_that_are_true(
             }
             assert not wrong, f"world {world} of seed {seed}: {conditions[min(wrong)]} at {event}"
             fired += len(given)
-    assert fired > 1_000 * effort
+    assert fired > scaled(1_000)

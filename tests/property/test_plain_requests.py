@@ -119,7 +119,7 @@ def usual(*more: bytes, without: bytes = b"none", body: bytes = BODY) -> bytes:
     return b"\r\n".join([b"POST %b HTTP/1.1" % PATH, *lines, *more]) + b"\r\n\r\n" + body
 
 
-@settings(max_examples=2_000)
+@settings(max_examples=20 * settings.default.max_examples)
 @given(requests())
 @example(usual(b"Content-Length: 8"))
 @example(usual(b"Host: other"))

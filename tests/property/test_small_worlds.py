@@ -23,6 +23,8 @@ from engine.language.condition import (
 from tests.differential.modes import in_mode
 from tests.reference import Event, verdict
 
+pytestmark = pytest.mark.storm
+
 P, Q = Leaf("p", "eq", 1), Leaf("q", "eq", 1)
 WINDOWS_SECS = (0, 0.001)
 BITS = (0, 1)

@@ -46,11 +46,11 @@ def test_saving_and_loading_before_every_step_changes_nothing(  # noqa: PLR0917
     steps_max: int,
     mode: str,
     seed: int,
-    effort: int,
+    scaled: Callable[[int], int],
     record_property: Callable[[str, object], None],
 ) -> None:
-    record_property("examples", count * effort)
-    for number in range(count * effort):
+    record_property("examples", scaled(count))
+    for number in range(scaled(count)):
         script = world(random.Random(f"{seed} {mode} {number}").choice).script(steps_max=steps_max)
         with in_mode(mode):
             reloaded_at(script, set(range(len(script))))
@@ -58,12 +58,12 @@ def test_saving_and_loading_before_every_step_changes_nothing(  # noqa: PLR0917
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_submitted_together_is_answered_and_remarked_as_what_comes_one_by_one(
-    mode: str, seed: int, effort: int, record_property: Callable[[str, object], None]
+    mode: str, seed: int, scaled: Callable[[int], int], record_property: Callable[[str, object], None]
 ) -> None:
-    record_property("examples", 60 * effort)
+    record_property("examples", scaled(60))
     said = set[int]()
     with in_mode(mode):
-        for number in range(60 * effort):
+        for number in range(scaled(60)):
             choose = random.Random(f"{seed} {mode} {number}").choice
             world = (World if number % 2 else SlicedWorld)(choose)
             script = [step for step in world.script(steps_max=40) if isinstance(step, Submit)]

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """The modules that a file imports, wherever in it."""
     found: set[str] = set()
