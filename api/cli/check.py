@@ -13,19 +13,13 @@ from api.cli.client.rule_files import RuleFileError, entries_of
 from api.cli.failures import fail
 from api.cli.recorded.reading import Reading, Recording, RecordingError
 from engine.language.diagnostics import Refusal
+from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
+from engine.language.operators import FORMS
 from engine.language.samples import Sample
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical
-from engine.language.validation.document import condition_to_document
 from engine.language.warnings import condition_warnings
-
-MEMBERS: Final = frozenset(
-    {
-        *("leaf", "ref", "in_relation", "all", "any", "not", "once", "historically", "since"),
-        *("once_within", "historically_for", "since_within", "keyed"),
-    }
-)
 
 SAMPLE_EVENTS: Final = 100_000
 """How many events of a recording conditions are held against."""
@@ -107,7 +101,7 @@ def _is_condition(text: str) -> bool:
         document = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(document, dict) and len(document) == 1 and document.keys() <= MEMBERS
+    return isinstance(document, dict) and len(document) == 1 and document.keys() <= FORMS.keys()
 
 
 def _read(file: str) -> str:

@@ -9,10 +9,11 @@ import msgspec
 from api.schema.messages import ConditionToParse
 from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as canonical_text
-from engine.language.validation.document import condition_from_json, condition_to_document
+from engine.language.validation.document import condition_from_json
 
 _NOT_JSON: Final = 1000
 _WRONG_SHAPE: Final = 1001

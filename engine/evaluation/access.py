@@ -9,10 +9,11 @@ there are no such hints. After the access predicates of content-based publish/su
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, assert_never
 
+from engine.evaluation.anatomy import operator_of
 from engine.evaluation.facts import key_of
 from engine.evaluation.temporal import Regime
 from engine.language import condition as language
-from engine.language.condition import Condition, FactArg
+from engine.language.condition import Condition, FactArg, walk
 
 PRESENT: Final = ("present",)
 """Any value at all."""
@@ -68,7 +69,8 @@ Cost = Callable[[Hints], float]
 def noticing(condition: Condition, cost: Cost) -> Hints | None:
     """Give hints one of which is met by every event that a rule with this condition must see."""
     analysis = _Analysis(cost)
-    return analysis.union([analysis.true(condition, ()), *analysis.all_changes(condition, ())])
+    changes = [analysis.changes(node, path)[1] for node, path in walk(condition) if operator_of(node)]
+    return analysis.union([analysis.true(condition, ()), *changes])
 
 
 def regime_of(node: Condition) -> Regime:
@@ -173,30 +175,6 @@ class _Analysis:
                 return _either(self.false(inner, path), self.true(inner, path))
             case _:
                 raise AssertionError(node)
-
-    def all_changes(self, node: Condition, path: tuple[str, ...]) -> list[Hints | None]:
-        """Give the hints of `changes` for each temporal node."""
-        match node:
-            case language.Leaf() | language.Ref() | language.InRelation():
-                return []
-            case language.All(members) | language.Any(members):
-                return [hints for member in members for hints in self.all_changes(member, path)]
-            case language.Not(inner):
-                return self.all_changes(inner, path)
-            case language.Keyed(inner, key):
-                return self.all_changes(inner, (*path, key))
-            case language.Since(left, right) | language.SinceWithin(left, right):
-                both = [*self.all_changes(left, path), *self.all_changes(right, path)]
-                return [*both, self.changes(node, path)[1]]
-            case (
-                language.Once(inner)
-                | language.OnceWithin(inner)
-                | language.Historically(inner)
-                | language.HistoricallyFor(inner)
-            ):
-                return [*self.all_changes(inner, path), self.changes(node, path)[1]]
-            case _:
-                assert_never(node)
 
 
 _ANALYSIS: Final = _Analysis(len)

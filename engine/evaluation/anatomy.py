@@ -1,7 +1,6 @@
 """A condition taken apart: its nodes with the keys around each, what it remembers, what it asks the world."""
 
-from collections.abc import Iterator
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 from engine.evaluation.temporal import (
     HISTORICALLY,
@@ -14,10 +13,7 @@ from engine.evaluation.temporal import (
     Operator,
 )
 from engine.language import condition as language
-from engine.language.condition import Condition
-
-Path = tuple[str, ...]
-"""The keys around a node, outermost first."""
+from engine.language.condition import Condition, Keys, walk
 
 
 class Anatomy(NamedTuple):
@@ -25,7 +21,7 @@ class Anatomy(NamedTuple):
 
     size: int
     """How many nodes it has."""
-    memories: tuple[tuple[Condition, Path, int | None], ...]
+    memories: tuple[tuple[Condition, Keys, int | None], ...]
     """Each temporal node, its path, and after how many microseconds what it remembers has expired."""
     relations: frozenset[str]
     patterns: frozenset[tuple[str, str]]
@@ -36,7 +32,7 @@ class Anatomy(NamedTuple):
 
 def anatomy(condition: Condition) -> Anatomy:
     """Give the anatomy of a condition."""
-    nodes = list(_nodes(condition, ()))
+    nodes = list(walk(condition))
     return Anatomy(
         len(nodes),
         tuple(
@@ -85,28 +81,3 @@ def _expiry(node: Condition, operator: Operator) -> int | None:
         # A run of no length: since when it lasts makes no difference, at no time.
         return -1
     return node.window_us if operator.expires and isinstance(node, language.Windowed) else None
-
-
-def _nodes(node: Condition, path: Path) -> Iterator[tuple[Condition, Path]]:
-    yield node, path
-    match node:
-        case language.Leaf() | language.Ref() | language.InRelation():
-            return
-        case language.All(members) | language.Any(members):
-            for member in members:
-                yield from _nodes(member, path)
-        case language.Keyed(inner, key):
-            yield from _nodes(inner, (*path, key))
-        case language.Since(left, right) | language.SinceWithin(left, right):
-            yield from _nodes(left, path)
-            yield from _nodes(right, path)
-        case (
-            language.Not(inner)
-            | language.Once(inner)
-            | language.OnceWithin(inner)
-            | language.Historically(inner)
-            | language.HistoricallyFor(inner)
-        ):
-            yield from _nodes(inner, path)
-        case _:
-            assert_never(node)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
-from engine.evaluation.anatomy import Path
 from engine.evaluation.facts import (
     KEY_CHARS_MAX,
     Relations,
@@ -28,7 +27,7 @@ from engine.evaluation.state.slices import SETTLE_EVERY, State, Store
 from engine.evaluation.state.tables import SHARDS
 from engine.evaluation.temporal import NEVER, Regime
 from engine.evaluation.writer import EagerWriter, Writer
-from engine.language.condition import Condition, microseconds
+from engine.language.condition import Condition, Keys, microseconds
 
 Values = Mapping[str, Any]
 
@@ -312,7 +311,7 @@ def _fact_lookups(facts: Sequence[str]) -> list[str]:
     return lines
 
 
-def _key_lookup(parts: Abstraction, number: int, path: Path) -> list[str]:
+def _key_lookup(parts: Abstraction, number: int, path: Keys) -> list[str]:
     """Give the statements for the key of a path: None where the event belongs to no slice of it."""
     fact = f"f{parts.facts.index(path[-1])}"
     key = f"k{number}"

@@ -9,9 +9,10 @@ import msgspec
 
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
+from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
-from engine.language.validation.document import condition_from_document, condition_to_document
+from engine.language.validation.document import condition_from_document
 
 NAME_CHARS_MAX: Final = 255
 NAME_PATTERN: Final = r"\A[^\x00-\x08\x0b-\x1f\x7f-\x9f]*\Z"

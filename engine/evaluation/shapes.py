@@ -8,12 +8,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, assert_never
 from weakref import WeakValueDictionary
 
-from engine.evaluation.anatomy import Path, operator_of
+from engine.evaluation.anatomy import operator_of
 from engine.evaluation.facts import key_of
 from engine.evaluation.lookups import WALKED_MAX
 from engine.evaluation.temporal import WINDOW_US_PLAIN, Operator, Regime
 from engine.language import condition as language
-from engine.language.condition import Condition, FactArg, LeafValue
+from engine.language.condition import Condition, FactArg, Keys, LeafValue, walk
 
 
 class Predicate(NamedTuple):
@@ -86,7 +86,7 @@ class Abstraction:
         self._finder = finder
         self._known = known
         self._facts: dict[str, int] = {}
-        self._paths: dict[Path, int] = {}
+        self._paths: dict[Keys, int] = {}
         self.constants: list[Any] = []
         self.sliced: set[int] = set()
         """The paths on which something is remembered."""
@@ -101,7 +101,7 @@ class Abstraction:
         return tuple(self._facts)
 
     @property
-    def paths(self) -> tuple[Path, ...]:
+    def paths(self) -> tuple[Keys, ...]:
         """The paths of keys, by number. Every beginning of a path is one before it."""
         return tuple(self._paths)
 
@@ -110,7 +110,7 @@ class Abstraction:
         self._memories = iter(memories)
         return self._shape(condition, ())
 
-    def _shape(self, node: Condition, path: Path) -> Shape:
+    def _shape(self, node: Condition, path: Keys) -> Shape:
         # Before anything is taken out of the node: of what is folded away, no constant must be left.
         truth = None if self._known is None else _truth(node, self._known)
         if truth is not None:
@@ -144,7 +144,7 @@ class Abstraction:
             case _:
                 assert_never(node)
 
-    def _memory(self, node: Condition, path: Path, **operands: Condition) -> Memory:
+    def _memory(self, node: Condition, path: Keys, **operands: Condition) -> Memory:
         operator = operator_of(node)
         assert isinstance(operator, Operator), node
         memory, regime = next(self._memories)
@@ -233,7 +233,7 @@ class Abstraction:
     def _fact(self, name: str) -> int:
         return self._facts.setdefault(name, len(self._facts))
 
-    def _path(self, path: Path) -> int:
+    def _path(self, path: Keys) -> int:
         if len(path) > 1:
             self._path(path[:-1])
         self._fact(path[-1])
@@ -282,15 +282,7 @@ def _truth(node: Condition, known: Known) -> bool | None:
 
 def _is_temporal(node: Condition) -> bool:
     """Tell whether a node has any that remembers something."""
-    match node:
-        case language.Leaf() | language.Ref() | language.InRelation():
-            return False
-        case language.All(members) | language.Any(members):
-            return any(map(_is_temporal, members))
-        case language.Not(inner) | language.Keyed(inner):
-            return _is_temporal(inner)
-        case _:
-            return True
+    return any(operator_of(part) for part, _ in walk(node))
 
 
 def remembers(shape: Shape) -> bool:

@@ -1,1 +1,1 @@
-"""What a condition is, and how it is written: types, JSON, text."""
+"""The condition language: the Condition types, and conditions as text and as JSON."""

@@ -1,34 +1,37 @@
-"""The Condition types: a frozen, closed union of thirteen members, and what makes two of them equal."""
+"""The Condition types: a closed union of thirteen frozen forms, their equality, and how to traverse them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, assert_never
 
 Scalar: TypeAlias = str | int | float | bool
 """A JSON string, number or boolean."""
 
 LeafValue: TypeAlias = Scalar | tuple[Scalar, ...]
-"""What a leaf compares with. A tuple holds strings only or numbers only."""
+"""The constant of a leaf. A tuple holds only strings or only numbers."""
+
+Keys: TypeAlias = tuple[str, ...]
+"""The keys of the `Keyed` conditions around a condition, outermost first."""
 
 _EXACT = Context(prec=10_000, rounding=ROUND_HALF_EVEN, Emax=999_999, Emin=-999_999)
 
-
 _EXACT_INTEGERS = 2.0**53
-"""Up to here every whole number is a double, and its shortest decimal is itself."""
+"""Below this bound a double that is a whole number has itself as its shortest decimal."""
 
 _CLEAR_OF_HALVES = 0.1
 
 
 def microseconds(amount: float, per_unit: int) -> int:
-    """Give `amount`, read as its shortest decimal, times `per_unit`, rounded half to even to an integer."""
+    """Multiply the shortest decimal of `amount` by `per_unit` and round the product half to even."""
     if isinstance(amount, int):
         return amount * per_unit
     if amount.is_integer() and abs(amount) < _EXACT_INTEGERS:
         return int(amount) * per_unit
     scaled = amount * per_unit
     if abs(scaled) < _EXACT_INTEGERS / 4:
-        # Below 2**51 the shortest decimal is off by at most 1/4 and the product by 1/8, which leaves the
-        # rounded one no choice.
+        # Below 2**51 the shortest decimal is off by at most 1/4 and the product by 1/8, so a product this
+        # close to an integer rounds to it.
         whole = round(scaled)
         if abs(scaled - whole) < _CLEAR_OF_HALVES:
             return whole
@@ -37,9 +40,9 @@ def microseconds(amount: float, per_unit: int) -> int:
 
 
 def typed(value: object) -> object:
-    """Give something hashable that is equal for two JSON values just when SPEC's typed equality holds.
+    """Give a hashable form of a JSON value. Two forms are equal exactly if the values are, types included.
 
-    `true` is not `1`, `"5"` is not `5`, `1` is `1.0`.
+    `true` differs from `1`, `"5"` differs from `5`, and `1` equals `1.0`.
     """
     if type(value) is str:
         return value
@@ -53,7 +56,7 @@ def typed(value: object) -> object:
 
 
 class _Node:
-    """Equality and hashing by typed content, so that `Leaf("x", "eq", 1)` is not `Leaf("x", "eq", True)`."""
+    """Compares and hashes by typed content: `Leaf("x", "eq", 1)` differs from `Leaf("x", "eq", True)`."""
 
     __slots__ = ("_hash",)
     _hash: int
@@ -72,24 +75,23 @@ class _Node:
 
     def __hash__(self) -> int:
         try:
-            known = self._hash
+            return self._hash
         except AttributeError:
-            # Conditions are looked up again and again, each time with all that is in them.
-            known = hash(self._identity())
-            object.__setattr__(self, "_hash", known)
-        return known
+            # The hash covers the whole tree and is needed often, so it is computed once.
+            object.__setattr__(self, "_hash", hash(self._identity()))
+            return self._hash
 
 
 @dataclass(frozen=True, slots=True)
 class FactArg:
-    """An argument of `in_relation` that is looked up by its name."""
+    """An argument of `in_relation` that stands for the value of a fact."""
 
     fact: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf(_Node):
-    """A fact compared with a constant. `op`: eq, neq, in, nin, contains, matches, between."""
+    """A fact compared with a constant. `op` is any operator of `operators.py`."""
 
     fact: str
     op: str
@@ -98,7 +100,7 @@ class Leaf(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ref(_Node):
-    """A fact compared with another. `op`: eq, neq, in, nin."""
+    """A fact compared with another fact. `op` is eq, neq, in or nin."""
 
     fact: str
     op: str
@@ -107,7 +109,7 @@ class Ref(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InRelation(_Node):
-    """The tuple of the arguments' values is in the relation of that name."""
+    """The tuple of the arguments' values is in the named relation."""
 
     relation: str
     args: tuple[FactArg | Scalar, ...]
@@ -115,14 +117,14 @@ class InRelation(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class All(_Node):
-    """Every member is true. At least one member."""
+    """Every member is true. There is at least one member."""
 
     members: tuple["Condition", ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Any(_Node):
-    """Some member is true. At least one member."""
+    """Some member is true. There is at least one member."""
 
     members: tuple["Condition", ...]
 
@@ -136,35 +138,35 @@ class Not(_Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Once(_Node):
-    """Inner was true at some event so far, now included."""
+    """Inner was true at some event so far, the current one included."""
 
     inner: "Condition"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Historically(_Node):
-    """Inner was true at every event so far, now included."""
+    """Inner was true at every event so far, the current one included."""
 
     inner: "Condition"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Since(_Node):
-    """Right was true at some event, now included, and left at every event after it."""
+    """Right was true at some event so far, the current one included, and left at every event after it."""
 
     left: "Condition"
     right: "Condition"
 
 
 class Windowed(_Node):
-    """What the three members with a window have in common."""
+    """The base of the three forms with a window."""
 
     __slots__ = ()
     window_secs: float
 
     @property
     def window_us(self) -> int:
-        """The window in whole microseconds; `0.3` seconds are 300 000 exactly."""
+        """The window in whole microseconds: 0.3 seconds are exactly 300 000."""
         return microseconds(self.window_secs, 1_000_000)
 
 
@@ -178,9 +180,9 @@ class OnceWithin(Windowed):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HistoricallyFor(Windowed):
-    """Inner was true at every event no older than the window (`weak`), or has held that long (`strong`).
+    """Weak: inner was true at every event no older than the window. Strong: for at least that long.
 
-    `boundary` is None where the document has none; it then means weak, and is written as it was given.
+    `boundary` is `weak`, `strong` or None. None means weak, and the document then has no boundary.
     """
 
     inner: "Condition"
@@ -190,7 +192,7 @@ class HistoricallyFor(Windowed):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SinceWithin(Windowed):
-    """As since, where the event at which right was true is no older than the window."""
+    """Like since; the event at which right was true is also no older than the window."""
 
     left: "Condition"
     right: "Condition"
@@ -199,7 +201,7 @@ class SinceWithin(Windowed):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keyed(_Node):
-    """Inner, on the sub-history of the events whose `key` has the value that it has now."""
+    """Inner holds on the events whose `key` has the same value as in the current event."""
 
     inner: "Condition"
     key: str
@@ -220,3 +222,40 @@ Condition: TypeAlias = (
     | SinceWithin
     | Keyed
 )
+
+
+def children(condition: Condition) -> tuple[Condition, ...]:
+    """Give the conditions directly inside a condition, in document order."""
+    match condition:
+        case Leaf() | Ref() | InRelation():
+            return ()
+        case All(members) | Any(members):
+            return members
+        case Since(left, right) | SinceWithin(left, right):
+            return left, right
+        case (
+            Not(inner)
+            | Once(inner)
+            | OnceWithin(inner)
+            | Historically(inner)
+            | HistoricallyFor(inner)
+            | Keyed(inner)
+        ):
+            return (inner,)
+        case _:
+            assert_never(condition)
+
+
+def walk(condition: Condition, keys: Keys = ()) -> Iterator[tuple[Condition, Keys]]:
+    """Give a condition and every condition inside it, each with the keys around it.
+
+    A condition comes before its children, and children come in document order. `keys` are those around the
+    whole condition.
+    """
+    pending = [(condition, keys)]
+    while pending:
+        node, around = pending.pop()
+        yield node, around
+        if inner := children(node):
+            inside = (*around, node.key) if isinstance(node, Keyed) else around
+            pending += [(child, inside) for child in reversed(inner)]

@@ -1,8 +1,8 @@
-"""What is said to a caller whose input is refused: codes, places, carets, suggestions."""
+"""Error messages for callers: codes, positions, carets, suggestions, and the words that messages share."""
 
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 UNREADABLE = 1300
@@ -11,48 +11,48 @@ BAD_PATTERN = 1302
 TOO_LARGE = 1303
 
 LINE_CHARS_MAX = 160
-"""A longer line is shown in part, around the place."""
+"""Of a longer line only the part around the position is shown."""
 
 QUOTED_CHARS_MAX = 60
-"""More of the caller's own text is not repeated in a sentence."""
+"""A message quotes at most this much of the caller's text."""
 
-_CUT = "…"
+_ELLIPSIS = "…"
 
 
 class Entry(NamedTuple):
-    """One entry of `errors` or `messages` in a reply: a code of at least 1000 and a sentence."""
+    """An entry of `errors` or `messages` in a reply. Codes start at 1000."""
 
     code: int
     message: str
 
 
 class Refusal(Exception):
-    """The caller's error: at least one entry, all of one kind, in the order in which they are reported.
+    """An error of the caller: one or more entries of one kind, in the order of the report.
 
-    Whoever raises it has changed nothing.
+    Whatever raises it has changed nothing.
     """
 
     def __init__(self, *entries: Entry) -> None:
-        assert entries, "a refusal says why"
+        assert entries, "a refusal has a reason"
         super().__init__("\n".join(entry.message for entry in entries))
         self.entries = entries
 
     @property
     def code(self) -> int:
-        """The code of the first entry, which settles the status of the reply."""
+        """The code of the first entry. It decides the status of the reply."""
         return self.entries[0].code
 
     def __reduce__(self) -> tuple[type["Refusal"], tuple[Entry, ...]]:
-        """Travel between processes by the entries alone."""
+        """Pickle the entries only."""
         return type(self), tuple(self.entries)
 
 
 class ConditionError(Refusal):
-    """A condition that is refused: 1300 unreadable, 1301 invalid, 1302 a bad pattern, 1303 too large."""
+    """A refused condition: 1300 unreadable, 1301 invalid, 1302 a bad pattern, 1303 too large."""
 
 
-class Place(NamedTuple):
-    """Where a character stands: line and column, both from 1, columns in characters."""
+class Position(NamedTuple):
+    """The position of a character: line and column, both from 1. Columns count characters."""
 
     line: int
     column: int
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 
 class Source:
-    """A text that somebody wrote, and what it takes to point into it."""
+    """A text of a caller, and the means to point into it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -72,65 +72,66 @@ class Source:
             self._line_starts.append(start)
             start = text.find("\n", start) + 1
 
-    def place(self, offset: int) -> Place:
-        """Give the line and column of the character at `offset`, which may be just past the last one."""
+    def position(self, offset: int) -> Position:
+        """Give the position of the character at `offset`. The end of the text counts as a character."""
         line = bisect_right(self._line_starts, offset)
-        return Place(line, offset - self._line_starts[line - 1] + 1)
+        return Position(line, offset - self._line_starts[line - 1] + 1)
 
     def end(self) -> int:
-        """Give the offset just past the last character that is no blank."""
+        """Give the offset behind the last character that is not blank."""
         return len(self.text.rstrip(" \t\r\n"))
 
-    def pointing(self, offset: int, sentence: str) -> str:
-        """Give the sentence after its place, then the line of the text, and a caret under the place."""
-        place = self.place(offset)
-        start = self._line_starts[place.line - 1]
+    def annotated(self, offset: int, sentence: str) -> str:
+        """Give the position and the sentence, then the line of the text, then a caret below the position."""
+        position = self.position(offset)
+        start = self._line_starts[position.line - 1]
         stop = self.text.find("\n", start)
         line = self.text[start : stop if stop >= 0 else len(self.text)].rstrip("\r")
-        shown, before = _around(line, place.column - 1)
-        return f"{place}: {sentence}\n{shown}\n{_padding(shown[:before])}^"
+        shown, before = _excerpt(line, position.column - 1)
+        return f"{position}: {sentence}\n{shown}\n{_padding(shown[:before])}^"
 
     def refusal(self, offset: int, sentence: str) -> ConditionError:
-        """Give the error of a text that cannot be read any further than `offset`."""
-        return ConditionError(Entry(UNREADABLE, self.pointing(offset, sentence)))
+        """Give the error 1300 for a text that cannot be read beyond `offset`."""
+        return ConditionError(Entry(UNREADABLE, self.annotated(offset, sentence)))
 
 
 def quoted(text: str) -> str:
-    """Give the caller's own text as it stands in a sentence: in backquotes, cut short, fit to print."""
+    """Quote a caller's text for a message: in backquotes, shortened, printable."""
     if len(text) > QUOTED_CHARS_MAX:
-        text = text[: QUOTED_CHARS_MAX - 1] + _CUT
+        text = text[: QUOTED_CHARS_MAX - 1] + _ELLIPSIS
     return f"`{_printable(text)}`"
 
 
-def seen(text: str) -> str:
-    """Give what was met in a text: quoted, or by its number where it is a single character that hides."""
+def found(text: str) -> str:
+    """Name what a text contains: quoted, or by code point if it is a single invisible character."""
     if len(text) == 1 and (text.isspace() or _unfit(text)):
         return f"the character U+{ord(text):04X}"
     return quoted(text)
 
 
-def listed(phrases: Sequence[str], last_joint: str = "or") -> str:
-    """Give `a, b or c`."""
+def enumerated(phrases: Sequence[str], conjunction: str = "or") -> str:
+    """Join phrases: `a, b or c`."""
     *most, last = phrases
-    return f"{', '.join(most)} {last_joint} {last}" if most else last
+    return f"{', '.join(most)} {conjunction} {last}" if most else last
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Give the known word that `word` was probably meant to be, or None where there is no near one."""
-    near = [(distance(word, other), other) for other in known]
-    return min((near_one for near_one in near if near_one[0] <= slips_max(word)), default=(0, None))[1]
+    """Give the known word that `word` most probably misspells, or None."""
+    distances = [(edit_distance(word, other), other) for other in known]
+    return min((pair for pair in distances if pair[0] <= typos_max(word)), default=(0, None))[1]
 
 
-def slips_max(word: str) -> int:
-    """Give how many slips of the keyboard are likely in a word of this length."""
+def typos_max(word: str) -> int:
+    """Give the number of typos to expect at most in a word of this length."""
     short = 3
     return 1 if len(word) <= short else 2
 
 
-def distance(word: str, other: str) -> int:
-    """Give the number of slips between two words: a letter left out, put in, taken for another, or swapped.
+def edit_distance(word: str, other: str) -> int:
+    """Give the number of typos between two words, ignoring case; 3 if their lengths differ by 3 or more.
 
-    Letter case does not count. This is Damerau's distance in its restricted form (no letter slips twice).
+    A typo is a missing, extra or wrong letter, or two swapped neighbours. This is the restricted
+    Damerau-Levenshtein distance.
     """
     word, other = word.lower(), other.lower()
     bound = 3
@@ -148,8 +149,33 @@ def distance(word: str, other: str) -> int:
     return last[-1]
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Give the end of a sentence that suggests the nearest known word, or nothing if none is near."""
+    near = nearest(word, known)
+    return f"; did you mean `{near}`?" if near else ""
+
+
+def json_type(value: object) -> str:
+    """Name the JSON type of a value, with its article."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list() | tuple():
+            return "an array"
+        case Mapping():
+            return "an object"
+        case _:
+            return "a value that is not JSON"
+
+
 def _printable(text: str) -> str:
-    """Replace what would move the cursor, hide itself, or not survive encoding: one character for one."""
+    """Replace each character that is invisible, moves the cursor or cannot be encoded, by one other."""
     return "".join(" " if char == "\t" else "\ufffd" if _unfit(char) else char for char in text)
 
 
@@ -157,19 +183,19 @@ def _unfit(char: str) -> bool:
     return unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
-def _around(line: str, place: int) -> tuple[str, int]:
-    """Give what is shown of a line, and the index of the place in that."""
+def _excerpt(line: str, index: int) -> tuple[str, int]:
+    """Give the part of a line around an index, and the index in that part."""
     line = "".join("\t" if char == "\t" else _printable(char) for char in line)
     if len(line) <= LINE_CHARS_MAX:
-        return line, place
-    start = max(0, min(place - LINE_CHARS_MAX // 2, len(line) - LINE_CHARS_MAX))
+        return line, index
+    start = max(0, min(index - LINE_CHARS_MAX // 2, len(line) - LINE_CHARS_MAX))
     stop = start + LINE_CHARS_MAX
-    head, tail = _CUT if start else "", _CUT if stop < len(line) else ""
-    return f"{head}{line[start:stop]}{tail}", place - start + len(head)
+    head, tail = _ELLIPSIS if start else "", _ELLIPSIS if stop < len(line) else ""
+    return f"{head}{line[start:stop]}{tail}", index - start + len(head)
 
 
 def _padding(before: str) -> str:
-    """Give blanks as wide as the text before a place, on a terminal."""
+    """Give blanks as wide on a terminal as the given text."""
     return "".join("\t" if char == "\t" else " " * _columns(char) for char in before)
 
 

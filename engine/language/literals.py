@@ -1,4 +1,4 @@
-"""The literals that JSON and the text language share: strings with escapes, and numbers."""
+"""The literals that JSON and the text language share: numbers, and strings with escapes."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from engine.language.limits import Limits
 NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 SURROGATES = "\ud800-\udfff"
-"""Halves of characters: they can stand in a Python string, but not in JSON that is sent anywhere."""
+"""Surrogates: a Python string can contain them, UTF-8 cannot."""
 
 _STRING_START = rf'"(?:[^"\\\x00-\x1f{SURROGATES}]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{{4}}))*'
 STRING = rf'{_STRING_START}"'
@@ -25,11 +25,11 @@ _ESCAPE = re.compile(
 )
 
 Fail = Callable[[int, str], NoReturn]
-"""Refuses the text at an offset, with a sentence."""
+"""Refuses the text at an offset, with a message."""
 
 
 def is_text(value: str) -> bool:
-    """Tell whether a string holds whole characters only, so that it can be written as UTF-8."""
+    """Tell whether a string contains no surrogates, so that UTF-8 can encode it."""
     return value.isascii() or not _SURROGATE.search(value)
 
 
@@ -46,7 +46,7 @@ def number_value(literal: str, offset: int, limits: Limits, fail: Fail) -> int |
 
 
 def string_value(literal: str, offset: int, fail: Fail) -> str:
-    """Give the value of a string that is well-formed but for half pairs among its escapes."""
+    """Give the value of a string literal. Refuse it if its escapes contain an unpaired surrogate."""
     value: str = json.loads(literal)
     if not is_text(value):
         at = next(escape.start() for escape in _ESCAPE.finditer(literal) if escape["half"])
@@ -55,7 +55,7 @@ def string_value(literal: str, offset: int, fail: Fail) -> str:
 
 
 def explain_string(text: str, start: int, fail: Fail) -> NoReturn:
-    """Refuse the malformed string whose opening quote stands at `start`, at what is wrong in it."""
+    """Refuse the malformed string that begins at `start`, at the first error in it."""
     prefix = _STRING_PREFIX.match(text, start)
     assert prefix, "a string begins with its quote"
     at = prefix.end()

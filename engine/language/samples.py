@@ -1,27 +1,27 @@
-"""Which facts some recorded events have, and of which JSON types: what a condition can be held against."""
+"""The facts of recorded events and their JSON types, to check conditions against."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engine.language.validation.violations import kind
+from engine.language.diagnostics import json_type
 
 
 class Sample:
-    """The facts of some events, by the names that look them up.
+    """The facts of some events, by the names that conditions use.
 
-    A dotted name leads through nested objects, unless an event has the whole name as one key. Memory grows
-    with the number of different names, not of events.
+    A dotted name leads through nested objects unless an event has the whole name as a key. Memory grows with
+    the number of distinct names, not with the number of events.
     """
 
     def __init__(self) -> None:
         self.has_vars = False
-        """Whether any event came with vars; without, nothing is known about names that begin with `$`."""
-        self._kinds: dict[str, set[str]] = {}
-        self._element_kinds: dict[str, set[str]] = {}
+        """Whether vars came with any event. If not, nothing is known about names that begin with `$`."""
+        self._types: dict[str, set[str]] = {}
+        self._element_types: dict[str, set[str]] = {}
         self._vars: set[str] = set()
 
     def add(self, fields: Mapping[str, Any], sent: Mapping[str, Any] | None = None) -> None:
-        """Add one event: its fields, and the vars that are sent with it, or None where that is not known."""
+        """Add an event: its fields, and the vars sent with it, or None if the vars are unknown."""
         for name, value in _named(fields).items():
             self._note(name, value)
         if sent is not None:
@@ -31,48 +31,48 @@ class Sample:
                 self._note(f"${name}", value)
 
     def names(self) -> frozenset[str]:
-        """Give every name that leads to something in some event, JSON `null` included."""
-        return frozenset(self._kinds)
+        """Give every name that leads to a value in some event, JSON `null` included."""
+        return frozenset(self._types)
 
     def relations(self) -> frozenset[str]:
-        """Give the names under which vars were sent, each of which may be that of a relation."""
+        """Give the names of the vars. Any of them may be a relation."""
         return frozenset(self._vars)
 
-    def kinds(self, name: str) -> frozenset[str] | None:
-        """Give the JSON types of a fact, in words (`a string`), or None where no event has that fact.
+    def types(self, name: str) -> frozenset[str] | None:
+        """Give the JSON types of a fact, such as `a string`, or None if no event has the fact.
 
-        There are none where the fact is always `null`.
+        The set is empty if the fact is always `null`.
         """
-        found = self._kinds.get(name)
+        found = self._types.get(name)
         return None if found is None else frozenset(found)
 
-    def element_kinds(self, name: str) -> frozenset[str]:
-        """Give the JSON types of the elements of those arrays that the fact is."""
-        return frozenset(self._element_kinds.get(name, ()))
+    def element_types(self, name: str) -> frozenset[str]:
+        """Give the JSON types of the elements of the fact wherever it is an array."""
+        return frozenset(self._element_types.get(name, ()))
 
     def _note(self, name: str, value: object) -> None:
-        kinds = self._kinds.setdefault(name, set())
+        types = self._types.setdefault(name, set())
         if value is not None:
-            kinds.add(kind(value))
+            types.add(json_type(value))
         if isinstance(value, list | tuple):
-            self._element_kinds.setdefault(name, set()).update(map(kind, value))
+            self._element_types.setdefault(name, set()).update(map(json_type, value))
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Give every name that leads to a value, with that value."""
-    # Whole names come last, and so win over those that lead through objects.
+    """Give the value of every name that leads to one."""
+    # Whole names come last and so take precedence over paths through objects.
     return {**dict(_nested(values)), **values}
 
 
 def _nested(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Give the values in nested objects by their dotted names. No nesting is too deep."""
-    waiting = [(f"{name}.", value) for name, value in values.items() if "." not in name]
-    while waiting:
-        prefix, value = waiting.pop()
+    """Give the values in nested objects by their dotted names. Iterative: any depth of nesting is safe."""
+    pending = [(f"{name}.", value) for name, value in values.items() if "." not in name]
+    while pending:
+        prefix, value = pending.pop()
         if not isinstance(value, Mapping):
             continue
         for name, member in value.items():
-            # A key with a dot in it is found as a whole name or not at all.
+            # A nested key with a dot cannot be looked up.
             if "." not in name:
                 yield prefix + name, member
-                waiting.append((f"{prefix}{name}.", member))
+                pending.append((f"{prefix}{name}.", member))

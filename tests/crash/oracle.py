@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.condition import Condition
-from engine.language.validation.document import condition_to_document
+from engine.language.json.writer import condition_to_document
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.operations import Operation
 from tests.reference import ReferenceDetector

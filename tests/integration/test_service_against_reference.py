@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from engine.language.json.writer import condition_to_document
 from engine.language.text.printer import format  # noqa: A004 -- the inverse of parse is called format
-from engine.language.validation.document import condition_to_document
 from tests.reference import ReferenceDetector
 from tests.service_process import Served, served
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World

@@ -3,8 +3,9 @@
 from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.preparation import Preparation
 from engine.language.condition import Any, Leaf
+from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.validation.document import condition_from_document, condition_to_document
+from engine.language.validation.document import condition_from_document
 from tests.worlds.sigma_rules import sigma_rules
 
 LEAVES_MAX = 1_000

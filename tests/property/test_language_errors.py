@@ -9,16 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.language.condition import Condition
-from engine.language.diagnostics import ConditionError, Entry, distance
+from engine.language.diagnostics import ConditionError, Entry, edit_distance
 from engine.language.json.reader import JsonReader, NotJson
+from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
-from engine.language.validation.document import (
-    condition_from_document,
-    condition_from_json,
-    condition_to_document,
-)
+from engine.language.validation.document import condition_from_document, condition_from_json
 from tests.worlds.conditions import PIECES, conditions, nearly_texts, small_conditions
 
 CODES = {1300, 1301, 1302, 1303}
@@ -188,6 +185,6 @@ def test_one_slip_is_one_apart(word: str, other: str) -> None:
         word[:i] + letter + word[i + n :] for i in range(len(word) + 1) for letter in "abc" for n in (0, 1)
     }
     slips |= {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1)}
-    assert (distance(word, other) == 0) == (word == other)
-    assert (distance(word, other) <= 1) == (other in slips | {word})
-    assert distance(word, other) == distance(other, word)
+    assert (edit_distance(word, other) == 0) == (word == other)
+    assert (edit_distance(word, other) <= 1) == (other in slips | {word})
+    assert edit_distance(word, other) == edit_distance(other, word)

@@ -19,7 +19,7 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.state.slices import NodeName
 from engine.evaluation.state.tables import Key
 from engine.language.condition import Condition
-from engine.language.validation.document import condition_to_document
+from engine.language.json.writer import condition_to_document
 
 BIG_INTEGER: Final = 1
 """The extension type of an integer past 64 bits: its decimal digits."""

@@ -12,9 +12,8 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from engine.language.diagnostics import Entry, Refusal
+from engine.language.diagnostics import Entry, Refusal, did_you_mean, json_type
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.validation.violations import kind, meant
 
 T = TypeVar("T")
 
@@ -213,7 +212,7 @@ def _defects(value: object, expected: Any, place: str) -> Iterator[str]:
     match expected:
         case info.Metadata(type=inner, extra=extra):
             for defect in _defects(value, inner, place):
-                if extra and "expected" in extra and kind(value) in _kinds(inner):
+                if extra and "expected" in extra and json_type(value) in _kinds(inner):
                     yield f"{where}expected {extra['expected']}, got {_said(value)}"
                     return
                 yield defect
@@ -221,22 +220,22 @@ def _defects(value: object, expected: Any, place: str) -> Iterator[str]:
             if isinstance(value, dict):
                 yield from _struct_defects(value, expected, place)
             else:
-                yield f"{where}expected an object, got {kind(value)}"
+                yield f"{where}expected an object, got {json_type(value)}"
         case info.ListType(item_type=item):
             if isinstance(value, list):
                 for index, member in enumerate(value):
                     yield from _defects(member, item, f"{place}[{index}]")
             else:
-                yield f"{where}expected an array, got {kind(value)}"
+                yield f"{where}expected an array, got {json_type(value)}"
         case info.DictType():
             if not isinstance(value, dict):
-                yield f"{where}expected an object, got {kind(value)}"
+                yield f"{where}expected an object, got {json_type(value)}"
         case _ if not _fits(value, expected):
             kinds = sorted({name for name in _kinds(expected) if name})
-            if kind(value) in kinds:
+            if json_type(value) in kinds:
                 yield f"{where}the value is out of bounds"
             else:
-                yield f"{where}expected {' or '.join(kinds)}, got {kind(value)}"
+                yield f"{where}expected {' or '.join(kinds)}, got {json_type(value)}"
 
 
 def _struct_defects(value: dict[str, object], expected: Any, place: str) -> Iterator[str]:
@@ -248,7 +247,7 @@ def _struct_defects(value: dict[str, object], expected: Any, place: str) -> Iter
             yield from _defects(member, members[name].type, prefix + name)
         elif expected.forbid_unknown_fields:
             shown = name[:_NAME_CHARS_SHOWN]
-            yield f"{prefix}{shown}: unknown member{meant(shown, missing)}"
+            yield f"{prefix}{shown}: unknown member{did_you_mean(shown, missing)}"
     for name in missing:
         if members[name].required:
             yield f"{prefix}{name}: missing"
@@ -315,4 +314,4 @@ def _said(value: object) -> str:
     """Name a value for a caller: strings by their length, as they may hold control characters."""
     if isinstance(value, str):
         return f"{len(value)} characters" if value else "an empty string"
-    return kind(value)
+    return json_type(value)

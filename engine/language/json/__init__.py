@@ -1,1 +1,1 @@
-"""JSON text to values that know where they stand in it."""
+"""JSON text to values with spans, and conditions to JSON documents."""

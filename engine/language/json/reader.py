@@ -1,10 +1,10 @@
-"""JSON text to values that know their places; what is not JSON is refused with line, column and caret."""
+"""JSON text to values with spans. Text that is not JSON is refused at an offset, with the reason."""
 
 import re
 from typing import NoReturn
 
 from engine.language.diagnostics import quoted
-from engine.language.json.spans import LocatedArray, LocatedObject
+from engine.language.json.spans import SpannedArray, SpannedObject
 from engine.language.limits import Limits
 from engine.language.literals import NUMBER, STRING, explain_string, number_value, string_value
 
@@ -17,7 +17,7 @@ _RUN = re.compile(r"[-+.\w$]+|.", re.DOTALL)
 
 
 class NotJson(Exception):
-    """The text is not JSON from `offset` on, and why. `partial` is what stood before that."""
+    """The text is not JSON from `offset` on. `partial` is the value of what precedes it."""
 
     def __init__(self, offset: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -27,9 +27,9 @@ class NotJson(Exception):
 
 
 class JsonReader:
-    """Reads one JSON text without recursion, so that no nesting is too deep for it.
+    """Reads one JSON text without recursion: any depth of nesting is safe.
 
-    Of duplicate members the last counts. `depth` is the deepest nesting met so far.
+    Of duplicate members the last counts. `depth` is the deepest nesting so far.
     """
 
     def __init__(self, text: str, limits: Limits) -> None:
@@ -38,19 +38,19 @@ class JsonReader:
         self._limits = limits
         self._at = 0
         self._root: object = None
-        self._open: list[LocatedObject | LocatedArray] = []
+        self._open: list[SpannedObject | SpannedArray] = []
         self._just_opened = False
         self._member = ""
 
     def read(self) -> object:
-        """Give the value of the whole text, or raise NotJson."""
+        """Give the value of the whole text. Raises NotJson."""
         try:
             self._value(*self._token(), "a value")
             while self._open:
                 match self._open[-1]:
-                    case LocatedObject():
+                    case SpannedObject():
                         self._next_member()
-                    case LocatedArray():
+                    case SpannedArray():
                         self._next_element()
             if self._skip_blanks() < len(self._text):
                 self._unexpected(self._at, "the end of the text")
@@ -74,7 +74,7 @@ class JsonReader:
         _, literal, offset = self._token()
         if literal != ":":
             self._unexpected(offset, '":"')
-        # Something will stand here: where it cannot be read, it counts for the size of what was.
+        # A placeholder: if the value cannot be read, it still counts in the size of `partial`.
         self._put(None, offset)
         self._value(*self._token(), "a value")
 
@@ -98,25 +98,25 @@ class JsonReader:
             case "word", ("true" | "false" | "null"):
                 self._put(_WORDS[literal], offset)
             case "mark", "{":
-                self._put_open(LocatedObject(), offset)
+                self._put_open(SpannedObject(), offset)
             case "mark", "[":
-                self._put_open(LocatedArray(), offset)
+                self._put_open(SpannedArray(), offset)
             case _:
                 self._unexpected(offset, expected)
 
     def _put(self, value: object, offset: int) -> None:
         self._just_opened = False
         match self._open:
-            case [*_, LocatedObject() as parent]:
+            case [*_, SpannedObject() as parent]:
                 parent[self._member] = value
                 parent.offsets[self._member] = offset
-            case [*_, LocatedArray() as parent]:
+            case [*_, SpannedArray() as parent]:
                 parent.append(value)
                 parent.offsets.append(offset)
             case _:
                 self._root = value
 
-    def _put_open(self, container: LocatedObject | LocatedArray, offset: int) -> None:
+    def _put_open(self, container: SpannedObject | SpannedArray, offset: int) -> None:
         self._put(container, offset)
         self._open.append(container)
         self._just_opened = True
@@ -133,7 +133,7 @@ class JsonReader:
         return self._at
 
     def _token(self) -> tuple[str, str, int]:
-        """Give the next token: its kind (empty where there is none), its text, its offset."""
+        """Give the next token: its kind (empty if there is none), its text, its offset."""
         offset = self._skip_blanks()
         token = _TOKEN.match(self._text, offset)
         if token is None or token.lastgroup is None:

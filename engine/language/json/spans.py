@@ -1,8 +1,8 @@
-"""JSON objects and arrays that know where their members stand in the text that they were read from."""
+"""JSON objects and arrays with the spans of their members: where each value begins in the source text."""
 
 
-class LocatedObject(dict[str, object]):
-    """A JSON object and the offset in its text at which each member's value begins."""
+class SpannedObject(dict[str, object]):
+    """A JSON object, with the offset at which the value of each member begins."""
 
     __slots__ = ("offsets",)
 
@@ -13,8 +13,8 @@ class LocatedObject(dict[str, object]):
         self.offsets: dict[str, int] = offsets or {}
 
 
-class LocatedArray(list[object]):
-    """A JSON array and the offset in its text at which each element begins."""
+class SpannedArray(list[object]):
+    """A JSON array, with the offset at which each element begins."""
 
     __slots__ = ("offsets",)
 
@@ -24,11 +24,11 @@ class LocatedArray(list[object]):
 
 
 def offset_of(container: object, member: str | int) -> int | None:
-    """Give where the member of a container begins in its text, where that is known."""
+    """Give the offset at which a member of a container begins, or None if it is unknown."""
     match container, member:
-        case LocatedObject(), str():
+        case SpannedObject(), str():
             return container.offsets.get(member)
-        case LocatedArray(), int() if member < len(container.offsets):
+        case SpannedArray(), int() if member < len(container.offsets):
             return container.offsets[member]
         case _:
             return None

@@ -1,1 +1,1 @@
-"""The text language: text to conditions and back. The only code that uses lark."""
+"""The text language: text to conditions and back. The only room that imports lark."""

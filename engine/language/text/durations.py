@@ -1,4 +1,4 @@
-"""How windows are written: a number with its unit, in exact decimal arithmetic both ways."""
+"""Windows in the text language: a number and its unit, converted in exact decimal arithmetic."""
 
 from decimal import Context, Decimal
 
@@ -16,9 +16,9 @@ _EXACT = Context(prec=10_000, Emax=999_999, Emin=-999_999)
 
 
 def duration_seconds(amount: str, unit: str) -> int | float:
-    """Give the seconds of so many units, as an integer where they are whole.
+    """Give the seconds of a duration, as an integer if they are whole.
 
-    Seconds themselves are the JSON number that is written: `1e23s` is the double that JSON's `1e23` is.
+    An amount of seconds is read as JSON reads it: `1e23s` is the double `1e23`.
     """
     if unit == "s":
         return int(amount) if amount.lstrip("-").isdecimal() else float(amount)
@@ -28,9 +28,9 @@ def duration_seconds(amount: str, unit: str) -> int | float:
 
 
 def duration_text(window_secs: float) -> str:
-    """Give the text of a window: in the largest unit that makes it an integer, else in seconds.
+    """Give the text of a window: in the largest unit that makes it an integer, otherwise in seconds.
 
-    What it is read back as equals the window, whatever its size and precision.
+    The text reads back as the same window, whatever its size and precision.
     """
     seconds = Decimal(window_secs) if isinstance(window_secs, int) else Decimal(repr(window_secs))
     milliseconds = _EXACT.multiply(seconds, Decimal(1000))

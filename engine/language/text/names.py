@@ -1,4 +1,4 @@
-"""How names are spelt in the text language, and its keywords."""
+"""The keywords of the text language, and the spelling of names in it."""
 
 import re
 
@@ -16,27 +16,27 @@ _PLAIN_NAME = re.compile(rf"\$?{_WORD}(?:\.{_WORD})*")
 
 
 def is_reserved(word: str) -> bool:
-    """Tell whether the word is a keyword in some letter case, and so no name unless in backquotes."""
+    """Tell whether a word is a keyword in any letter case. As a name it needs backquotes."""
     return word.lower() in KEYWORDS
 
 
 def name_text(name: str) -> str:
-    """Give the name of a fact as it is written in the text language."""
+    """Spell the name of a fact, in backquotes if it needs them."""
     plain = _PLAIN_NAME.fullmatch(name) and not is_reserved(name)
     return name if plain else in_backquotes(name)
 
 
 def relation_text(name: str) -> str:
-    """Give the name of a relation as it is written: no dots and no `$` without backquotes."""
+    """Spell the name of a relation. Names with dots or `$` need backquotes, too."""
     plain = _PLAIN_WORD.fullmatch(name) and not is_reserved(name)
     return name if plain else in_backquotes(name)
 
 
 def in_backquotes(name: str) -> str:
-    """Give any name between backquotes, those within it doubled."""
+    """Spell a name in backquotes. Backquotes inside it are doubled."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def from_backquotes(text: str) -> str:
-    """Give the name that stands between backquotes."""
+    """Give the name that is spelled in backquotes."""
     return text[1:-1].replace("``", "`")

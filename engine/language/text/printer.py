@@ -1,4 +1,4 @@
-"""Conditions to their canonical text, which reads back as the same condition."""
+"""Conditions to canonical text, which reads back as the same condition."""
 
 import json
 import re
@@ -23,49 +23,43 @@ from engine.language.condition import (
     Since,
     SinceWithin,
 )
+from engine.language.operators import LARGEST, OPERATORS
 from engine.language.text.durations import duration_text
 from engine.language.text.names import name_text, relation_text
-from engine.language.text.transformer import LARGEST
-
-_OPERATORS = {
-    "eq": "==",
-    "neq": "!=",
-    "in": "in",
-    "nin": "not in",
-    "contains": "contains",
-    "matches": "matches",
-}
 
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
-"""Characters that cannot be seen, or that move others: written as escapes. A fixed list, since what Python
-holds to be printable differs between its versions, and a canonical text must not."""
+"""Invisible characters and those that move others; they are written as escapes.
 
-# How tightly a text binds: a part is put in parentheses where its place wants it tighter than it is.
+The list is fixed: Python's notion of printable characters changes between versions, a canonical text
+must not.
+"""
+
+# Precedence, loosest first. A part gets parentheses if its place requires a tighter one than it has.
 _OR, _AND, _SINCE, _PREFIX = range(4)
 
 
 def format(condition: Condition) -> str:  # noqa: A001  (the inverse of parse is called format)
-    """Give the canonical text of a valid condition: one line, no parentheses but those that it needs.
+    """Give the canonical text of a valid condition, on one line and with only the necessary parentheses.
 
-    (A name between backquotes is written as it is, a line break in it too.)
+    A name in backquotes is written as it is, including any line breaks.
     """
     return _text(condition, _OR)
 
 
-def _text(condition: Condition, place: int) -> str:
-    binding, text = _written(condition)
-    return f"({text})" if binding < place else text
+def _text(condition: Condition, required: int) -> str:
+    precedence, text = _written(condition)
+    return f"({text})" if precedence < required else text
 
 
 def _written(condition: Condition) -> tuple[int, str]:
-    """Give how tightly the text of a condition binds, and the text."""
+    """Give the precedence of the text of a condition, and the text."""
     match condition:
         case Leaf() as leaf:
             return _PREFIX, _leaf(leaf)
         case Ref(fact, op, reference):
-            return _PREFIX, f"{name_text(fact)} {_OPERATORS[op]} {name_text(reference)}"
+            return _PREFIX, f"{name_text(fact)} {OPERATORS[op].text} {name_text(reference)}"
         case InRelation(relation, args):
             return _PREFIX, f"{relation_text(relation)}({', '.join(map(_argument, args))})"
         case All(members):
@@ -95,11 +89,11 @@ def _written(condition: Condition) -> tuple[int, str]:
             assert_never(condition)
 
 
-def _group(word: str, joint: str, members: tuple[Condition, ...], binding: int) -> tuple[int, str]:
-    """Give the text of an `all` or `any`: joined, or as a call where there is nothing to join."""
+def _group(word: str, joint: str, members: tuple[Condition, ...], precedence: int) -> tuple[int, str]:
+    """Give the text of an `all` or `any`: joined, or as a call if there is only one member."""
     if len(members) == 1:
         return _PREFIX, f"{word}({_text(members[0], _OR)})"
-    return binding, joint.join(_text(member, binding + 1) for member in members)
+    return precedence, joint.join(_text(member, precedence + 1) for member in members)
 
 
 def _leaf(leaf: Leaf) -> str:
@@ -112,11 +106,11 @@ def _leaf(leaf: Leaf) -> str:
                 return f"{fact} <= {_literal(high)}"
             return f"{fact} between {_literal(low)} and {_literal(high)}"
         case op, value:
-            return f"{fact} {_OPERATORS[op]} {_literal(value)}"
+            return f"{fact} {OPERATORS[op].text} {_literal(value)}"
 
 
 def comparison_text(members: tuple[Condition, ...]) -> str | None:
-    """Give `x > n` or `x < n` where that is what the members of an `all` say."""
+    """Give `x > n` or `x < n` if the members of an `all` mean that, otherwise None."""
     match members:
         case (Leaf(fact, "between", (low, high)), Leaf(same_fact, "neq", other)) if same_fact == fact:
             if not _is_number(other):
@@ -151,7 +145,7 @@ def _literal(value: LeafValue) -> str:
 
 
 def _string(value: str) -> str:
-    """Give a string literal: literally between `'` where that spares escapes, as in most expressions."""
+    """Give a string literal: in single quotes if that saves escapes, as in most regular expressions."""
     hidden = _HIDDEN.search(value)
     if ("\\" in value or '"' in value) and "'" not in value and not hidden:
         return f"'{value}'"

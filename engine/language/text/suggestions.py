@@ -1,11 +1,12 @@
-"""What was expected, in the language's own words, and what the writer may have meant."""
+"""Explains syntax errors: what was expected, in the words of the language, and what was probably meant."""
 
 import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
-from engine.language.diagnostics import distance, listed, seen, slips_max
+from engine.language.diagnostics import edit_distance, enumerated, found, typos_max
+from engine.language.operators import INEQUALITIES, OPERATORS
 from engine.language.text.names import KEYWORDS, in_backquotes, is_reserved
 
 END = "$END"
@@ -14,28 +15,22 @@ _CONDITION = {"LPAR", "NOT", "ONCE", "HISTORICALLY", "PER", "ALL", "ANY", "WORD"
 _VALUE = {"STRING", "VERBATIM", "NUMBER", "TRUE", "FALSE", "OPEN"}
 _NAME = {"WORD", "PATH", "BACKQUOTED"}
 _DURATION = {"NUMBER", "DURATION"}
-_OPERATOR = {
-    "EQUAL", "UNEQUAL", "IN", "NOT", "CONTAINS", "MATCHES", "BETWEEN", "ABOVE", "AT_LEAST", "BELOW", "AT_MOST"
-}  # fmt: skip
+_OPERATOR_TERMINALS = {operator.text: operator.terminal for operator in OPERATORS.values()} | INEQUALITIES
+_OPERATOR_TEXTS = sorted(_OPERATOR_TERMINALS, key=lambda text: text[0].isalpha())
+_OPERATORS_LISTED = enumerated([f'"{text}"' for text in _OPERATOR_TEXTS])
 
 _GROUPS: tuple[tuple[AbstractSet[str], AbstractSet[str], str], ...] = (
     ({"ONCE", "PER", "LPAR"}, _CONDITION, "a condition"),
     ({"STRING", "NUMBER"}, _VALUE, "a value"),
     ({"PATH"}, _NAME, "a name"),
     ({"DURATION"}, _DURATION, "a duration"),
-    (
-        {"EQUAL", "BETWEEN"},
-        _OPERATOR,
-        'an operator ("==", "!=", ">", ">=", "<", "<=", "in", "not in", "contains", "matches" or "between")',
-    ),
+    ({"EQUAL", "BETWEEN"}, {*_OPERATOR_TERMINALS.values()}, f"an operator ({_OPERATORS_LISTED})"),
     ({"NUMBER"}, {"NUMBER"}, "a number"),
 )
-"""What is said for many terminals at once: where all of the first are accepted, instead of the second."""
-
-_COMPARISONS = {"ABOVE", "AT_LEAST", "BELOW", "AT_MOST"}
+"""If all terminals of the first set are accepted, the phrase replaces those of the second set."""
 
 WORDS_BACK_MAX = 3
-"""How far before the word that cannot stand the misspelt one is looked for: in `al(a == 1)` it is three."""
+"""How many words before the failing one may be the misspelled one: in `al(a == 1)` it is three before."""
 
 _MARKS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "CLOSE": "]", "OPEN": "["}
 
@@ -60,15 +55,15 @@ _MEANT_OPERATORS = {
     "~": "matches",
 }
 _MEANT_WORDS = {
-    "is": ("EQUAL", "=="),
-    "equals": ("EQUAL", "=="),
-    "eq": ("EQUAL", "=="),
-    "neq": ("UNEQUAL", "!="),
-    "nin": ("IN", "not in"),
-    "notin": ("IN", "not in"),
-    "has": ("CONTAINS", "contains"),
-    "includes": ("CONTAINS", "contains"),
-    "like": ("MATCHES", "matches"),
+    "is": "==",
+    "equals": "==",
+    "eq": "==",
+    "neq": "!=",
+    "nin": "not in",
+    "notin": "not in",
+    "has": "contains",
+    "includes": "contains",
+    "like": "matches",
 }
 _UNIT_WORD = re.compile(
     r"(?P<ms>ms|millis(?:ec(?:ond)?s?)?)|(?P<s>s|sec(?:ond)?s?)|(?P<m>m|min(?:ute)?s?)"
@@ -79,7 +74,7 @@ _WORD_RUN = re.compile(r"[-\w@$.]+")
 
 
 class Word(NamedTuple):
-    """A token as it was read: the name of its terminal, its text, its offset."""
+    """A token of the text: its terminal, its text, its offset."""
 
     terminal: str
     text: str
@@ -87,75 +82,75 @@ class Word(NamedTuple):
 
 
 class Trials(Protocol):
-    """The parser, for trying what else a text may have been meant to say."""
+    """The parser, for trying other tokens in the text."""
 
     def accepted(self, index: int) -> AbstractSet[str]:
-        """Give the terminals that could stand where the token of that index stands."""
+        """Give the terminals that the parser accepts in place of the token at an index."""
 
-    def goes_on(self, index: int, terminal: str, past: int) -> bool:
-        """Tell whether the text can be read past a token if another had that terminal."""
+    def continues(self, index: int, terminal: str, last: int) -> bool:
+        """Tell whether the text can be read up to the token at `last` with that terminal at `index`."""
 
 
-class Finding(NamedTuple):
-    """Where a text cannot be read, and what is said about it."""
+class Explanation(NamedTuple):
+    """Where a text cannot be read, and why."""
 
     offset: int
     sentence: str
 
 
-def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Finding:
-    """Say why the word of index `failed` cannot stand there; the fault may lie a few words before."""
+def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Explanation:
+    """Explain why the word at index `failed` is not accepted. The error may be a few words earlier."""
     word = words[failed]
     accepted = trials.accepted(failed)
-    hint = _sure_hint(word, accepted)
-    if hint:
-        return _finding(word, accepted, hint)
+    suggestion = _other_spelling(word, accepted)
+    if suggestion:
+        return _explanation(word, accepted, suggestion)
     meant = _near_keyword(words, failed, trials)
     if meant:
         index, keyword = meant
-        return _finding(words[index], trials.accepted(index), f'did you mean "{keyword}"?')
-    operator = _misspelt_operator(text, word.offset)
+        return _explanation(words[index], trials.accepted(index), f'did you mean "{keyword}"?')
+    operator = _misspelled_operator(text, word.offset)
     if operator:
         index = next(index for index in range(len(words)) if words[index].offset == operator.offset)
-        return _finding(operator, trials.accepted(index), _operator_hint(operator))
+        return _explanation(operator, trials.accepted(index), _operator_suggestion(operator))
     if failed and _is_stray_unit(words, failed - 1):
         number, unit = words[failed - 2 : failed]
-        hint = f"the unit stands directly behind the number, as in `{number.text}{_unit(unit.text)}`"
-        return _finding(unit, trials.accepted(failed - 1), hint)
-    return _finding(word, accepted, next(_hints(words, failed, accepted), ""))
+        suggestion = f"the unit stands directly behind the number, as in `{number.text}{_unit(unit.text)}`"
+        return _explanation(unit, trials.accepted(failed - 1), suggestion)
+    return _explanation(word, accepted, next(_suggestions(words, failed, accepted), ""))
 
 
-def explain_character(text: str, words: Sequence[Word], offset: int, trials: Trials) -> Finding:
-    """Say why no word of the language begins at `offset`. A malformed string in `"` is told elsewhere."""
+def explain_character(text: str, words: Sequence[Word], offset: int, trials: Trials) -> Explanation:
+    """Explain why no word of the language begins at `offset`, where no double-quoted string begins either."""
     char = text[offset]
     if char == "'":
-        return Finding(offset, "expected a closing `'` on the same line")
+        return Explanation(offset, "expected a closing `'` on the same line")
     if char == "`":
-        return Finding(offset, "expected a closing backquote after the name")
-    operator = _misspelt_operator(text, offset)
+        return Explanation(offset, "expected a closing backquote after the name")
+    operator = _misspelled_operator(text, offset)
     if operator:
         index = sum(word.offset < operator.offset for word in words)
-        return _finding(operator, trials.accepted(index), _operator_hint(operator))
+        return _explanation(operator, trials.accepted(index), _operator_suggestion(operator))
     accepted = trials.accepted(len(words))
     number = _NUMBER_RUN.match(text, offset)
     if number:
         places = "durations as a number with one of ms, s, m, h, d, w behind it"
-        hint = f"numbers are written as in JSON{f', {places}' if 'DURATION' in accepted else ''}"
-        return _finding(Word("", number[0], offset), accepted, hint)
+        suggestion = f"numbers are written as in JSON{f', {places}' if 'DURATION' in accepted else ''}"
+        return _explanation(Word("", number[0], offset), accepted, suggestion)
     start = offset
     while start and _WORD_RUN.fullmatch(text[start - 1]):
         start -= 1
     whole = _WORD_RUN.match(text, start)
-    hint = ""
+    suggestion = ""
     if whole and whole.end() > offset:
-        hint = f"such a name is written {in_backquotes(whole[0])}, in backquotes"
+        suggestion = f"such a name is written {in_backquotes(whole[0])}, in backquotes"
     if whole and whole[0] == "$":
-        hint = "a name stands directly behind its `$`"
-    return _finding(Word("", char, offset), accepted, hint)
+        suggestion = "a name stands directly behind its `$`"
+    return _explanation(Word("", char, offset), accepted, suggestion)
 
 
 def expected(accepted: AbstractSet[str]) -> str:
-    """Give what could stand at a place, in the language's own words."""
+    """Describe the accepted terminals in the words of the language."""
     rest = set(accepted)
     phrases = []
     for needed, covered, phrase in _GROUPS:
@@ -166,17 +161,17 @@ def expected(accepted: AbstractSet[str]) -> str:
     phrases += [f'"{word}"' for word in sorted(words, key=lambda word: (not word.isalpha(), word))]
     if END in rest:
         phrases.append("the end of the text")
-    return listed(phrases)
+    return enumerated(phrases)
 
 
-def _finding(word: Word, accepted: AbstractSet[str], hint: str) -> Finding:
-    got = "the end of the text" if word.terminal == END else seen(word.text)
-    tail = f"; {hint}" if hint else ""
-    return Finding(word.offset, f"expected {expected(accepted)}, got {got}{tail}")
+def _explanation(word: Word, accepted: AbstractSet[str], suggestion: str) -> Explanation:
+    got = "the end of the text" if word.terminal == END else found(word.text)
+    tail = f"; {suggestion}" if suggestion else ""
+    return Explanation(word.offset, f"expected {expected(accepted)}, got {got}{tail}")
 
 
-def _misspelt_operator(text: str, offset: int) -> Word | None:
-    """Give the characters of operators that stand together around one of them, if a known mistake."""
+def _misspelled_operator(text: str, offset: int) -> Word | None:
+    """Give the run of operator characters around an offset if it is a known mistake."""
     if not _OPERATOR_RUN.match(text, offset):
         return None
     start = offset
@@ -186,45 +181,45 @@ def _misspelt_operator(text: str, offset: int) -> Word | None:
     return Word("", run[0], start) if run and run[0] in _MEANT_OPERATORS else None
 
 
-def _operator_hint(operator: Word) -> str:
+def _operator_suggestion(operator: Word) -> str:
     return f'did you mean "{_MEANT_OPERATORS[operator.text]}"?'
 
 
-def _sure_hint(word: Word, accepted: AbstractSet[str]) -> str:
-    """Give what is to be said of a word that is known, but not in this spelling."""
+def _other_spelling(word: Word, accepted: AbstractSet[str]) -> str:
+    """Give the suggestion for a keyword in another case, or for a common synonym of an operator."""
     keyword = word.text.lower()
     if keyword in KEYWORDS and keyword != "null" and word.text not in KEYWORDS:
         name = f", or the name {in_backquotes(word.text)}, in backquotes"
         return f'did you mean "{keyword}"{"" if keyword.upper() in accepted else name}?'
-    terminal, meant = _MEANT_WORDS.get(keyword, ("", ""))
-    return f'did you mean "{meant}"?' if terminal in accepted else ""
+    meant = _MEANT_WORDS.get(keyword)
+    return f'did you mean "{meant}"?' if meant and _OPERATOR_TERMINALS[meant] in accepted else ""
 
 
 def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[int, str] | None:
-    """Give the word that is nearly a keyword with which the text could be read on, and that keyword."""
-    found = []
+    """Give the index of a misspelled keyword and the keyword, if the text can be read on with it."""
+    candidates = []
     for index in range(failed, max(-1, failed - WORDS_BACK_MAX - 1), -1):
         word = words[index]
         if word.text.lower() == "null" or (word.terminal != "WORD" and word.text not in KEYWORDS):
             continue
         accepted = trials.accepted(index)
         for keyword in sorted(KEYWORDS):
-            apart = distance(word.text, keyword)
+            typos = edit_distance(word.text, keyword)
             if (
-                apart <= slips_max(word.text)
+                typos <= typos_max(word.text)
                 and keyword != word.text
                 and keyword.upper() in accepted
-                and trials.goes_on(index, keyword.upper(), failed)
+                and trials.continues(index, keyword.upper(), failed)
             ):
-                found.append((apart, failed - index, keyword))
-    if not found:
+                candidates.append((typos, failed - index, keyword))
+    if not candidates:
         return None
-    _, back, keyword = min(found)
+    _, back, keyword = min(candidates)
     return failed - back, keyword
 
 
-def _hints(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> Iterator[str]:
-    """Give what is worth saying to a writer who put this word here, the most fitting first."""
+def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> Iterator[str]:
+    """Give suggestions for the word at index `failed`, the most likely first."""
     word = words[failed]
     before = words[failed - 1] if failed else Word("", "", 0)
     first = words[failed - 2] if failed > 1 else Word("", "", 0)
@@ -238,9 +233,9 @@ def _hints(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> It
         yield '"since" does not chain: parentheses say which of them is meant first'
     if is_reserved(word.text) and "PATH" in accepted:
         yield f"as a name it is written {in_backquotes(word.text)}, in backquotes"
-    if word.terminal in _NAME and "STRING" in accepted and before.terminal not in _COMPARISONS:
+    if word.terminal in _NAME and "STRING" in accepted and before.terminal not in INEQUALITIES.values():
         yield f'a bare word is a name; the string is written "{word.text}"'
-    if before.terminal in _COMPARISONS:
+    if before.terminal in INEQUALITIES.values():
         yield f'"{before.text}" compares with a number only'
     if word.terminal == "DURATION":
         yield 'a duration stands only behind "within" or "for"'
@@ -249,12 +244,12 @@ def _hints(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> It
 
 
 def _is_stray_unit(words: Sequence[Word], index: int) -> bool:
-    """Tell whether a word is the unit of the window before it: `within 5 minutes`."""
+    """Tell whether a word is the unit of the number before it, as in `within 5 minutes`."""
     window = [word.terminal for word in words[max(0, index - 2) : index]]
     return window in (["WITHIN", "NUMBER"], ["FOR", "NUMBER"]) and _unit(words[index].text) != ""
 
 
 def _unit(word: str) -> str:
-    """Give the unit that a word names, or nothing."""
+    """Give the unit that a word names, or an empty string."""
     match = _UNIT_WORD.fullmatch(word.lower())
     return match.lastgroup or "" if match else ""

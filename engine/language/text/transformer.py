@@ -1,78 +1,67 @@
-"""What the grammar's rules build: the JSON document of each sentence, with the places of its parts."""
+"""Builds the JSON document of a text, with spans: one method for each rule of the grammar."""
 
 import json
-import sys
 from typing import Any, NamedTuple
 
-from engine.language.json.spans import LocatedArray, LocatedObject
+from engine.language.json.spans import SpannedArray, SpannedObject
+from engine.language.operators import LARGEST, OPERATORS
 from engine.language.text.durations import UNITS_MS, duration_seconds
 from engine.language.text.names import from_backquotes
 
-LARGEST = sys.float_info.max
-"""The end of a `between` that has no end of its own: the largest double."""
-
-_OPS = {
-    "==": "eq",
-    "=": "eq",
-    "!=": "neq",
-    "in": "in",
-    "not in": "nin",
-    "contains": "contains",
-    "matches": "matches",
-}
+_OPERATOR_NAMES = {"=": "eq"} | {operator.text: operator.name for operator in OPERATORS.values()}
 
 
 class Part(NamedTuple):
-    """A name, a literal or a window, and the offset in the text at which it begins."""
+    """A name, a literal or a window, and the offset at which it begins in the text."""
 
     value: object
     offset: int
 
 
-class Sentences:
-    """Builds documents, one method for each rule of the grammar; none changes what it is given."""
+class Transformer:
+    """One method for each rule of the grammar. None of them changes its arguments."""
 
-    def any_of(self, members: list[LocatedObject]) -> LocatedObject:
+    def any_of(self, members: list[SpannedObject]) -> SpannedObject:
         """`a or b`, `any(a, b)`."""
         return _condition("any", _array(members))
 
-    def all_of(self, members: list[LocatedObject]) -> LocatedObject:
+    def all_of(self, members: list[SpannedObject]) -> SpannedObject:
         """`a and b`, `all(a, b)`."""
         return _condition("all", _array(members))
 
-    def since(self, parts: list[LocatedObject]) -> LocatedObject:
+    def since(self, parts: list[SpannedObject]) -> SpannedObject:
         """`a since b`."""
         left, right = parts
-        return _condition("since", LocatedObject({"left": left, "right": right}))
+        return _condition("since", SpannedObject({"left": left, "right": right}))
 
-    def since_within(self, parts: list[Any]) -> LocatedObject:
+    def since_within(self, parts: list[Any]) -> SpannedObject:
         """`a since within 8h b`."""
         left, window, right = parts
         return _condition(
             "since_within",
-            LocatedObject(
+            SpannedObject(
                 {"left": left, "right": right, "window_secs": window.value}, {"window_secs": window.offset}
             ),
         )
 
-    def negation(self, parts: list[LocatedObject]) -> LocatedObject:
+    def negation(self, parts: list[SpannedObject]) -> SpannedObject:
         """`not a`."""
         return _condition("not", *parts)
 
-    def once(self, parts: list[LocatedObject]) -> LocatedObject:
+    def once(self, parts: list[SpannedObject]) -> SpannedObject:
         """`once a`."""
         return _condition("once", *parts)
 
-    def once_within(self, parts: list[Any]) -> LocatedObject:
+    def once_within(self, parts: list[Any]) -> SpannedObject:
         """`once within 10m a`."""
         window, inner = parts
         return _condition("once_within", _windowed(inner, window))
 
-    def historically(self, parts: list[LocatedObject]) -> LocatedObject:
+    def historically(self, parts: list[SpannedObject]) -> SpannedObject:
         """`historically a`."""
         return _condition("historically", *parts)
 
-    def historically_for(self, parts: list[Any]) -> LocatedObject:
+    def historically_for(self, parts: list[Any]) -> SpannedObject:
         """`historically for 5m a`, `historically for 5m strong a`."""
         window, *boundary, inner = parts
         content = _windowed(inner, window)
@@ -80,82 +69,71 @@ class Sentences:
             (content["boundary"],) = boundary
         return _condition("historically_for", content)
 
-    def keyed(self, parts: list[Any]) -> LocatedObject:
+    def keyed(self, parts: list[Any]) -> SpannedObject:
         """`per NAME a`."""
         key, inner = parts
-        return _condition("keyed", LocatedObject({"inner": inner, "key": key.value}, {"key": key.offset}))
+        return _condition("keyed", SpannedObject({"inner": inner, "key": key.value}, {"key": key.offset}))
 
-    def leaf(self, parts: list[Any]) -> LocatedObject:
+    def leaf(self, parts: list[Any]) -> SpannedObject:
         """`x == 1`, `x in [1]`, `x contains "a"`, `x matches "a"`."""
         return _leaf(*parts)
 
-    def ref(self, parts: list[Any]) -> LocatedObject:
+    def ref(self, parts: list[Any]) -> SpannedObject:
         """`x == y`, `x in y`."""
         fact, op, reference = parts
         return _condition(
             "ref",
-            LocatedObject(
+            SpannedObject(
                 {"fact": fact.value, "op": op, "reference": reference.value},
                 {"fact": fact.offset, "reference": reference.offset},
             ),
         )
 
-    def between(self, parts: list[Part]) -> LocatedObject:
+    def between(self, parts: list[Part]) -> SpannedObject:
         """`x between 1 and 2`."""
         fact, low, high = parts
-        return _between(fact, low, high, low.offset)
+        return _leaf(fact, "between", Part(_literals([low, high]), low.offset))
 
-    def at_least(self, parts: list[Part]) -> LocatedObject:
-        """`x >= 1`."""
-        fact, _, low = parts
-        return _between(fact, low, Part(LARGEST, low.offset), low.offset)
+    def inequality(self, parts: list[Any]) -> SpannedObject:
+        """`x > 1`, `x >= 1`, `x < 1`, `x <= 1`."""
+        fact, sign, bound = parts
+        open_end = Part(LARGEST if sign.startswith(">") else -LARGEST, bound.offset)
+        ends = [bound, open_end] if sign.startswith(">") else [open_end, bound]
+        range_ = _leaf(fact, "between", Part(_literals(ends), bound.offset))
+        is_strict = not sign.endswith("=")
+        return self.all_of([range_, _leaf(fact, "neq", bound)]) if is_strict else range_
 
-    def at_most(self, parts: list[Part]) -> LocatedObject:
-        """`x <= 1`."""
-        fact, _, high = parts
-        return _between(fact, Part(-LARGEST, high.offset), high, high.offset)
-
-    def above(self, parts: list[Part]) -> LocatedObject:
-        """`x > 1`."""
-        fact, _, low = parts
-        return self.all_of([self.at_least(parts), _leaf(fact, "neq", low)])
-
-    def below(self, parts: list[Part]) -> LocatedObject:
-        """`x < 1`."""
-        fact, _, high = parts
-        return self.all_of([self.at_most(parts), _leaf(fact, "neq", high)])
-
-    def in_relation(self, parts: list[Part]) -> LocatedObject:
+    def in_relation(self, parts: list[Part]) -> SpannedObject:
         """`rel(a, "b", 3)`."""
         relation, *arguments = parts
         return _condition(
             "in_relation",
-            LocatedObject(
+            SpannedObject(
                 {"args": _literals(arguments), "relation": relation.value}, {"relation": relation.offset}
             ),
         )
 
     def fact(self, parts: list[Part]) -> Part:
-        """A name among the arguments of a relation."""
+        """A name as an argument of a relation."""
         (name,) = parts
-        return Part(LocatedObject({"fact": name.value}, {"fact": name.offset}), name.offset)
+        return Part(SpannedObject({"fact": name.value}, {"fact": name.offset}), name.offset)
 
     def operator(self, tokens: list[Any]) -> str:
-        """`==`, `not in` and the like."""
-        return _OPS[" ".join(tokens)]
+        """`==`, `not in` and so on."""
+        return _OPERATOR_NAMES[" ".join(tokens)]
 
     def word(self, tokens: list[Any]) -> str:
-        """`strong`, `weak`."""
+        """`strong`, `weak`, `>` and so on."""
         (token,) = tokens
         return str(token)
 
     def plain(self, tokens: list[Any]) -> Part:
-        """A name as it is."""
+        """A name without backquotes."""
         (token,) = tokens
         return Part(str(token), token.start_pos)
 
     def backquoted(self, tokens: list[Any]) -> Part:
-        """A name between backquotes."""
+        """A name in backquotes."""
         (token,) = tokens
         return Part(from_backquotes(token), token.start_pos)
 
@@ -191,37 +169,33 @@ class Sentences:
 
 
 def split_duration(token: str) -> tuple[str, str]:
-    """Give the number and the unit of a duration."""
+    """Split a duration into its number and its unit."""
     unit = token.lstrip("-+.0123456789eE")
     assert unit in UNITS_MS
     return token.removesuffix(unit), unit
 
 
-def _condition(member: str, content: object) -> LocatedObject:
-    return LocatedObject({member: content})
+def _condition(member: str, content: object) -> SpannedObject:
+    return SpannedObject({member: content})
 
 
-def _array(members: list[LocatedObject]) -> LocatedArray:
-    return LocatedArray(list[object](members))
+def _array(members: list[SpannedObject]) -> SpannedArray:
+    return SpannedArray(list[object](members))
 
 
-def _literals(parts: list[Part]) -> LocatedArray:
-    return LocatedArray([part.value for part in parts], [part.offset for part in parts])
+def _literals(parts: list[Part]) -> SpannedArray:
+    return SpannedArray([part.value for part in parts], [part.offset for part in parts])
 
 
-def _windowed(inner: LocatedObject, window: Part) -> LocatedObject:
-    return LocatedObject({"inner": inner, "window_secs": window.value}, {"window_secs": window.offset})
+def _windowed(inner: SpannedObject, window: Part) -> SpannedObject:
+    return SpannedObject({"inner": inner, "window_secs": window.value}, {"window_secs": window.offset})
 
 
-def _leaf(fact: Part, op: str, value: Part) -> LocatedObject:
+def _leaf(fact: Part, op: str, value: Part) -> SpannedObject:
     return _condition(
         "leaf",
-        LocatedObject(
+        SpannedObject(
             {"fact": fact.value, "op": op, "value": value.value},
             {"fact": fact.offset, "value": value.offset},
         ),
     )
-
-
-def _between(fact: Part, low: Part, high: Part, offset: int) -> LocatedObject:
-    return _leaf(fact, "between", Part(_literals([low, high]), offset))

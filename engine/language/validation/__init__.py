@@ -1,1 +1,1 @@
-"""Documents to conditions, with every violation and its place."""
+"""JSON to conditions: size, validity, and every violation with its place."""

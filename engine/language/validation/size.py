@@ -1,19 +1,20 @@
-"""How large a condition is: nodes and depth, told from the document before anything else is judged."""
+"""Bounds on the size of a condition, checked on its text and its document before anything else."""
 
 from collections.abc import Iterator, Mapping
 
 from engine.language.diagnostics import TOO_LARGE, ConditionError, Entry
 from engine.language.limits import Limits
+from engine.language.operators import FORMS, Content
 
 LEVELS_PER_CONDITION = 2
-"""JSON containers that one condition puts around another, at most: `{"all": [` or `{"since": {`."""
+"""The most JSON containers between a condition and its child: `{"all": [` or `{"since": {`."""
 
 LEVELS_OF_A_LEAF = 4
-"""JSON containers of a condition that holds no other, at most: `{"in_relation": {"args": [{`."""
+"""The most nested JSON containers of a condition without children: `{"in_relation": {"args": [{`."""
 
 
 def check_text_size(text: str, limits: Limits) -> None:
-    """Refuse a text that is too long, in bytes of UTF-8, before it is read at all."""
+    """Refuse a text that is too long, in bytes of UTF-8."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if size > limits.text_bytes_max:
         raise ConditionError(
@@ -25,21 +26,21 @@ def check_text_size(text: str, limits: Limits) -> None:
 
 
 def check_size(document: object, limits: Limits, levels_above: int = 0) -> None:
-    """Refuse a document that is nested too deep or has too many nodes, whatever else is wrong with it.
+    """Refuse a document with too many conditions or too deep a nesting, whatever else is wrong with it.
 
-    Counts the values that stand where a condition is expected. Iterative, and done when a bound is passed.
-    `levels_above` is how many conditions are already open around the document.
+    Every value in the place of a condition counts. The check is iterative and stops at the first excess.
+    `levels_above` is the number of conditions around the document.
     """
-    nodes = depth_seen = 0
-    waiting = [(document, levels_above + 1)]
-    while waiting:
-        value, depth = waiting.pop()
+    nodes = deepest = 0
+    pending = [(document, levels_above + 1)]
+    while pending:
+        value, depth = pending.pop()
         nodes += 1
-        depth_seen = max(depth_seen, depth)
-        if nodes > limits.nodes_max or depth_seen > limits.depth_max:
+        deepest = max(deepest, depth)
+        if nodes > limits.nodes_max or deepest > limits.depth_max:
             break
-        waiting.extend((child, depth + 1) for child in children(value))
-    if depth_seen > limits.depth_max:
+        pending.extend((child, depth + 1) for child in child_documents(value))
+    if deepest > limits.depth_max:
         raise too_deep(limits)
     if nodes > limits.nodes_max:
         raise ConditionError(
@@ -50,27 +51,30 @@ def check_size(document: object, limits: Limits, levels_above: int = 0) -> None:
 
 
 def too_deep(limits: Limits) -> ConditionError:
-    """Give the error of a condition that is nested too deep."""
+    """Give the error for a condition that is nested too deep."""
     return ConditionError(
         Entry(TOO_LARGE, f"the condition is nested more than {limits.depth_max} levels deep")
     )
 
 
 def json_levels_max(limits: Limits) -> int:
-    """Give the deepest nesting of JSON that a condition within the limits can have."""
+    """Give the deepest nesting of JSON in a condition within the limits."""
     return (limits.depth_max - 1) * LEVELS_PER_CONDITION + LEVELS_OF_A_LEAF
 
 
-def children(document: object) -> Iterator[object]:
-    """Give what stands where a condition is expected, directly within a condition's document."""
+def child_documents(document: object) -> Iterator[object]:
+    """Give the values directly inside a condition's document that should be conditions."""
     if not isinstance(document, Mapping):
         return
-    for member, content in document.items():
-        match member:
-            case "not" | "once" | "historically":
-                yield content
-            case "all" | "any" if isinstance(content, list | tuple):
-                yield from content
-            case "since" | "since_within" | "once_within" | "historically_for" | "keyed":
-                if isinstance(content, Mapping):
-                    yield from (content[name] for name in ("left", "right", "inner") if name in content)
+    for name, value in document.items():
+        form = FORMS.get(name)
+        if form is None:
+            continue
+        members = value if isinstance(value, Mapping) else {}
+        for field, content in form.fields.items():
+            if content is Content.CONDITIONS and isinstance(value, list | tuple):
+                yield from value
+            elif content is Content.CONDITION and form.is_bare:
+                yield value
+            elif content is Content.CONDITION and field in members:
+                yield members[field]

@@ -1,14 +1,15 @@
-"""What names, constants and windows may be; the first part of what makes a condition valid."""
+"""Validates the parts of a condition that hold no other: names, constants, patterns and windows."""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
 from engine.language.condition import LeafValue, Scalar
-from engine.language.diagnostics import BAD_PATTERN, quoted
+from engine.language.diagnostics import BAD_PATTERN, did_you_mean, json_type, quoted
 from engine.language.limits import Limits
 from engine.language.literals import is_text
-from engine.language.validation.violations import Defect, Defects, Spot, kind, meant, named
+from engine.language.operators import OPERATORS, Operand
+from engine.language.validation.violations import Invalid, Location, Violations, names_listed
 from engine.patterns.searching import (
     REFUSED_PREPARATION,
     UNICODE_CLASSES_MAX,
@@ -17,168 +18,167 @@ from engine.patterns.searching import (
     unicode_classes,
 )
 
-_ARRAYS = "an array of strings or of numbers"
-_ANY_VALUE = f"a string, a number, a boolean, or {_ARRAYS}"
-_OPERANDS = {
-    "eq": _ANY_VALUE,
-    "neq": _ANY_VALUE,
-    "in": _ARRAYS,
-    "nin": _ARRAYS,
-    "contains": "a string, a number or a boolean",
-    "matches": "a regular expression as a string",
-    "between": "an array of two numbers or of two strings, low then high",
-}
-_WITH_ARRAYS = {"eq", "neq", "in", "nin", "between"}
-_WITH_SCALARS = {"eq", "neq", "contains"}
 _RANGE_ENDS = 2
 
-# Tuples, not unions: a union is made anew wherever it stands.
+# Tuples instead of unions: Python builds a union anew each time it meets one.
 _NUMBERS = (int, float)
 _SCALARS = (str, int, float)
 
-LEAF_OPS = tuple(_OPERANDS)
-
 
 class Values:
-    """Judges values of one document; each method gives the value, or tells what is wrong with it.
+    """Validates the values of one document. Each method gives the value, or reports why it is invalid.
 
-    Callers in the same process may send enumerations and other kinds of strings and numbers; what is given
-    is a plain one.
+    Callers in the same process may pass subclasses of `str`, `int` and `float`, such as enumerations. The
+    result is always of the plain type.
     """
 
-    def __init__(self, defects: Defects, limits: Limits, *, is_stored: bool = False) -> None:
-        """Patterns of a condition that `is_stored` were judged before, and are not compiled again."""
-        self._tell = defects.tell
+    def __init__(self, violations: Violations, limits: Limits, *, is_stored: bool = False) -> None:
+        """The patterns of a condition that `is_stored` were validated before and are not compiled again."""
+        self._report = violations.report
         self._limits = limits
         self._is_stored = is_stored
         self._unicode_classes = 0
         self._preparation = 0
-        """What the patterns so far took to judge, each once."""
-        self._judged = set[str]()
+        """The work of compiling the patterns so far, each counted once."""
+        self._compiled = set[str]()
 
-    def operand(self, op: object, value: object, spot: Spot) -> LeafValue | Defect:
-        """Judge the value of a leaf by its operator; where that is itself none, any leaf's value will do."""
-        known = isinstance(op, str) and op in _OPERANDS
-        if is_array(value) and (not known or op in _WITH_ARRAYS):
-            return self._range(value, spot) if op == "between" else self._array(value, spot)
-        if isinstance(value, str) and op == "matches":
-            return self._pattern(value, spot)
-        if isinstance(value, str | int | float) and (not known or op in _WITH_SCALARS):
-            return self.scalar(value, spot)
-        expected = _OPERANDS[op] if known and isinstance(op, str) else _ANY_VALUE
-        return self._tell(spot, f"expected {expected}, got {kind(value)}")
+    def operand(self, op: object, value: object, location: Location) -> LeafValue | Invalid:
+        """Validate the constant of a leaf. If its operator is unknown, the constant may be any operator's."""
+        operator = OPERATORS.get(op) if isinstance(op, str) else None
+        expected = operator.operand if operator else Operand.VALUE
+        match expected, value:
+            case ((Operand.VALUE | Operand.ARRAY), (list() | tuple())):
+                return self._array(value, location)
+            case Operand.RANGE, (list() | tuple()):
+                return self._range(value, location)
+            case Operand.PATTERN, str():
+                return self._pattern(value, location)
+            case ((Operand.VALUE | Operand.SCALAR), (str() | int() | float())):
+                return self.scalar(value, location)
+            case _:
+                return self._report(location, f"expected {expected.value}, got {json_type(value)}")
 
-    def scalar(self, value: object, spot: Spot) -> Scalar | Defect:
-        """Judge a string, number or boolean."""
+    def scalar(self, value: object, location: Location) -> Scalar | Invalid:
+        """Validate a string, number or boolean."""
         if isinstance(value, bool):
             return value
-        return self._text(value, spot) if isinstance(value, str) else self._number(value, spot)
+        return self._text(value, location) if isinstance(value, str) else self._number(value, location)
 
-    def window(self, value: object, spot: Spot) -> float | Defect:
-        """Judge a window: seconds, none or more."""
-        number = self._number(value, spot)
-        if not isinstance(number, Defect) and number < 0:
-            return self._tell(spot, "expected a number of seconds that is not negative")
+    def window(self, value: object, location: Location) -> float | Invalid:
+        """Validate a window: a number of seconds, 0 or more."""
+        number = self._number(value, location)
+        if not isinstance(number, Invalid) and number < 0:
+            return self._report(location, "expected a number of seconds that is not negative")
         return number
 
-    def name(self, value: object, spot: Spot) -> str | Defect:
-        """Judge the name of a fact."""
+    def name(self, value: object, location: Location) -> str | Invalid:
+        """Validate the name of a fact."""
         if value == "$":
-            return self._tell(spot, "expected a name after the `$`")
-        return self.relation(value, spot)
+            return self._report(location, "expected a name after the `$`")
+        return self.relation(value, location)
 
-    def relation(self, value: object, spot: Spot) -> str | Defect:
-        """Judge the name of a relation, in which a `$` means nothing."""
+    def relation(self, value: object, location: Location) -> str | Invalid:
+        """Validate the name of a relation. Here a `$` has no special meaning."""
         if value == "":
-            return self._tell(spot, "expected a name, got an empty string")
-        return self._text(value, spot)
+            return self._report(location, "expected a name, got an empty string")
+        return self._text(value, location)
 
-    def one_of(self, allowed: tuple[str, ...]) -> Callable[[object, Spot], str | Defect]:
-        """Give what judges a word of which only these are allowed."""
+    def one_of(self, allowed: tuple[str, ...]) -> Callable[[object, Location], str | Invalid]:
+        """Give a check that accepts only these words."""
 
-        def judge(value: object, spot: Spot) -> str | Defect:
+        def check(value: object, location: Location) -> str | Invalid:
             if isinstance(value, str) and value in allowed:
                 return str.__str__(value)
-            got = f"{quoted(value)}{meant(value, allowed)}" if isinstance(value, str) else kind(value)
-            return self._tell(spot, f"expected {named(allowed, 'or')}, got {got}")
+            got = (
+                f"{quoted(value)}{did_you_mean(value, allowed)}"
+                if isinstance(value, str)
+                else json_type(value)
+            )
+            return self._report(location, f"expected {names_listed(allowed, 'or')}, got {got}")
 
-        return judge
+        return check
 
-    def _array(self, value: Sequence[object], spot: Spot) -> tuple[Scalar, ...] | Defect:
-        """Judge an array of strings or of numbers: the first element decides of which, one defect is told."""
-        judged: list[Scalar] = []
+    def _array(self, value: Sequence[object], location: Location) -> tuple[Scalar, ...] | Invalid:
+        """Validate an array of strings or of numbers; the first element decides which."""
+        valid: list[Scalar] = []
         for index, element in enumerate(value):
             if isinstance(element, bool) or not isinstance(element, _SCALARS):
-                at = spot.element(value, index)
-                return self._tell(at, f"expected a string or a number, got {kind(element)}")
-            if judged and isinstance(element, str) != isinstance(judged[0], str):
-                at = spot.element(value, index)
-                return self._tell(at, f"expected {kind(judged[0])} like the first, got {kind(element)}")
-            scalar = self.scalar(element, spot.element(value, index))
-            if isinstance(scalar, Defect):
+                at = location.element(value, index)
+                return self._report(at, f"expected a string or a number, got {json_type(element)}")
+            if valid and isinstance(element, str) != isinstance(valid[0], str):
+                at = location.element(value, index)
+                return self._report(
+                    at, f"expected {json_type(valid[0])} like the first, got {json_type(element)}"
+                )
+            scalar = self.scalar(element, location.element(value, index))
+            if isinstance(scalar, Invalid):
                 return scalar
-            judged.append(scalar)
-        return tuple(judged)
+            valid.append(scalar)
+        return tuple(valid)
 
-    def _range(self, value: Sequence[object], spot: Spot) -> tuple[Scalar, ...] | Defect:
+    def _range(self, value: Sequence[object], location: Location) -> tuple[Scalar, ...] | Invalid:
         if len(value) != _RANGE_ENDS:
-            return self._tell(spot, f"expected {_OPERANDS['between']}, got an array of {len(value)}")
-        ends = self._array(value, spot)
+            return self._report(location, f"expected {Operand.RANGE.value}, got an array of {len(value)}")
+        ends = self._array(value, location)
         match ends:
             case (str() as low, str() as high) if low > high:
-                return self._tell(spot, f"expected the low end first, got {quoted(low)} and {quoted(high)}")
+                return self._report(
+                    location, f"expected the low end first, got {quoted(low)} and {quoted(high)}"
+                )
             case (int() | float() as low, int() | float() as high) if low > high:
                 shown = f"{quoted(repr(low))} and {quoted(repr(high))}"
-                return self._tell(spot, f"expected the low end first, got {shown}")
+                return self._report(location, f"expected the low end first, got {shown}")
         return ends
 
-    def _pattern(self, value: str, spot: Spot) -> str | Defect:
-        text = self._text(value, spot)
-        if isinstance(text, Defect):
+    def _pattern(self, value: str, location: Location) -> str | Invalid:
+        text = self._text(value, location)
+        if isinstance(text, Invalid):
             return text
         if self._is_stored:
             return text
         bound = self._limits.condition_preparation_max
         if self._preparation > bound:
-            # That there are too many is told, and the others are not looked at.
-            return Defect.TOLD
+            # The excess has been reported; the remaining patterns are not compiled.
+            return Invalid.REPORTED
         self._unicode_classes += unicode_classes(text)
         if self._unicode_classes > UNICODE_CLASSES_MAX:
             reason = f"a condition has at most {UNICODE_CLASSES_MAX} classes such as `\\pL` in its patterns"
-            return self._tell(spot, f"the regular expression is refused: {reason}", BAD_PATTERN)
-        if text in self._judged:
+            return self._report(location, f"the regular expression is refused: {reason}", BAD_PATTERN)
+        if text in self._compiled:
             return text
         try:
             self._preparation += judged_pattern(text, self._limits).preparation
-            self._judged.add(text)
+            self._compiled.add(text)
         except PatternError as error:
             self._preparation += REFUSED_PREPARATION
-            return self._tell(spot, f"the regular expression is refused: {error}", BAD_PATTERN)
+            return self._report(location, f"the regular expression is refused: {error}", BAD_PATTERN)
         if self._preparation > bound:
             reason = f"to compile it and those before it is more work than the {bound} units that are allowed"
-            return self._tell(spot, f"the regular expression is refused: {reason}", BAD_PATTERN)
+            return self._report(location, f"the regular expression is refused: {reason}", BAD_PATTERN)
         return text
 
-    def _number(self, value: object, spot: Spot) -> float | Defect:
-        """Judge a number. One that JSON cannot say comes only from callers in the same process."""
+    def _number(self, value: object, location: Location) -> float | Invalid:
+        """Validate a number. Only callers in the same process can pass one that JSON cannot express."""
         if isinstance(value, bool) or not isinstance(value, _NUMBERS):
-            return self._tell(spot, f"expected a number, got {kind(value)}")
+            return self._report(location, f"expected a number, got {json_type(value)}")
         if isinstance(value, float):
-            return float(value) if math.isfinite(value) else self._tell(spot, "expected a finite number")
-        if not self._few_digits(value):
-            return self._tell(spot, f"expected a number of at most {self._limits.digits_max} digits")
+            return (
+                float(value) if math.isfinite(value) else self._report(location, "expected a finite number")
+            )
+        if not self._has_few_digits(value):
+            return self._report(location, f"expected a number of at most {self._limits.digits_max} digits")
         return int(value)
 
-    def _few_digits(self, value: int) -> bool:
+    def _has_few_digits(self, value: int) -> bool:
         bits_of_a_digit = 3
         bound = self._limits.digits_max
         return value.bit_length() <= bits_of_a_digit * bound or abs(value) < 10**bound
 
-    def _text(self, value: object, spot: Spot) -> str | Defect:
+    def _text(self, value: object, location: Location) -> str | Invalid:
         if not isinstance(value, str):
-            return self._tell(spot, f"expected a string, got {kind(value)}")
+            return self._report(location, f"expected a string, got {json_type(value)}")
         if not is_text(value):
-            return self._tell(spot, "expected whole characters, got the half of a surrogate pair")
+            return self._report(location, "expected whole characters, got the half of a surrogate pair")
         return str.__str__(value)
 
 

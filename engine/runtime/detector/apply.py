@@ -10,7 +10,7 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
 from engine.evaluation.wire.lines import evaluate_lines
 from engine.language.diagnostics import Refusal
-from engine.language.validation.document import condition_to_document
+from engine.language.json.writer import condition_to_document
 from engine.runtime.contract import operations
 from engine.runtime.contract.operations import (
     BATCH_FORMS,

@@ -5,9 +5,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from api.cli import main
-from api.cli.check import MEMBERS, named_conditions
+from api.cli.check import named_conditions
 from engine import format, parse  # noqa: A004 -- the engine's name for it
-from engine.language.validation.document import condition_to_document
+from engine.language.json.writer import condition_to_document
 
 
 def check(text: str, *arguments: str) -> Result:
@@ -87,12 +87,6 @@ def test_a_json_file_holds_one_condition_or_rules(tmp_path: Path, text: str, nam
 def test_a_condition_as_json_may_go_over_several_lines() -> None:
     document = json.dumps({"not": {"leaf": {"fact": "a", "op": "eq", "value": 1}}}, indent=2)
     assert check(document).stdout.startswith("line 1:\n  text  not a == 1\n")
-
-
-def test_the_members_are_those_of_the_language() -> None:
-    for member in MEMBERS:
-        assert "no such member" not in check(json.dumps({member: 1})).stderr
-    assert len(MEMBERS) == 13
 
 
 @pytest.mark.parametrize(("content", "said"), [(b"\xff", "byte 0 is not valid UTF-8")])

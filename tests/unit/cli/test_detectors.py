@@ -7,7 +7,7 @@ from api.cli.client.detectors import add_rules
 from api.cli.client.rule_files import conditions_of
 from api.cli.client.service import Service, ServiceError
 from engine import parse
-from engine.language.validation.document import condition_to_document
+from engine.language.json.writer import condition_to_document
 
 
 class FakeService(Service):

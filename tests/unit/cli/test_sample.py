@@ -5,7 +5,7 @@ from api.cli.client.rule_files import conditions_of
 from api.cli.recorded.reading import Reading, Recording
 from api.cli.sample import RECORDING, RULES
 from api.cli.sample.generate import recording
-from engine.language.validation.document import condition_to_document
+from engine.language.json.writer import condition_to_document
 
 
 def test_the_committed_recording_is_the_one_that_the_script_writes() -> None:

@@ -14,9 +14,8 @@ from engine.evaluation.rules import NameText
 from engine.evaluation.wire import bodies
 from engine.evaluation.wire.bodies import DEFECTS_MAX, decode
 from engine.evaluation.wire.events import BatchBody, EvaluateBody, decode_batch
-from engine.language.diagnostics import Refusal
+from engine.language.diagnostics import Refusal, did_you_mean
 from engine.language.limits import Limits
-from engine.language.validation.violations import meant
 
 
 class Named(msgspec.Struct, forbid_unknown_fields=True):
@@ -258,9 +257,9 @@ def test_no_more_defects_are_looked_for_than_are_told(document, type_, monkeypat
 
     def looked(word, known):
         looks.append(len(word))
-        return meant(word, known)
+        return did_you_mean(word, known)
 
-    monkeypatch.setattr(bodies, "meant", looked)
+    monkeypatch.setattr(bodies, "did_you_mean", looked)
     entries = refused(msgspec.json.encode(document), type_)
     assert len(looks) <= DEFECTS_MAX + 1
     assert max(looks, default=0) <= 80

@@ -6,10 +6,10 @@ import pytest
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from engine.language.diagnostics import ConditionError
+from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
-from engine.language.validation.document import condition_to_document
 from tests.work_growth import grows_linearly
 
 ROOMY = Limits(nodes_max=10**6)

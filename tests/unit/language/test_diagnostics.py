@@ -8,20 +8,20 @@ from engine.language.diagnostics import (
     LINE_CHARS_MAX,
     ConditionError,
     Entry,
-    Place,
+    Position,
     Refusal,
     Source,
-    distance,
-    listed,
+    edit_distance,
+    enumerated,
+    found,
     nearest,
     quoted,
-    seen,
 )
 
 
 def test_lines_and_columns_count_from_one() -> None:
     source = Source("ab\n\ncd")
-    assert [source.place(offset) for offset in range(7)] == [
+    assert [source.position(offset) for offset in range(7)] == [
         (1, 1),
         (1, 2),
         (1, 3),
@@ -30,7 +30,7 @@ def test_lines_and_columns_count_from_one() -> None:
         (3, 2),
         (3, 3),
     ]
-    assert str(Place(3, 2)) == "line 3, column 2"
+    assert str(Position(3, 2)) == "line 3, column 2"
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_lines_and_columns_count_from_one() -> None:
     ],
 )
 def test_the_caret_stands_under_the_place(text: str, offset: int, shown: str, caret: str) -> None:
-    assert Source(text).pointing(offset, "no").split("\n")[1:] == [shown, caret]
+    assert Source(text).annotated(offset, "no").split("\n")[1:] == [shown, caret]
 
 
 @pytest.mark.parametrize("offset", [0, 1, 79, 80, 81, 250, 419, 420, 499, 500])
 def test_of_a_long_line_the_part_around_the_place_is_shown(offset: int) -> None:
     text = "".join(chr(ord("a") + index % 26) for index in range(500))
-    _, shown, caret = Source(text).pointing(offset, "no").split("\n")
+    _, shown, caret = Source(text).annotated(offset, "no").split("\n")
     assert len(shown) <= LINE_CHARS_MAX + 2
     assert shown[len(caret) - 1 :][:1].replace("…", "") == text[offset : offset + 1]
     assert shown.strip("…") in text
@@ -85,7 +85,7 @@ def test_the_end_is_past_the_last_character_that_is_no_blank(text: str, end: int
     ],
 )
 def test_words_are_as_far_apart_as_slips_of_the_hand(word: str, other: str, apart: int) -> None:
-    assert distance(word, other) == apart
+    assert edit_distance(word, other) == apart
 
 
 def test_the_nearest_word_is_suggested_and_none_that_is_far() -> None:
@@ -102,15 +102,15 @@ def test_the_callers_text_is_quoted_short_and_fit_to_print() -> None:
     assert quoted("a\tb\n\x1b\ud800\u202e") == "`a b\ufffd\ufffd\ufffd\ufffd`"
     assert quoted("x" * 60) == f"`{'x' * 60}`"
     assert quoted("x" * 61) == f"`{'x' * 59}…`"
-    assert seen("\xa0") == "the character U+00A0"
-    assert seen("\x00") == "the character U+0000"
-    assert seen(";") == "`;`"
+    assert found("\xa0") == "the character U+00A0"
+    assert found("\x00") == "the character U+0000"
+    assert found(";") == "`;`"
 
 
 def test_alternatives_are_listed_as_in_speech() -> None:
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b"]) == "a or b"
-    assert listed(["a", "b", "c"], "and") == "a, b and c"
+    assert enumerated(["a"]) == "a"
+    assert enumerated(["a", "b"]) == "a or b"
+    assert enumerated(["a", "b", "c"], "and") == "a, b and c"
 
 
 def test_an_error_travels_between_processes_with_all_it_says() -> None:

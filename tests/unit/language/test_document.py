@@ -10,14 +10,11 @@ import pytest
 
 from engine.language.condition import FactArg, HistoricallyFor, InRelation, Leaf
 from engine.language.diagnostics import ConditionError
+from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
-from engine.language.validation.document import (
-    condition_from_document,
-    condition_from_json,
-    condition_to_document,
-)
+from engine.language.validation.document import condition_from_document, condition_from_json
 
 OK: Json = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
 

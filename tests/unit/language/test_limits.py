@@ -6,14 +6,11 @@ from typing import Any as Json
 import pytest
 
 from engine.language.diagnostics import ConditionError
+from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
-from engine.language.validation.document import (
-    condition_from_document,
-    condition_from_json,
-    condition_to_document,
-)
+from engine.language.validation.document import condition_from_document, condition_from_json
 
 LEAF: Json = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.check import MEMBERS, named_conditions
+from api.cli.check import named_conditions
 from engine import Detector
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError
+from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
+from engine.language.operators import FORMS, OPERATORS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
-from engine.language.validation.document import condition_to_document
 
 README = (Path(__file__).parents[3] / "engine" / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -39,8 +40,7 @@ def test_every_block_is_of_a_kind_that_is_run() -> None:
 def test_the_conditions_shown_are_valid_and_show_every_member_and_operator() -> None:
     [shown] = blocks("rules")
     documents = str([condition_to_document(parse(text)) for text in named_conditions(shown, "-").values()])
-    operators = {"eq", "neq", "in", "nin", "contains", "matches", "between"}
-    assert {name for name in MEMBERS | operators if f"'{name}'" not in documents} == set()
+    assert {name for name in FORMS.keys() | OPERATORS if f"'{name}'" not in documents} == set()
 
 
 def test_the_example_in_python_does_what_is_shown() -> None:

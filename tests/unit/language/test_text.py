@@ -6,8 +6,8 @@ from typing import Any as Json
 import pytest
 
 from engine.language.diagnostics import ConditionError
+from engine.language.json.writer import condition_to_document
 from engine.language.text.parser import parse
-from engine.language.validation.document import condition_to_document
 
 MAX = 1.7976931348623157e308
 

@@ -234,4 +234,4 @@ def test_a_sample_has_exactly_the_names_that_look_up_finds(fields: dict[str, Any
     names |= {f"{name}.{word}" for name in names for word in words}
     for name in names:
         found = value_of(split_name(name), fields, {})
-        assert bool(sample.kinds(name)) == (found is not None), name
+        assert bool(sample.types(name)) == (found is not None), name

@@ -1,0 +1,26 @@
+"""Conditions to JSON documents."""
+
+from typing import Any
+
+from engine.language.condition import Condition, FactArg
+from engine.language.operators import FORM_OF
+
+
+def condition_to_document(condition: Condition) -> dict[str, object]:
+    """Give the JSON document of a condition, with its members in the documented order.
+
+    A condition that was read from a document gives that document: nothing is added, numbers keep their type.
+    """
+    form = FORM_OF[type(condition)]
+    members = {
+        field: _document(value) for field in form.fields if (value := getattr(condition, field)) is not None
+    }
+    return {form.name: members.popitem()[1] if form.is_bare else members}
+
+
+def _document(value: Any) -> object:
+    if isinstance(value, tuple):
+        return [_document(element) for element in value]
+    if isinstance(value, FactArg):
+        return {"fact": value.fact}
+    return condition_to_document(value) if type(value) in FORM_OF else value
