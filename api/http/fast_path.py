@@ -1,36 +1,39 @@
-"""The way of nearly every request: a plain evaluation, answered in one go."""
+"""The fast path: nearly every request is an ordinary evaluation, and is answered here in one go."""
 
 import functools
 import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from api.http.authentication import Authenticator
 from api.http.body.memory import BodyMemory
-from api.http.body.reading import Receive, part_of, read_rest
+from api.http.body.reading import part_of, read_rest
+from api.http.request.asgi import Receive, Scope
 from api.http.request.head import idempotency_key, media_type_of, read_head
 from api.http.request.timeout import RequestTimeout
 from api.schema.envelope import BATCH_FORMS, Response, answered
+from api.schema.operations import OPERATIONS
 from api.settings import Settings
 from engine.evaluation.wire.events import BatchForm
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.operations import evaluate, evaluate_batch
 
-_PATH: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})/evaluate(/batch)?")
-_SINGLE: Final = "evaluate"
-_BATCH: Final = "evaluate_batch"
-_PLAIN: Final = frozenset({b"authorization", b"content-type", b"content-length"})
-_WITH_KEY: Final = _PLAIN | {b"idempotency-key"}
+_EVALUATIONS: Final = [operation for operation in OPERATIONS if operation.is_evaluation]
+_PATH: Final = re.compile(
+    "|".join(operation.path.replace("{detectorId}", "([0-9a-f]{32})") for operation in _EVALUATIONS).encode()
+)
+"""A group for each of these, with the detector's id."""
+_HEADERS: Final = frozenset({b"authorization", b"content-type", b"content-length"})
+_HEADERS_WITH_KEY: Final = _HEADERS | {b"idempotency-key"}
 
 
 @functools.lru_cache(maxsize=64)
 def _form(content_type: bytes) -> BatchForm | None:
-    """Give the form that a Content-Type stands for which is not spelt in the usual way."""
+    """Give the form that an unusual spelling of a Content-Type names."""
     return BATCH_FORMS.get(media_type_of(content_type))
 
 
-class Plain(NamedTuple):
-    """What a plain evaluation says beside its body. The key is empty where it has none."""
+class _Head(NamedTuple):
+    """What the head of an evaluation says. The key is empty where there is none."""
 
     key: str
     form: BatchForm
@@ -38,68 +41,65 @@ class Plain(NamedTuple):
 
 
 class FastPath:
-    """Answers evaluations about which nothing is out of the ordinary.
+    """Answers valid evaluations of known detectors by known callers.
 
-    What is judged here is judged again on the long way, which says what is wrong; this one only has fewer
-    steps. Whatever it does not let through is left as it came.
+    It leaves everything else untouched. The slow path validates again and reports the error.
     """
 
-    def __init__(self, settings: Settings, gate: Authenticator, fleet: Fleet, memory: BodyMemory) -> None:
+    def __init__(
+        self, settings: Settings, authenticator: Authenticator, fleet: Fleet, memory: BodyMemory
+    ) -> None:
         self._settings = settings
-        self._gate = gate
+        self._authenticator = authenticator
         self._fleet = fleet
         self._memory = memory
 
     async def answer(
-        self, scope: Mapping[str, Any], receive: Receive, watch: RequestTimeout
+        self, scope: Scope, receive: Receive, request_timeout: RequestTimeout
     ) -> Response | None:
-        """Give the reply to a plain evaluation. None, with nothing read, where it goes the long way."""
+        """Give the response, or None, with nothing read, where the slow path has to answer."""
         found = _PATH.fullmatch(scope["raw_path"])
-        if found is None:
+        if found is None or found.lastindex is None:
             return None
-        plain = self._judge(scope, is_batch=found[2] is not None)
-        if plain is None:
+        operation = _EVALUATIONS[found.lastindex - 1]
+        head = self._check(scope, is_batch=operation.is_batch)
+        if head is None:
             return None
-        watch.mark_authenticated()
-        detector_id = found[1].decode()
+        request_timeout.mark_authenticated()
+        detector_id = found[found.lastindex].decode()
         if not self._fleet.exists(detector_id):
             return None
-        watch.operation = _SINGLE if found[2] is None else _BATCH
+        request_timeout.operation = operation.name
         message = await receive()
         if message.get("more_body", False):
-            claim = self._memory.claim(plain.body_bytes, watch.end)
-            body = await read_rest(message, receive, plain.body_bytes, claim)
+            claim = self._memory.claim(head.body_bytes, request_timeout.end)
+            body = await read_rest(message, receive, head.body_bytes, claim)
             claim.release()
         else:
             body = part_of(message)
-        watch.body_read()
-        operation = (
-            evaluate(body, plain.key) if found[2] is None else evaluate_batch(body, plain.key, plain.form)
-        )
-        return answered(await self._fleet.call(detector_id, operation))
+        request_timeout.body_read()
+        call = evaluate_batch(body, head.key, head.form) if operation.is_batch else evaluate(body, head.key)
+        return answered(await self._fleet.call(detector_id, call))
 
-    def _judge(self, scope: Mapping[str, Any], *, is_batch: bool) -> Plain | None:
-        """Give what a request says beside its body.
-
-        None unless the long way would let the request through, and the size of its body is known.
-        """
+    def _check(self, scope: Scope, *, is_batch: bool) -> _Head | None:
+        """Give what the head says, or None unless it is valid, with a known token and a known length."""
         settings = self._settings
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None
         try:
             head = read_head(scope["headers"])
             sent = head.found
-            if sent.keys() == _PLAIN:
+            if sent.keys() == _HEADERS:
                 key = ""
-            elif sent.keys() == _WITH_KEY:
+            elif sent.keys() == _HEADERS_WITH_KEY:
                 key = idempotency_key(head)
             else:
                 return None
             if head.repeated or head.size_bytes > settings.max_header_bytes:
                 return None
-            if self._gate.unknown(sent[b"authorization"]) is not None:
+            if self._authenticator.unknown(sent[b"authorization"]) is not None:
                 return None
-        except Exception:  # noqa: BLE001 -- the long way meets it too, and says so
+        except Exception:  # noqa: BLE001 -- the slow path meets the same error and reports it
             return None
         bytes_max = settings.max_batch_body_bytes if is_batch else settings.max_body_bytes
         content_type = sent[b"content-type"]
@@ -107,4 +107,4 @@ class FastPath:
         body_bytes = int(sent[b"content-length"])
         if form is None or body_bytes > bytes_max or not (is_batch or form == "json"):
             return None
-        return Plain(key, form, body_bytes)
+        return _Head(key, form, body_bytes)

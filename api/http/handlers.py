@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -25,6 +25,10 @@ T = TypeVar("T")
 DECODED_AT_ONCE_BYTES_MAX: Final = 4 * 1024
 """Larger bodies are decoded in a thread: the event loop belongs to all callers."""
 
+_PARSERS: Final = 2
+"""Threads that parse conditions; a long text keeps one busy for up to a second."""
+_DECODERS: Final = 2
+"""Threads that decode bodies, apart from those that parse."""
 _PIECE: Final = 1000
 """Entries of a list that are encoded in one go: less than a millisecond."""
 
@@ -38,16 +42,21 @@ class Handlers:
     A detector that the path names exists: the dispatcher has made sure of that.
     """
 
-    def __init__(self, settings: Settings, fleet: Fleet, *, parsers: Executor, decoders: Executor) -> None:
+    def __init__(self, settings: Settings, fleet: Fleet) -> None:
         self._fleet = fleet
         self._limits = settings.limits()
-        self._parsers = parsers
-        self._decoders = decoders
+        self._parsers = ThreadPoolExecutor(_PARSERS, thread_name_prefix="parse")
+        self._decoders = ThreadPoolExecutor(_DECODERS, thread_name_prefix="decode")
         self._closing = False
 
     def announce_shutdown(self) -> None:
         """From now on say that the service is not ready; requests are still served."""
         self._closing = True
+
+    async def close(self) -> None:
+        """End the threads."""
+        for executor in (self._parsers, self._decoders):
+            executor.shutdown(wait=False, cancel_futures=True)
 
     # Tokens.
 

@@ -73,14 +73,14 @@ class World:
 
     def held(self) -> Held:
         waiting = self.service.hosting._lanes[self.detector]._waiting
-        watches = self.app._watches
+        timeouts = self.app.pipeline.timeouts
         return Held(
             descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
             tasks=len(asyncio.all_tasks()),
             places=len(self.crowd) + len(self.crowd._strangers) + len(self.crowd._guests),
-            watched=len(watches._young) + len(watches._older),
+            watched=len(timeouts._young) + len(timeouts._older),
             streams=len(self.app._streams._open),
-            drains=len(self.app._drains._open),
+            drains=len(self.app._discard._open),
             waiting=len(waiting),
             waiting_bytes=waiting.bytes,
         )

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from quart.routing import QuartRule
 from werkzeug.routing import MapAdapter
 
-from api.http.pipeline import Pipeline
+from api.http.slow_path import SlowPath
 from tests.api.caller import Caller
 
 UNKNOWN = "0" * 32
@@ -427,7 +428,7 @@ async def test_each_spelling_of_a_content_type_takes_the_fast_path(
     async def slow(*_: object) -> None:
         raise AssertionError("it took the slow path")
 
-    monkeypatch.setattr(Pipeline, "_serve", slow)
+    monkeypatch.setattr(SlowPath, "accept", slow)
     body = {"events": [EVENT]} if end else {"event": EVENT}
     content = msgspec.msgpack.encode(body) if "msgpack" in content_type else json.dumps(body).encode()
     path = f"/api/detectors/{detector}/evaluate{end}"
@@ -439,8 +440,9 @@ async def test_no_operation_is_found_under_a_path_for_which_no_token_was_asked(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Should the map of routes and the judgement ever read a path differently, nothing is served."""
-    monkeypatch.setattr("api.http.pipeline.canonical_path", lambda _: "/apis/detectors")
-    monkeypatch.setattr(MapAdapter, "match", lambda *_: ("list_detectors", {}))
+    monkeypatch.setattr("api.http.slow_path.canonical_path", lambda _: "/apis/detectors")
+    rule = QuartRule("/api/detectors", methods={"GET"}, endpoint="list_detectors")
+    monkeypatch.setattr(MapAdapter, "match", lambda *_, **__: (rule, {}))
     caller.token = None
     reply = await caller("GET", "/apis/detectors")
     assert (reply.status, reply.codes) == (404, [1004])

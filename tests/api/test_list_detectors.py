@@ -114,7 +114,7 @@ async def test_others_have_their_turn_while_a_long_list_is_built() -> None:
         async def detectors(self) -> list[tuple[str, str]]:
             return [(f"{number:032x}", f'"{number}"') for number in range(10 * routes._PIECE + 1)]
 
-    handlers = Handlers(Settings(), Many(), parsers=None, decoders=None)  # type: ignore[arg-type]
+    handlers = Handlers(Settings(), Many())  # type: ignore[arg-type]
     turns = 0
 
     async def others() -> None:

@@ -283,7 +283,7 @@ async def test_a_reply_that_waits_for_a_caller_who_is_gone_waits_no_longer(scrip
         Settings(deadline_s=0.2),
         scripted,  # type: ignore[arg-type]
         BodyDiscard(1),
-        gate=Authenticator(scripted, None),
+        authenticator=Authenticator(scripted, None),
         memory=BodyMemory(100_000_000),
         deadline_s=1,
     )

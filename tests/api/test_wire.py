@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api.http import pipeline as dispatch
 from api.http.app import create_app
+from api.http.request import timeout
 from api.server import hypercorn_config as server
 from api.server.http1 import PlainHttp
 from api.settings import Settings
@@ -20,7 +20,7 @@ from tests.api.wire import EVALUATE, EVENT, Connection, Wire, chunked, request, 
 @pytest.fixture
 async def hasty_wire(scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wire]:
     """As `wire`, with little time for a request."""
-    monkeypatch.setattr(dispatch, "BACKSTOP_S", 0.1)
+    monkeypatch.setattr(timeout, "BACKSTOP_S", 0.1)
     settings = Settings(deadline_s=0.1)
     async with served(create_app(settings, scripted), settings) as wire:
         yield wire

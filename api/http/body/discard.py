@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from api.http.body.reading import Receive, Send
+from api.http.request.asgi import Receive, Send
 from api.schema.envelope import Response
 
 DRAIN_S: Final = 10.0

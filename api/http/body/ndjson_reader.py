@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from api.http.body.memory import BodyMemory
-from api.http.body.reading import CallerGone, Message, Receive
+from api.http.request.asgi import CallerGone, Message, Receive
 from engine.evaluation.wire.lines import BLANKS
 from engine.language.diagnostics import Entry, Refusal
 

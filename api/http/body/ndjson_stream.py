@@ -10,7 +10,8 @@ from api.http.authentication import Authenticator
 from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_reader import NdjsonReader
-from api.http.body.reading import CallerGone, Receive, Send
+from api.http.request.asgi import CallerGone, Receive, Send
+from api.observability.request_metrics import CALLER_GONE
 from api.schema.envelope import NDJSON, DeadlinePassed, entries_of
 from api.settings import Settings
 from engine.evaluation.wire.events import Refused
@@ -37,17 +38,17 @@ class NdjsonStreams:
         self,
         settings: Settings,
         fleet: Fleet,
-        drains: BodyDiscard,
+        discard: BodyDiscard,
         *,
-        gate: Authenticator,
+        authenticator: Authenticator,
         memory: BodyMemory,
         deadline_s: float,
     ) -> None:
         self.settings = settings
-        self._gate = gate
+        self._authenticator = authenticator
         self._memory = memory
         self.fleet = fleet
-        self.drains = drains
+        self.discard = discard
         self.deadline_s = deadline_s
         self._ending = False
         self._open: dict[NdjsonReader, bytes | None] = {}
@@ -69,7 +70,7 @@ class NdjsonStreams:
     def _look(self) -> None:
         """End the streams of callers whose tokens do not let them in any more, and look again later."""
         for lines, authorization in self._open.items():
-            if (objection := self._gate.objection(authorization)) is not None:
+            if (objection := self._authenticator.objection(authorization)) is not None:
                 lines.lose(objection)
         self._looking = None
         self._keep_looking()
@@ -116,16 +117,16 @@ class NdjsonStream:
         said = f"the line is longer than {self._settings.max_body_bytes} bytes"
         self._too_long = refused_result(Refusal(Entry(1003, said)))
 
-    async def serve(self, receive: Receive, send: Send) -> bool:
-        """Answer line by line until the body ends, or with the reason why no more of it is answered.
+    async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
+        """Answer line by line until the body ends, or until an error ends the stream.
 
-        False where the caller left before the end.
+        Gives the status to count, CALLER_GONE where the caller left before the end, and no body.
         """
         with suppress(CallerGone), self._streams.lines(receive, self._authorization) as lines:
             await self._converse(lines, send)
             await self._end(lines, receive, send)
-            return True
-        return False
+            return 200, b""
+        return CALLER_GONE, b""
 
     async def _converse(self, lines: NdjsonReader, send: Send) -> None:
         """Read and answer at once. Raises CallerGone."""
@@ -145,7 +146,7 @@ class NdjsonStream:
         if lines.ended:
             await send({"type": "http.response.body", "body": b""})
         else:
-            await self._streams.drains.finish(receive, send, 0 if lines.is_lost else lines.patience_left_s)
+            await self._streams.discard.finish(receive, send, 0 if lines.is_lost else lines.patience_left_s)
 
     async def _answer(self, lines: NdjsonReader, send: Send, tasks: asyncio.TaskGroup) -> None:
         done = 0

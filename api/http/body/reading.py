@@ -1,23 +1,15 @@
 """Request bodies as they come over the wire, counted while they are read; and replies to what was read."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Final
 
 from api.http.body.memory import Claim
+from api.http.request.asgi import CallerGone, Message, Receive, Send
 from api.http.request.head import too_large
 from api.schema.envelope import Response
 
 _PIECE_BYTES: Final = 4 * 1024
 """A piece of this size or more is kept as it came."""
 _JOINED_BYTES: Final = 64 * 1024
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
-
-class CallerGone(Exception):
-    """The caller closed the connection; nobody waits for a reply."""
 
 
 async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:

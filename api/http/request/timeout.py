@@ -2,15 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from api.http.body.reading import CallerGone
+from api.http.request.asgi import CallerGone, Receive
 from api.schema.envelope import DeadlinePassed
 from api.server.connection_limit import Place
 
 _TICK_S: Final = 0.05
+
+BACKSTOP_S: Final = 2.0
+"""How long past its deadline a request may take, so that the part that knows what became of it can say so."""
 
 OTHER: Final = "other"
 """What stands for an operation where none was recognised."""
@@ -27,9 +29,9 @@ class RequestTimeouts:
     knows what became of it can say so.
     """
 
-    def __init__(self, deadline_s: float, backstop_s: float) -> None:
+    def __init__(self, deadline_s: float) -> None:
         self.deadline_s = deadline_s
-        self.backstop_s = backstop_s
+        self.backstop_s = BACKSTOP_S
         self._young: set[RequestTimeout] = set()
         self._older: set[RequestTimeout] = set()
         self._ticking = False
@@ -73,9 +75,7 @@ class RequestTimeout:
         "operation",
     )
 
-    def __init__(
-        self, watches: RequestTimeouts, receive: Callable[[], Awaitable[Any]], place: Place | None = None
-    ) -> None:
+    def __init__(self, watches: RequestTimeouts, receive: Receive, place: Place | None = None) -> None:
         self._watches = watches
         self._receive = receive
         self._place = place

@@ -1,0 +1,14 @@
+"""The ASGI types that the application uses, and the exception for a closed connection."""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+Scope = Mapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class CallerGone(Exception):
+    """The caller closed the connection, so nobody waits for a response."""

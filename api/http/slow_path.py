@@ -1,0 +1,143 @@
+"""The slow path: validates any request step by step, and reports the first thing that is wrong with it."""
+
+import re
+from typing import Any, Final
+
+from api.http.authentication import Authenticator
+from api.http.body.memory import BodyMemory
+from api.http.body.ndjson_stream import NdjsonStream, NdjsonStreams
+from api.http.body.reading import read_body, skip_body
+from api.http.request.asgi import Receive, Scope
+from api.http.request.head import (
+    Head,
+    announced_length,
+    authorization,
+    canonical_path,
+    check_headers,
+    check_length,
+    idempotency_key,
+    read_head,
+)
+from api.http.request.query import read_query
+from api.http.request.timeout import OTHER, RequestTimeout
+from api.http.router import Match, QuartCall, Route, Router, no_such_path
+from api.schema.envelope import NDJSON, RequestRefusal
+from api.schema.operations import Operation
+from api.settings import Settings
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract.errors import no_such_detector
+
+STREAM: Final = "evaluate_stream"
+"""The name under which metrics and the log count a batch that is a stream: it may take any time."""
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class SlowPath:
+    """Validates a request in the documented order, reads its body, and says what is to answer it.
+
+    The order is: token, path, method, headers, query, announced size, detector. A stream has no size and is
+    not read here. Everything else goes to Quart once its body is in memory.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        router: Router,
+        authenticator: Authenticator,
+        fleet: Fleet,
+        *,
+        memory: BodyMemory,
+        streams: NdjsonStreams,
+    ) -> None:
+        self._settings = settings
+        self._router = router
+        self._authenticator = authenticator
+        self._fleet = fleet
+        self._memory = memory
+        self._streams = streams
+
+    async def accept(
+        self, scope: Scope, receive: Receive, request_timeout: RequestTimeout
+    ) -> QuartCall | NdjsonStream:
+        """Give what answers the request. Raises CallerGone, Refusal or DetectorUnavailable."""
+        head = read_head(scope["headers"])
+        path = canonical_path(scope["raw_path"])
+        route = await self._route(head, path, scope["method"], request_timeout)
+        operation, detector_id = route.operation, route.ids.get("detectorId")
+        request_timeout.operation = OTHER if operation is None else operation.name
+        media_type = self._check_headers(head, operation)
+        arguments: dict[str, Any] = {**route.ids}
+        if operation is not None and operation.query is not None:
+            arguments["query"] = read_query(operation.query, scope["query_string"])
+        is_stream = media_type == NDJSON
+        bytes_max = self._bytes_max(operation)
+        if not is_stream:
+            check_length(head, bytes_max)
+        if detector_id is not None:
+            # Nothing is parsed for a detector that does not exist.
+            await self._confirm(detector_id)
+            if is_stream:
+                request_timeout.operation = STREAM
+                return self._streams.open(detector_id, authorization(head))
+        claim = self._memory.claim(announced_length(head), request_timeout.end)
+        if operation is None or operation.body is None:
+            await skip_body(receive, bytes_max)
+        else:
+            arguments["body"] = await read_body(receive, bytes_max, claim)
+        request_timeout.body_read()
+        if operation is not None:
+            arguments |= self._arguments(operation, head, media_type)
+            if operation.is_evaluation:
+                # The bounded queue of the detector counts the body from here on.
+                claim.release()
+        return QuartCall(self._router.quart, scope, path, Match(route.rule, arguments), claim=claim)
+
+    async def _route(self, head: Head, path: str, method: str, request_timeout: RequestTimeout) -> Route:
+        """Authenticate the caller where that is needed, then find the route."""
+        if path == "/api" or path.startswith("/api/"):
+            await self._authenticator.check(authorization(head))
+            request_timeout.mark_authenticated()
+        route = self._router.find(path, method)
+        needs_token = route.operation is not None and not route.operation.is_open
+        if needs_token and not request_timeout.is_authenticated:
+            # The URL map found an operation under a path that was not authenticated.
+            raise no_such_path(path)
+        return route
+
+    def _check_headers(self, head: Head, operation: Operation | None) -> bytes:
+        """Check the headers and give the media type of the body, empty where the operation takes none."""
+        bytes_max = self._settings.max_header_bytes
+        if operation is None or operation.body is None:
+            return check_headers(head, bytes_max=bytes_max, media_types=())
+        media_type = check_headers(
+            head, bytes_max=bytes_max, media_types=operation.media_types, takes_key=operation.takes_key
+        )
+        if media_type == NDJSON and idempotency_key(head):
+            # A stream is answered while it arrives, so there is no whole answer to repeat.
+            raise RequestRefusal(1006, "Idempotency-Key: a stream of lines is no one request; it takes none")
+        return media_type
+
+    def _bytes_max(self, operation: Operation | None) -> int:
+        """Give the maximum size of the body."""
+        settings = self._settings
+        if operation is None or operation.body is None:
+            return settings.max_drain_bytes
+        return settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
+
+    async def _confirm(self, detector_id: str) -> None:
+        """Raise Refusal 1200 unless the detector exists. A malformed id is an unknown one."""
+        if not _ID.fullmatch(detector_id):
+            raise no_such_detector(detector_id)
+        await self._fleet.confirm(detector_id)
+
+    def _arguments(self, operation: Operation, head: Head, media_type: bytes) -> dict[str, Any]:
+        """Give what the handler takes beside the ids, the query and the body."""
+        found: dict[str, Any] = {}
+        if len(operation.media_types) > 1:
+            found["media_type"] = media_type
+        if operation.takes_key:
+            found["key"] = idempotency_key(head)
+        if operation.says_more:
+            found["has_token"] = self._authenticator.knows(authorization(head))
+        return found
