@@ -29,11 +29,12 @@ class Application:
         self._metrics = RequestMetrics()
         self._discard = BodyDiscard(settings.max_drain_bytes)
         self._handlers = Handlers(settings, fleet)
-        self._router = router = Router(self._handlers, deadline_s)
+        router = Router(self._handlers, deadline_s)
+        self.quart = router.quart
         for path, page in {**pages(), "/": TO_DOCS}.items():
             router.add(path, "GET", _sending(page))
         router.add("/metrics", "GET", self._give_metrics)
-        router.quart.after_serving(self._handlers.close)
+        self.quart.after_serving(self._handlers.close)
         authenticator = Authenticator(fleet, settings.bootstrap_token)
         self._streams = NdjsonStreams(
             settings, fleet, self._discard, authenticator=authenticator, memory=memory, deadline_s=deadline_s
@@ -48,7 +49,7 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request; Quart handles the server's start and end."""
-        app: App = self.pipeline if scope["type"] == "http" else self._router.quart
+        app: App = self.pipeline if scope["type"] == "http" else self.quart
         await app(scope, receive, send)
 
     def announce_shutdown(self) -> None:

@@ -1,4 +1,4 @@
-"""Who may call: tokens in the Authorization header, known by their digests."""
+"""Authentication: bearer tokens, known by their SHA-256 digests."""
 
 import hashlib
 import hmac
@@ -13,19 +13,19 @@ _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 
 
 class Tokens(Protocol):
-    """What is known of tokens here, by the SHA-256 of each."""
+    """The known tokens, by the SHA-256 digest of each."""
 
     def token_known(self, digest: bytes) -> bool:
-        """Tell from the view at hand. Raises DetectorUnavailable where that view is stale."""
+        """Look the token up in the local cache. Raises DetectorUnavailable if the cache is stale."""
 
     async def token_lookup(self, digest: bytes) -> bool:
-        """Ask the owner of the tokens, who may know one that is not in the view yet."""
+        """Ask the owner of the tokens, who may know one that the cache does not hold yet."""
 
 
 class Authenticator:
-    """Lets a request pass if its header bears a token that is known.
+    """Accepts a request whose Authorization header bears a known token, or the bootstrap token if one is set.
 
-    The bootstrap token passes too, where one is set; it is nowhere stored.
+    The bootstrap token is never stored.
     """
 
     def __init__(self, tokens: Tokens, bootstrap_token: str | None) -> None:
@@ -33,36 +33,36 @@ class Authenticator:
         self._bootstrap = None if bootstrap_token is None else _digest(bootstrap_token.encode())
 
     def unknown(self, authorization: bytes | None) -> bytes | None:
-        """Give the digest of a token that is not known here; None where the caller may go on.
+        """Give None for a known token, else its digest.
 
-        Raises RequestRefusal 1100.
+        Raises RequestRefusal 1100 for a missing or malformed header, and what `token_known` raises.
         """
         form = None if authorization is None else _BEARER.fullmatch(authorization)
         if form is None:
             raise RequestRefusal(1100, _what_is_wrong(authorization), headers=_CHALLENGE)
         digest = _digest(form[1])
-        # The digest of a token among 2^256 gives nothing away by the time that its look-up takes; that of a
-        # secret which somebody has chosen might.
+        # Tokens are 256 random bits, so the duration of their look-up reveals nothing. The bootstrap token is
+        # chosen by a person, and is compared in constant time.
         if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
             return None
         return None if self._tokens.token_known(digest) else digest
 
     def knows(self, authorization: bytes | None) -> bool:
-        """Tell whether the header bears a token that is known here. Neither waits nor raises."""
+        """Whether the header bears a token that is known here. Neither waits nor raises."""
         try:
             return self.unknown(authorization) is None
         except (RequestRefusal, DetectorUnavailable):
             return False
 
     async def check(self, authorization: bytes | None) -> None:
-        """Return if the caller may go on. Raises RequestRefusal 1100 or 1101."""
+        """Return if the token is known here or to the owner. Raises RequestRefusal 1100 or 1101."""
         digest = self.unknown(authorization)
         if digest is None or await self._tokens.token_lookup(digest):
             return
         raise _unknown_token()
 
     def objection(self, authorization: bytes | None) -> Exception | None:
-        """Say why a caller who was let in may not go on, None where he may: 1101 or 1501."""
+        """Give the error that ends an authenticated stream, 1101 or 1501; None while its token is known."""
         try:
             return None if self.unknown(authorization) is None else _unknown_token()
         except (RequestRefusal, DetectorUnavailable) as error:

@@ -1,4 +1,4 @@
-"""The parse of a condition that is stored nowhere: from the body of a request to its result."""
+"""Parsing a condition without storing it: from the body of a request to the JSON of its result."""
 
 import json
 import re
@@ -19,12 +19,12 @@ _NOT_JSON: Final = 1000
 _WRONG_SHAPE: Final = 1001
 
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
-"""A string is one token even without its closing quote. If it were none, each quote within it would be tried
-as the start of another, and the search would be quadratic in the bytes of the body."""
+"""An unterminated string is one token too: otherwise each quote in it would start another attempt, and the
+search would be quadratic in the size of the body."""
 
 
 def parse_condition(body: bytes, limits: Limits) -> bytes:
-    """Give the result of a parse as JSON. Raises Refusal; may take a while, since texts may be long."""
+    """Give the condition and its canonical text as JSON. Raises Refusal. A long text takes up to a second."""
     source = _condition_in(body, limits)
     match source[:1]:
         case b'"':
@@ -42,8 +42,8 @@ def parse_condition(body: bytes, limits: Limits) -> bytes:
 def _condition_in(body: bytes, limits: Limits) -> bytes:
     """Give the JSON of the member `condition`.
 
-    Its depth and its numbers are for the condition's judge, so the bounds of bodies are tried on a body from
-    which it is cut out. That body and what was cut are both JSON just when the whole is.
+    The validator of conditions checks its depth and its numbers, so the limits of bodies apply to the rest of
+    the body. The whole is JSON exactly when the rest and the condition both are.
     """
     start, end = _span(body)
     rest = body[:start] + b"null" + body[end:] if start < end else body
@@ -54,7 +54,7 @@ def _condition_in(body: bytes, limits: Limits) -> bytes:
 
 
 def _span(body: bytes) -> tuple[int, int]:
-    """Find the value of the last outermost member `condition`; an empty span where there is none."""
+    """Give the span of the last top-level member `condition`, an empty one where there is none."""
     depth = 0
     start = end = 0
     is_wanted = False
@@ -77,7 +77,7 @@ def _span(body: bytes) -> tuple[int, int]:
 
 
 def _check_grammar(source: bytes) -> None:
-    """Raise Refusal 1000 unless this is JSON by its grammar, whatever its numbers, surrogates and depth."""
+    """Raise Refusal 1000 unless this is grammatical JSON, whatever its numbers, surrogates and depth."""
     try:
         json.loads(source.decode(), parse_int=_ignored, parse_constant=_refuse_constant)
     except RecursionError:
@@ -87,7 +87,7 @@ def _check_grammar(source: bytes) -> None:
 
 
 def _ignored(_digits: str) -> None:
-    """Numbers of thousands of digits are numbers; their value is not wanted."""
+    """Skip the value of a number, which may have thousands of digits."""
 
 
 def _refuse_constant(name: str) -> NoReturn:

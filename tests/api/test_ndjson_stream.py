@@ -12,11 +12,11 @@ import pytest
 
 from api.http.app import create_app
 from api.http.authentication import Authenticator
-from api.http.body import discard as draining
+from api.http.body import discard
 from api.http.body import ndjson_reader as lines
 from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
-from api.http.body.ndjson_stream import LOOK_S, NdjsonStreams
+from api.http.body.ndjson_stream import TOKEN_CHECK_S, NdjsonStreams
 from api.server import connection as connections
 from api.server import hypercorn_config as server
 from api.settings import Settings
@@ -544,7 +544,7 @@ async def test_the_server_ends_at_once_though_callers_wait(
     # Nothing ends by itself before the test's own time-out.
     monkeypatch.setattr(connections, "HEAD_S", 1_000)
     monkeypatch.setattr(connections, "QUIET_S", 0.1)
-    monkeypatch.setattr(draining, "DRAIN_S", 1_000)
+    monkeypatch.setattr(discard, "DISCARD_S", 1_000)
     settings = Settings(deadline_s=1_000, keep_alive_s=1_000)
     app = create_app(settings, scripted)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -608,7 +608,10 @@ async def test_a_stream_ends_where_its_token_is_revoked(
     assert (closing["done"], [entry["code"] for entry in closing["errors"]]) == (1, [1101])
     await other.send(line())
     assert await other.next() == {"actions": []}
-    assert LOOK_S + RuntimeSettings(data=settings.data).poll_s + RuntimeSettings(data=settings.data).ask_s < 1
+    assert (
+        TOKEN_CHECK_S + RuntimeSettings(data=settings.data).poll_s + RuntimeSettings(data=settings.data).ask_s
+        < 1
+    )
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -641,7 +644,7 @@ async def test_a_stream_whose_token_is_not_good_any_more_answers_what_is_under_w
         monkeypatch.setattr(scripted, "token_known", token_known)
     else:
         scripted.stale = DetectorUnavailable(1501, "there was no word", 1)
-        asyncio.get_running_loop().call_later(3 * LOOK_S, looked.set)
+        asyncio.get_running_loop().call_later(3 * TOKEN_CHECK_S, looked.set)
     async with asyncio.timeout(10):
         await looked.wait()
     go.set()

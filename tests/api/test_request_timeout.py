@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from api.http.body import discard as draining
+from api.http.body import discard
 from api.server import connection
 from tests.api.conftest import BOOTSTRAP
 from tests.api.leaks import LOOPS, World, run, world
@@ -99,8 +99,8 @@ async def hasty(
     monkeypatch.setattr(connection, "HEAD_S", named["head"])
     monkeypatch.setattr(connection, "STALLED_S", named["stalled"])
     monkeypatch.setattr(connection, "LET_GO_S", FOR_EVER_S)
-    monkeypatch.setattr(draining, "DRAIN_S", named["drain"])
-    monkeypatch.setattr(draining, "LINGER_S", 0.1)
+    monkeypatch.setattr(discard, "DISCARD_S", named["drain"])
+    monkeypatch.setattr(discard, "LINGER_S", 0.1)
     async with world(folder, deadline_s=named["deadline"], keep_alive_s=named["idle"]) as given:
         yield given
 
@@ -244,7 +244,7 @@ def test_what_runs_on_after_the_end_of_its_connection_is_cancelled_and_told(
                 await asyncio.sleep(FOR_EVER_S)
 
             monkeypatch.setattr(given.app.pipeline._fast_path, "answer", hangs)
-            monkeypatch.setattr("api.http.request.timeout.RequestTimeout.begin", lambda _: None)
+            monkeypatch.setattr("api.http.request.timeout.RequestTimeout.start", lambda _: None)
             caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
             await caller.send(request("GET", "/healthz"))
             await asyncio.sleep(0.05)

@@ -1,1 +1,1 @@
-"""Request bodies: read, bounded, discarded, and cut into lines."""
+"""Request bodies: reading, their memory, discarding the rest, and NDJSON streams."""

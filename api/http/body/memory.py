@@ -1,4 +1,4 @@
-"""The memory of bodies that are being read: one bound over all connections of a front end."""
+"""The memory of the bodies being read: one limit over all connections of a front end."""
 
 import time
 from collections.abc import Callable
@@ -7,27 +7,27 @@ from typing import Final
 from api.schema.envelope import RequestRefusal
 
 SMALL_BYTES_MAX: Final = 64 * 1024
-"""Bodies up to this size have a share of their own, so that large ones cannot crowd them out."""
+"""Bodies up to this size have a share of their own, so that large bodies cannot starve them."""
 
 STALLED_S: Final = 1.0
-"""Without a byte for so long, a body may lose its memory to others."""
+"""A body that receives nothing for so long may lose its memory to others."""
 PACE_S: Final = 10.0
-"""Nor is a body safe that comes too slowly to be complete within this time."""
+"""So may a body that arrives too slowly to be complete within this time."""
 
 _SMALL_SHARE: Final = 4
-"""The small bodies' share of the memory is one part in so many."""
+"""The share of small bodies is 1 / _SMALL_SHARE of the memory."""
 _SCAN_S: Final = 0.1
-"""Between two searches among all bodies for those that come too slowly."""
+"""The interval between two searches of all bodies for slow ones."""
 _RETRY_AFTER_S: Final = 1
 
 
 class BodyMemory:
-    """The bodies that are being read hold at most `bytes_max` bytes together.
+    """Keeps the bodies being read within `bytes_max` bytes together.
 
-    What counts are the bytes that have come, not those that were announced. Where there is no room for more,
-    it is taken from bodies that have stalled, then from those that come too slowly, then from the youngest,
-    until there is room or the body that asks is the youngest itself. Whoever loses its memory is refused.
-    So nobody holds memory for long without sending, and the oldest bodies always come to their end.
+    Received bytes count, not announced ones. When a body needs memory and none is left, others lose theirs
+    and are refused: first those that have stalled, then those that arrive too slowly, then the youngest,
+    until there is room or the asking body is itself the youngest. So no caller holds memory for long without
+    sending, and the oldest bodies always complete.
     """
 
     def __init__(self, bytes_max: int, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -36,25 +36,25 @@ class BodyMemory:
         self.large = _Share(bytes_max - small, clock_s)
 
     def take_fallen(self) -> int:
-        """Give how much less is held now than at some time since this was last asked."""
+        """Give the fall from the peak since the last call to what is held now, in bytes."""
         return self.small.take_fallen() + self.large.take_fallen()
 
     @property
     def held_bytes(self) -> int:
-        """How much all bodies hold."""
+        """The bytes that all bodies hold."""
         return self.small.held_bytes + self.large.held_bytes
 
     def claim(self, announced: int | None, lose: Callable[[RequestRefusal], None]) -> "Claim":
-        """Give a claim for a body of the announced length, if any was, which holds nothing yet.
+        """Give a claim, which holds nothing yet, for a body of the announced length, if that is known.
 
-        `lose` is called where the memory goes to another body, with what the caller is to be told.
+        `lose` is called with the refusal for the caller if the memory goes to another body.
         """
         is_small = announced is None or announced <= SMALL_BYTES_MAX
         return Claim(self.small if is_small else self.large, self.large, announced, lose)
 
 
 class Claim:
-    """What one body holds. `announced` is its length, None where that is not known."""
+    """The memory of one body. `announced` is its length, None if unknown."""
 
     __slots__ = (
         "_large",
@@ -80,13 +80,13 @@ class Claim:
         self.begun_s = self.progressed_s = 0.0
         self.lose = lose
         self.is_paused = False
-        """Whether it is not for the caller to send more: then the body has not stalled."""
+        """Whether the service does not read on: then the body is not stalled."""
         self.is_lost = False
         self._share = share
         self._large = large
 
     def hold(self, bytes_: int) -> None:
-        """Hold so many bytes from now on. Raises RequestRefusal 1401 where there is no room for them."""
+        """Hold so many bytes from now on. Raises RequestRefusal 1401 if there is no room."""
         if self.is_lost:
             raise no_room()
         if bytes_ > SMALL_BYTES_MAX and self._share is not self._large:
@@ -95,15 +95,15 @@ class Claim:
         self._share.hold(self, bytes_)
 
     def complete(self) -> None:
-        """Take note that the body has come whole: it is not lost any more, and counts until `release`."""
+        """Mark the body as complete: it cannot lose its memory, and counts until `release`."""
         self._share.keep(self)
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """Give the memory back."""
         self._share.release(self)
 
     def is_slow(self, now_s: float) -> bool:
-        """Whether the body comes too slowly to be complete within a time that others can wait."""
+        """Whether the body arrives too slowly to be complete within STALLED_S + PACE_S."""
         whole = self.announced or self.held or 1
         return now_s - self.begun_s > STALLED_S + PACE_S * min(1.0, self.held / whole)
 
@@ -115,16 +115,16 @@ class _Share:
         self.held_bytes = 0
         self.clock_s = clock_s
         self._most_bytes = 0
-        """The most that was held since `take_fallen` was last asked."""
+        """The peak since the last `take_fallen`."""
         self._bytes_max = bytes_max
         self._by_age: dict[Claim, None] = {}
-        """The oldest first, of those that may be lost."""
+        """The claims that may be lost, oldest first."""
         self._by_progress: dict[Claim, None] = {}
-        """The same, those first that have been without progress for longest."""
+        """The same claims, longest without progress first."""
         self._scanned_s = -_SCAN_S
 
     def hold(self, claim: Claim, bytes_: int) -> None:
-        """Have a claim hold so many bytes; others may lose theirs. Raises RequestRefusal 1401."""
+        """Let a claim hold so many bytes; others may lose theirs. Raises RequestRefusal 1401."""
         now_s = self.clock_s()
         if not claim.held:
             claim.begun_s = now_s
@@ -142,23 +142,23 @@ class _Share:
         self._most_bytes = max(self._most_bytes, self.held_bytes)
 
     def take_fallen(self) -> int:
-        """Give how much less is held now than at some time since this was last asked."""
+        """Give the fall from the peak since the last call to what is held now, in bytes."""
         most, self._most_bytes = self._most_bytes, self.held_bytes
         return most - self.held_bytes
 
     def keep(self, claim: Claim) -> None:
-        """Have a claim keep what it holds, whoever asks."""
+        """Exempt a claim from losing its memory."""
         self._by_age.pop(claim, None)
         self._by_progress.pop(claim, None)
 
     def release(self, claim: Claim) -> None:
-        """Give back what a claim holds."""
+        """Give back the memory of a claim."""
         self.keep(claim)
         self.held_bytes -= claim.held
         claim.held = 0
 
     def _has_made_room(self, claim: Claim, more: int, now_s: float) -> bool:
-        """Take memory from others until there is room. Tell whether there is."""
+        """Take memory from others until there is room; whether there is."""
         room = self._bytes_max - more
         while self.held_bytes > room and (stalled := self._stalled(claim, now_s)) is not None:
             self._take_from(stalled)
@@ -173,7 +173,7 @@ class _Share:
         return self.held_bytes <= room
 
     def _stalled(self, asking: Claim, now_s: float) -> Claim | None:
-        """Give the body that has been without progress for longest, if for long enough."""
+        """Give the claim that has been without progress for longest, if for STALLED_S."""
         for claim in self._by_progress:
             if now_s - claim.progressed_s < STALLED_S:
                 return None

@@ -1,4 +1,4 @@
-"""The lines of a body that is still coming: read ahead by no more than one batch of them."""
+"""The NDJSON reader: the lines of a body that is still arriving, at most one batch ahead."""
 
 import asyncio
 from typing import Final
@@ -9,18 +9,17 @@ from engine.evaluation.wire.lines import BLANKS
 from engine.language.diagnostics import Entry, Refusal
 
 LINES_MAX: Final = 1_000
-"""Of a batch."""
+"""Lines in a batch."""
 _BATCH_BYTES: Final = 1024 * 1024
-"""From so many bytes on a batch is full."""
+"""The size at which a batch is full."""
 _OVERDUE: Final = 1502
 
 
 class NdjsonReader:
-    """The lines of one body, for one task that reads and one that takes what has come so far.
+    """The lines of one body, for one task that reads and one that takes what has arrived.
 
-    What is held is a batch at most, a line that has not ended, and what is left of the last message; while
-    that is not taken, nothing more is received. A line of more than `line_bytes_max` bytes is not held: None
-    stands in its place.
+    Holds a batch at most, an incomplete line, and the rest of the last message. Nothing more is received
+    until that is taken. None stands for a line of more than `line_bytes_max` bytes.
     """
 
     def __init__(self, receive: Receive, line_bytes_max: int, patience_s: float, memory: BodyMemory) -> None:
@@ -33,48 +32,48 @@ class NdjsonReader:
         self._ready_bytes = 0
         self._partial = bytearray()
         self._too_long = False
-        """Whether the line that has not ended is."""
+        """Whether the incomplete line is above the limit."""
         self._rest = b""
         self._at = 0
-        """How far the rest of the last message has been split."""
+        """The position in `_rest` up to which it has been split."""
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._given_up = False
         self._claim = memory.claim(None, self.lose)
         self._lost: Exception | None = None
-        """Why what was held is gone."""
+        """Why the held lines were dropped."""
         self._over: Exception | None = None
-        """Why no more lines are given, though more may come."""
+        """Why no more lines are given, though more may arrive."""
         self._heard_s = asyncio.get_running_loop().time()
 
     @property
     def held_bytes(self) -> int:
-        """How much is held at the moment."""
+        """The bytes held now."""
         return self._ready_bytes + len(self._partial) + len(self._rest) - self._at
 
     @property
     def is_lost(self) -> bool:
-        """Whether what was held was dropped."""
+        """Whether the held lines were dropped."""
         return self._lost is not None
 
     @property
     def patience_left_s(self) -> float:
-        """For how long a line may still be waited for."""
+        """How long the next line may still take."""
         return self._heard_s + self._patience_s - asyncio.get_running_loop().time()
 
     async def read(self) -> None:
-        """Read for as long as the caller is there. Raises CallerGone at the end of the connection."""
+        """Read until the connection ends, then raise CallerGone."""
         while True:
             await self._room.wait()
-            # Nothing of it is kept here: an error would keep this frame.
-            self._come(await self._receive())
+            # No local variable: the traceback of an error would keep the message alive.
+            self._take_message(await self._receive())
 
     async def take(self) -> list[bytes | None]:
-        """Give the lines that have come, as soon as there is one, at most a batch; none at the body's end.
+        """Wait for a line, then give all that have arrived, at most a batch; none at the end of the body.
 
-        Raises Refusal 1502 where no line comes to its end for as long as patience lasts, and the reason of
-        `end` where the body has not ended before.
+        Raises Refusal 1502 if no line is completed within `patience_s`, and the reason given to `end` or
+        `lose`.
         """
         self.check()
         while not self._ready:
@@ -91,31 +90,27 @@ class NdjsonReader:
                 raise Refusal(Entry(_OVERDUE, said)) from None
             self.check()
         taken, self._ready, self._ready_bytes = self._ready, [], 0
-        # What is left is as young as the room that was made for it.
+        # The rest gets a new claim, with the age of the room just made for it.
         self._claim.release()
         self._split()
         self._hold()
-        # Whoever was not listened to was not silent.
+        # The time in which nothing was read does not count against the caller.
         self._heard_s = asyncio.get_running_loop().time()
         return taken
 
     def end(self, reason: Exception) -> None:
-        """Give no more lines, unless they are the last."""
+        """Give no more lines, unless the body has ended."""
         self._over = reason
         self._news.set()
 
     def lose(self, reason: Exception) -> None:
-        """Drop what is held, and give nothing more, the last lines of the body not either."""
-        # Its traceback would keep the frames of whoever has just received something.
+        """Drop the held lines and give nothing more, even if the body has ended."""
+        # The traceback would keep the frames that have just received a message.
         self._lost = reason.with_traceback(None)
         self.give_up()
 
-    def close(self) -> None:
-        """Hold nothing any more."""
-        self.give_up()
-
     def give_up(self) -> None:
-        """From now on read past all that comes, so that the end of the connection is heard."""
+        """Drop the held lines and all that arrive, but read on to notice the end of the connection."""
         self._given_up = True
         self._ready, self._ready_bytes = [], 0
         self._partial.clear()
@@ -124,12 +119,12 @@ class NdjsonReader:
         self._room.set()
         self._news.set()
 
-    def _come(self, message: Message) -> None:
-        """Take what was received. Raises CallerGone."""
+    def _take_message(self, message: Message) -> None:
+        """Take a message. Raises CallerGone."""
         if message["type"] == "http.disconnect":
             raise CallerGone
         body = message.get("body", b"")
-        # Part of a line is no sign of life: who sends a byte now and then could go on for ever.
+        # An incomplete line does not count: a caller could send a byte now and then for ever.
         if b"\n" in body:
             self._heard_s = asyncio.get_running_loop().time()
         if not message.get("more_body", False):
@@ -141,7 +136,7 @@ class NdjsonReader:
         self._news.set()
 
     def _hold(self) -> None:
-        """Claim the memory of what is held; give up where there is none."""
+        """Claim memory for what is held; drop it if there is none."""
         self._claim.is_paused = not self._room.is_set()
         held_bytes = self.held_bytes
         if not held_bytes:
@@ -153,14 +148,14 @@ class NdjsonReader:
             self.lose(refusal)
 
     def check(self) -> None:
-        """Raise why nothing more may be answered, where there is such a reason."""
+        """Raise the reason given to `lose`, or to `end` before the end of the body."""
         if self._lost is not None:
             raise self._lost
         if self._over is not None and not self.ended:
             raise self._over
 
     def _split(self) -> None:
-        """Split what was received, as far as there is room for lines."""
+        """Split the last message until the batch is full."""
         rest, at = self._rest, self._at
         while len(self._ready) < LINES_MAX and self._ready_bytes < _BATCH_BYTES:
             end = rest.find(b"\n", at)
@@ -179,7 +174,7 @@ class NdjsonReader:
             self._room.set()
 
     def _keep(self, part: bytes) -> None:
-        """Take the beginning, or more, of a line that has not ended."""
+        """Append to the incomplete line."""
         if len(self._partial) + len(part) > self._line_bytes_max:
             self._too_long = True
             self._partial.clear()
@@ -187,7 +182,7 @@ class NdjsonReader:
             self._partial += part
 
     def _put(self, line: bytes) -> None:
-        """Take the end of a line, or a whole one."""
+        """Complete a line."""
         if self._partial or self._too_long:
             self._keep(line)
             line = bytes(self._partial)

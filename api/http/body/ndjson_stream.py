@@ -1,4 +1,4 @@
-"""Evaluations as a stream: lines in, result lines out, while both are still coming."""
+"""NDJSON streams of evaluations: lines in, result lines out, both while the body is still arriving."""
 
 import asyncio
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.contract.operations import evaluate_lines
 
-LOOK_S: Final = 0.2
-"""Between two looks at the tokens of open streams. A front end hears of a revocation within half a second."""
+TOKEN_CHECK_S: Final = 0.2
+"""The interval between two checks of the tokens of open streams. A revocation takes up to 0.5 s to arrive."""
 
 _START: Final = {
     "type": "http.response.start",
@@ -32,7 +32,7 @@ _START: Final = {
 
 
 class NdjsonStreams:
-    """Where streams are opened, and ended all together. `deadline_s` is for each few lines of one."""
+    """The open streams. `deadline_s` applies to each batch of lines."""
 
     def __init__(
         self,
@@ -52,49 +52,49 @@ class NdjsonStreams:
         self.deadline_s = deadline_s
         self._ending = False
         self._open: dict[NdjsonReader, bytes | None] = {}
-        """Each with the Authorization header that it came with."""
-        self._looking: asyncio.TimerHandle | None = None
+        """The Authorization header of each."""
+        self._check: asyncio.TimerHandle | None = None
 
     def open(self, detector_id: str, authorization: bytes | None) -> "NdjsonStream":
-        """Give a stream to a detector that exists, for a caller who may. Raises DetectorUnavailable 1503."""
+        """Open a stream for an authenticated caller to a detector that exists. Raises DetectorUnavailable."""
         if self._ending:
             raise _shutting_down()
         return NdjsonStream(self, detector_id, authorization)
 
     def end(self) -> None:
-        """Let all streams end that wait for lines, or would: each with what is under way, and says why."""
+        """Shut down: end each stream, now and later, once the lines that it has taken are answered."""
         self._ending = True
-        for lines in self._open:
-            lines.end(_shutting_down())
+        for reader in self._open:
+            reader.end(_shutting_down())
 
-    def _look(self) -> None:
-        """End the streams of callers whose tokens do not let them in any more, and look again later."""
-        for lines, authorization in self._open.items():
+    def _check_tokens(self) -> None:
+        """End the streams whose tokens are no longer known, and schedule the next check."""
+        for reader, authorization in self._open.items():
             if (objection := self._authenticator.objection(authorization)) is not None:
-                lines.lose(objection)
-        self._looking = None
-        self._keep_looking()
+                reader.lose(objection)
+        self._check = None
+        self._schedule_check()
 
-    def _keep_looking(self) -> None:
-        if self._open and self._looking is None:
-            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+    def _schedule_check(self) -> None:
+        if self._open and self._check is None:
+            self._check = asyncio.get_running_loop().call_later(TOKEN_CHECK_S, self._check_tokens)
 
     @contextmanager
-    def lines(self, receive: Receive, authorization: bytes | None) -> Iterator[NdjsonReader]:
-        """Give the lines of a stream, for as long as it is open."""
-        lines = NdjsonReader(receive, self.settings.max_body_bytes, self.settings.deadline_s, self._memory)
-        self._open[lines] = authorization
-        self._keep_looking()
+    def reading(self, receive: Receive, authorization: bytes | None) -> Iterator[NdjsonReader]:
+        """Give the reader of a stream, and keep the stream among the open ones meanwhile."""
+        reader = NdjsonReader(receive, self.settings.max_body_bytes, self.settings.deadline_s, self._memory)
+        self._open[reader] = authorization
+        self._schedule_check()
         if self._ending:
-            lines.end(_shutting_down())
+            reader.end(_shutting_down())
         try:
-            yield lines
+            yield reader
         finally:
-            del self._open[lines]
-            if not self._open and self._looking is not None:
-                self._looking.cancel()
-                self._looking = None
-            lines.close()
+            del self._open[reader]
+            if not self._open and self._check is not None:
+                self._check.cancel()
+                self._check = None
+            reader.give_up()
 
 
 def _shutting_down() -> DetectorUnavailable:
@@ -102,10 +102,10 @@ def _shutting_down() -> DetectorUnavailable:
 
 
 class NdjsonStream:
-    """One stream. The lines that have come by the time that those before them are answered are one operation.
+    """One stream. The lines that arrive while a batch is evaluated are the next batch, one operation.
 
-    Of its lines three batches are held at most: one whose results are sent, one that is evaluated, and one
-    that is read. A caller who does not take replies is not read from.
+    It holds three batches at most: one whose results are sent, one that is evaluated, one that is read. If
+    the caller does not take results, the stream stops reading.
     """
 
     def __init__(self, streams: NdjsonStreams, detector_id: str, authorization: bytes | None) -> None:
@@ -122,57 +122,57 @@ class NdjsonStream:
 
         Gives the status to count, CALLER_GONE where the caller left before the end, and no body.
         """
-        with suppress(CallerGone), self._streams.lines(receive, self._authorization) as lines:
-            await self._converse(lines, send)
-            await self._end(lines, receive, send)
+        with suppress(CallerGone), self._streams.reading(receive, self._authorization) as reader:
+            await self._converse(reader, send)
+            await self._end(reader, receive, send)
             return 200, b""
         return CALLER_GONE, b""
 
-    async def _converse(self, lines: NdjsonReader, send: Send) -> None:
-        """Read and answer at once. Raises CallerGone."""
+    async def _converse(self, reader: NdjsonReader, send: Send) -> None:
+        """Read and answer concurrently. Raises CallerGone."""
         gone = False
         try:
             async with asyncio.TaskGroup() as tasks:
-                reading = tasks.create_task(lines.read())
+                reading = tasks.create_task(reader.read())
                 await send(_START)
-                await self._answer(lines, send, tasks)
+                await self._answer(reader, send, tasks)
                 reading.cancel()
         except* CallerGone:
             gone = True
         if gone:
             raise CallerGone
 
-    async def _end(self, lines: NdjsonReader, receive: Receive, send: Send) -> None:
-        if lines.ended:
+    async def _end(self, reader: NdjsonReader, receive: Receive, send: Send) -> None:
+        if reader.ended:
             await send({"type": "http.response.body", "body": b""})
         else:
-            await self._streams.discard.finish(receive, send, 0 if lines.is_lost else lines.patience_left_s)
+            await self._streams.discard.finish(receive, send, 0 if reader.is_lost else reader.patience_left_s)
 
-    async def _answer(self, lines: NdjsonReader, send: Send, tasks: asyncio.TaskGroup) -> None:
+    async def _answer(self, reader: NdjsonReader, send: Send, tasks: asyncio.TaskGroup) -> None:
         done = 0
         closing = b""
         sending: asyncio.Task[None] | None = None
         try:
-            while batch := await lines.take():
+            while batch := await reader.take():
                 while batch:
-                    lines.check()
-                    results, count = await self._evaluated(batch)
+                    reader.check()
+                    results, count = await self._evaluate(batch)
                     batch = batch[count:]
                     done += count
                     if sending is not None:
                         await sending
-                    # What comes next is evaluated meanwhile: the actor need not wait for the caller.
-                    sending = tasks.create_task(self._pass_on(results, lines, send))
-        except Exception as error:  # noqa: BLE001 -- the stream has begun, and this is the way to say it
+                    # The next batch is evaluated meanwhile.
+                    sending = tasks.create_task(self._send_results(results, reader, send))
+        except Exception as error:  # noqa: BLE001 -- the status is sent, so the last line reports the error
             closing = b',"errors":' + encode_entries(tuple(entries_of(error)))
         if sending is not None:
             await sending
-        await self._pass_on(b'{"done":%d' % done + closing + b"}", lines, send)
+        await self._send_results(b'{"done":%d' % done + closing + b"}", reader, send)
 
-    async def _evaluated(self, batch: list[bytes | None]) -> tuple[bytes, int]:
-        """Give the result lines of a batch, or of as many of its first lines as one answer has room for.
+    async def _evaluate(self, batch: list[bytes | None]) -> tuple[bytes, int]:
+        """Give the result lines of a batch, or of as many as one answer has room for, and their number.
 
-        Gives their number, too: at least one. Raises what its caller is told.
+        Raises what the last line reports.
         """
         whole = [line for line in batch if line is not None]
         if not whole:
@@ -191,9 +191,9 @@ class NdjsonStream:
         answered = list(takewhile(bool, of_lines))
         return b"\n".join(answered), len(answered)
 
-    async def _pass_on(self, results: bytes, lines: NdjsonReader, send: Send) -> None:
-        # Sending waits for a caller who is slow to take replies, and if he has gone for us to hear of it.
-        timer = asyncio.get_running_loop().call_later(self._settings.deadline_s, lines.give_up)
+    async def _send_results(self, results: bytes, reader: NdjsonReader, send: Send) -> None:
+        # A caller who takes no results blocks `send`. Reading on then reveals whether he has gone.
+        timer = asyncio.get_running_loop().call_later(self._settings.deadline_s, reader.give_up)
         try:
             await send({"type": "http.response.body", "body": results + b"\n", "more_body": True})
         finally:

@@ -1,4 +1,4 @@
-"""Request bodies as they come over the wire, counted while they are read; and replies to what was read."""
+"""Reading bodies within their limits, and sending whole responses."""
 
 from typing import Final
 
@@ -8,27 +8,27 @@ from api.http.request.head import too_large
 from api.schema.envelope import Response
 
 _PIECE_BYTES: Final = 4 * 1024
-"""A piece of this size or more is kept as it came."""
+"""A piece of this size or more is kept as it arrived."""
 _JOINED_BYTES: Final = 64 * 1024
 
 
 async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:
-    """Give the whole body, of at most `bytes_max` bytes, for which the claim holds the memory.
+    """Give the whole body, of at most `bytes_max` bytes; `claim` accounts for its memory.
 
-    Raises RequestRefusal 1003 as soon as more has come, and 1401 where there is no memory for it; what is
-    left of it is for `BodyDiscard`. Raises CallerGone where it never ends.
+    Raises RequestRefusal 1003 as soon as more arrives, and 1401 if there is no memory for it: `BodyDiscard`
+    reads the rest. Raises CallerGone if the connection ends first.
     """
     message = await receive()
     if message.get("more_body", False):
         return await read_rest(message, receive, bytes_max, claim)
-    # It came in one piece, as most do, and waits for nothing more.
+    # Most bodies arrive in one piece, and need no claim because nothing more is awaited.
     body = part_of(message)
     _check_size(len(body), bytes_max)
     return body
 
 
 async def read_rest(message: Message, receive: Receive, bytes_max: int, claim: Claim) -> bytes:
-    """Give the whole body that begins with a message; as `read_body`."""
+    """Give the whole body that begins with `message`, like `read_body`."""
     pieces = _Pieces()
     try:
         pieces.add(part_of(message))
@@ -40,7 +40,7 @@ async def read_rest(message: Message, receive: Receive, bytes_max: int, claim: C
         _check_size(pieces.size_bytes, bytes_max)
         claim.hold(pieces.size_bytes)
     except BaseException:
-        # Whoever keeps the error, or waits for the garbage collector to find it, does not keep the body.
+        # The traceback keeps this frame alive, but must not keep the body.
         pieces.clear()
         claim.release()
         raise
@@ -49,14 +49,14 @@ async def read_rest(message: Message, receive: Receive, bytes_max: int, claim: C
 
 
 class _Pieces:
-    """The pieces of a body. Small ones are joined at once: each as an object takes more than is counted."""
+    """The pieces of a body. Small ones are joined, since an object takes more memory than its bytes."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
         self._pieces: list[bytes | bytearray] = []
 
     def add(self, piece: bytes) -> None:
-        """Take the next one."""
+        """Append a piece."""
         self.size_bytes += len(piece)
         last = self._pieces[-1] if self._pieces else b""
         if len(piece) >= _PIECE_BYTES:
@@ -81,7 +81,7 @@ def _check_size(size_bytes: int, bytes_max: int) -> None:
 
 
 def part_of(message: Message) -> bytes:
-    """Give the part of a body that a message brings. Raises CallerGone."""
+    """Give the part of a body in a message. Raises CallerGone."""
     if message["type"] == "http.disconnect":
         raise CallerGone
     part: bytes = message.get("body", b"")
@@ -89,20 +89,17 @@ def part_of(message: Message) -> bytes:
 
 
 async def skip_body(receive: Receive, bytes_max: int) -> None:
-    """Read a body that nobody asked for to its end. Raises RequestRefusal 1003 past the bound."""
-    size = 0
+    """Read a body that is ignored to its end. Raises RequestRefusal 1003 past the limit, CallerGone."""
+    size_bytes = 0
     more = True
     while more:
         message = await receive()
-        if message["type"] == "http.disconnect":
-            raise CallerGone
-        size += len(message.get("body", b""))
-        if size > bytes_max:
-            raise too_large(bytes_max)
+        size_bytes += len(part_of(message))
+        _check_size(size_bytes, bytes_max)
         more = message.get("more_body", False)
 
 
-async def send_response(reply: Response, send: Send) -> None:
-    """Send a reply to a request whose body has been read to its end."""
-    await send({"type": "http.response.start", "status": reply.status, "headers": reply.all_headers()})
-    await send({"type": "http.response.body", "body": reply.body})
+async def send_response(response: Response, send: Send) -> None:
+    """Send a response to a request whose body has been read."""
+    await send({"type": "http.response.start", "status": response.status, "headers": response.all_headers()})
+    await send({"type": "http.response.body", "body": response.body})

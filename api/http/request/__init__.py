@@ -1,1 +1,1 @@
-"""One request: its head, its query, its timeout, and its line in the log."""
+"""What belongs to one request: head, query, timeout, log line."""

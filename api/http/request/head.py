@@ -1,4 +1,4 @@
-"""Requests as they come in: their headers read once, and their paths without surprises."""
+"""The head of a request: its headers, read once, and its path in canonical form."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,14 +15,14 @@ _WANTED: Final = frozenset(
 )
 _NONE: Final[frozenset[bytes]] = frozenset()
 _HEADER_OVERHEAD_BYTES: Final = 4
-"""A colon, a blank, a carriage return and a line feed."""
+"""A colon, a space, a carriage return and a line feed."""
 _LENGTH_DIGITS_MAX: Final = 18
 _KEY: Final = re.compile(rb"[!-~]{1,255}")
 _ORIGIN: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 
 
 class Head(NamedTuple):
-    """The headers that matter here, the last of each name; which of them came twice; the bytes of all."""
+    """The headers that the service reads, the last of each name; which were repeated; the size of all."""
 
     found: dict[bytes, bytes]
     repeated: frozenset[bytes]
@@ -30,7 +30,7 @@ class Head(NamedTuple):
 
 
 def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
-    """Read the headers of a request, whose names are in lower case."""
+    """Read the headers of a request. Their names are in lower case."""
     found: dict[bytes, bytes] = {}
     repeated = _NONE
     size_bytes = 0
@@ -44,39 +44,39 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
 
 
 def is_ambiguous(head: Head) -> bool:
-    """Tell whether the body's end is told in two ways.
+    """Whether the length of the body is given in two ways.
 
-    What one reader takes for the body, another takes for the next request; so no other may come after it.
+    Another reader may find the end of the body elsewhere (request smuggling), so the connection must close.
     """
     return b"transfer-encoding" in head.found and b"content-length" in head.found
 
 
 def authorization(head: Head) -> bytes | None:
-    """Give the Authorization header; one that came twice is of no form that is known."""
+    """Give the Authorization header: None if absent, empty, and so malformed, if repeated."""
     value = head.found.get(b"authorization")
     return b"" if b"authorization" in head.repeated else value
 
 
 def announced_length(head: Head) -> int | None:
-    """Give the announced length of the body; None where none was announced that can be read."""
+    """Give the Content-Length, None where it is absent or not a number."""
     value = head.found.get(b"content-length", b"")
     return int(value[-_LENGTH_DIGITS_MAX:]) if value.isdigit() else None
 
 
 def check_length(head: Head, bytes_max: int) -> None:
-    """Raise RequestRefusal 1003 where the announced length of the body is more than it may have."""
+    """Raise RequestRefusal 1003 if the announced length of the body is above the limit."""
     length = announced_length(head)
     if length is not None and length > bytes_max:
         raise too_large(bytes_max)
 
 
 def too_large(bytes_max: int) -> RequestRefusal:
-    """Give the refusal of a body of more than so many bytes."""
+    """Give the refusal of a body above the limit."""
     return RequestRefusal(1003, f"the body is larger than {bytes_max} bytes")
 
 
 def idempotency_key(head: Head) -> str:
-    """Give the Idempotency-Key, empty where none came. Raises RequestRefusal 1006."""
+    """Give the Idempotency-Key, empty where there is none. Raises RequestRefusal 1006."""
     if defects := _defects_of_key(head):
         raise RequestRefusal(1006, *defects)
     return head.found.get(b"idempotency-key", b"").decode("ascii")
@@ -96,10 +96,10 @@ def _defects_of_key(head: Head) -> tuple[str, ...]:
 def check_headers(
     head: Head, *, bytes_max: int, media_types: Sequence[bytes], takes_key: bool = False
 ) -> bytes:
-    """Give the media type of the body, the first of those that are taken where the request names none.
+    """Validate the headers and give the media type of the body, by default the first of `media_types`.
 
-    There are no `media_types` where no body is taken. `takes_key` tells whether an Idempotency-Key means
-    anything here; elsewhere it is ignored. Raises RequestRefusal 1006, with every defect, or 1002.
+    `media_types` is empty for an operation without a body. Without `takes_key`, an Idempotency-Key is
+    ignored. Raises RequestRefusal 1006, with every defect, or 1002.
     """
     defects = []
     if is_ambiguous(head):
@@ -107,7 +107,7 @@ def check_headers(
     if head.size_bytes > bytes_max:
         defects.append(f"the headers are larger than {bytes_max} bytes together")
     if head.found.get(b"upgrade", b"").strip().lower() == b"websocket":
-        # Offers of other protocols are passed over; who offers this one does not expect a reply.
+        # Other upgrades may be ignored, but a WebSocket client does not expect an ordinary response.
         defects.append("Upgrade: the path is not served over WebSocket")
     if not media_types:
         if defects:
@@ -143,9 +143,9 @@ def media_type_of(content_type: bytes) -> bytes:
 
 
 def canonical_path(raw_path: bytes) -> str:
-    """Give a path with its percent-escapes read, but for slashes: `%2F` is part of a segment."""
+    """Give a path with its percent-escapes decoded, except `%2F`, which is part of a segment."""
     if not raw_path.startswith(b"/"):
-        # The absolute form, as proxies are sent it.
+        # The absolute form, which clients send to proxies.
         raw_path = _ORIGIN.sub(b"", raw_path, count=1)
     if b"%" not in raw_path:
         return raw_path.decode("latin-1")

@@ -1,4 +1,4 @@
-"""The log of requests: all of them where that is asked for, and those that took long."""
+"""The request log: slow requests, and with the access log on, all of them."""
 
 import logging
 import math
@@ -13,11 +13,11 @@ from api.server.request_ids import STATE
 from api.settings import Settings
 
 _log = logging.getLogger("rule_detector.requests")
-# Whoever asks for it gets it, whatever the level of the rest.
+# The setting `access_log` alone decides, whatever the log level.
 _log.setLevel(logging.INFO)
 
 SLOW_LINES_MAX: Final = 10
-"""Lines a second about requests that took long: where all do, a few will do."""
+"""Lines a second about slow requests. Where all requests are slow, a few lines tell enough."""
 
 _CHARS_MAX: Final = 300
 _DETECTOR: Final = re.compile(rb"/api/detectors/([0-9a-f]{32})(?:/|$)")
@@ -26,9 +26,9 @@ _CODE_DIGITS: Final = 4
 
 
 class RequestLog:
-    """Writes a line about a request that is over, if it is one to be written of.
+    """Writes a line about a finished request if it was slow, or if all requests are logged.
 
-    `from_s` is how long a request must have taken for that; who asks first spares the rest.
+    Requests faster than `from_s` are never logged, so callers can skip `write` for them.
     """
 
     def __init__(self, settings: Settings, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -51,7 +51,7 @@ class RequestLog:
         body: bytes = b"",
         may_be_slow: bool = True,
     ) -> None:
-        """Write of a request, if it is one to be written of; `body` is what its reply begins with."""
+        """Log a request if it is to be logged. `body` is the beginning of its response."""
         is_slow = may_be_slow and elapsed_s >= self._slow_s
         if not self._all and not (is_slow and self._has_room()):
             return
@@ -88,19 +88,19 @@ class RequestLog:
 
 
 def request_id_of(scope: Mapping[str, Any]) -> str:
-    """Give the id of a request, empty where it came over no connection."""
+    """Give the id of a request, empty where the server has set none."""
     found: bytes = scope.get("state", {}).get(STATE, b"")
     return found.decode("ascii")
 
 
 def error_code(body: bytes) -> int | None:
-    """Give the first code of `errors` in the envelope with which a reply begins; None where there is none."""
+    """Give the first code of `errors` from the beginning of an envelope, None where there is none."""
     digits = body[len(_FAILED) : len(_FAILED) + _CODE_DIGITS]
     return int(digits) if body.startswith(_FAILED) and digits.isdigit() else None
 
 
 def _path(scope: Mapping[str, Any]) -> str:
-    # Without the query, which means nothing here, and in which somebody may have put a secret.
+    # Without the query, in which a caller may have put a secret.
     return canonical_path(scope["raw_path"][: 4 * _CHARS_MAX])
 
 

@@ -1,4 +1,4 @@
-"""The query of a request: the parameters that its operation takes, read and checked."""
+"""Query strings: the parameters that an operation takes, parsed and validated."""
 
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -13,10 +13,9 @@ _SHOWN_CHARS: Final = 80
 
 
 def read_query(taken: type[Q], query: bytes) -> Q:
-    """Read a query string. Parameters that the operation does not take are ignored.
+    """Parse a query string into `taken`, each of whose fields is a parameter. Unknown parameters are ignored.
 
-    Each field of `taken` is a parameter; its `expected` says what it may be. Raises RequestRefusal 1006 with
-    every defect.
+    Raises RequestRefusal 1006 with every defect.
     """
     given: dict[str, str] = {}
     repeated: set[str] = set()
@@ -44,8 +43,8 @@ def read_query(taken: type[Q], query: bytes) -> Q:
 
 
 def expected(parameter: msgspec.structs.FieldInfo) -> str:
-    """Say what a parameter may be."""
+    """Describe the valid values of a parameter."""
     told = msgspec.inspect.type_info(parameter.type)
-    assert isinstance(told, msgspec.inspect.Metadata), "a parameter says what it may be"
+    assert isinstance(told, msgspec.inspect.Metadata), "a parameter describes its values"
     assert told.extra is not None, "as above"
     return str(told.extra["expected"])

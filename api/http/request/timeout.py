@@ -1,4 +1,4 @@
-"""What ends the work on a request before it is done: its deadline, and a caller who has gone."""
+"""The request timeout: ends the work on a request at its deadline, or when the caller has gone."""
 
 import asyncio
 import time
@@ -12,21 +12,20 @@ from api.server.connection_limit import Place
 _TICK_S: Final = 0.05
 
 BACKSTOP_S: Final = 2.0
-"""How long past its deadline a request may take, so that the part that knows what became of it can say so."""
+"""How long past its deadline a request may take, so that the component that works on it can report first."""
 
 OTHER: Final = "other"
-"""What stands for an operation where none was recognised."""
+"""The operation of a request for which none was recognised."""
 
 
 class RequestTimeouts:
     """The requests under way.
 
-    Most requests are answered within a few milliseconds, so a timer for each, or a task that waits for the
-    end of each connection, would cost more than it is worth. A shared tick finds those that are still there
-    after one to two ticks, and only these get both.
+    Most requests are answered within a few milliseconds. A timer for each, or a task that waits for the end
+    of each connection, would cost more than the request. So a shared tick finds the requests that are still
+    there after one to two ticks, and starts both for these only.
 
-    A body must have come within `deadline_s`. What is done with it may take `backstop_s` longer, so that who
-    knows what became of it can say so.
+    A body must arrive within `deadline_s`. The work after it may take `backstop_s` longer.
     """
 
     def __init__(self, deadline_s: float) -> None:
@@ -36,21 +35,21 @@ class RequestTimeouts:
         self._older: set[RequestTimeout] = set()
         self._ticking = False
 
-    def add(self, watch: "RequestTimeout") -> None:
-        """Take note of a request that begins."""
-        self._young.add(watch)
+    def add(self, request_timeout: "RequestTimeout") -> None:
+        """Register a request that begins."""
+        self._young.add(request_timeout)
         if not self._ticking:
             self._ticking = True
             asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
-    def remove(self, watch: "RequestTimeout") -> None:
-        """Take note of a request that ends."""
-        self._young.discard(watch)
-        self._older.discard(watch)
+    def remove(self, request_timeout: "RequestTimeout") -> None:
+        """Remove a request that ends."""
+        self._young.discard(request_timeout)
+        self._older.discard(request_timeout)
 
     def _tick(self) -> None:
-        for watch in self._older:
-            watch.begin()
+        for request_timeout in self._older:
+            request_timeout.start()
         self._older, self._young = self._young, set()
         self._ticking = bool(self._older)
         if self._ticking:
@@ -58,74 +57,76 @@ class RequestTimeouts:
 
 
 class RequestTimeout:
-    """Cancels what runs inside it at the deadline, or when the caller has gone; raises the reason instead."""
+    """Cancels its block at the deadline or when the caller has gone, and raises the reason instead.
+
+    Also holds what is known of the request so far, for its metrics and its log.
+    """
 
     __slots__ = (
-        "_begun",
-        "_looker",
         "_place",
         "_reason",
         "_receive",
+        "_receiver",
         "_since_s",
+        "_started",
         "_task",
+        "_timeouts",
         "_timer",
-        "_watches",
         "body_is_read",
         "is_authenticated",
         "operation",
     )
 
-    def __init__(self, watches: RequestTimeouts, receive: Receive, place: Place | None = None) -> None:
-        self._watches = watches
+    def __init__(self, timeouts: RequestTimeouts, receive: Receive, place: Place | None = None) -> None:
+        self._timeouts = timeouts
         self._receive = receive
         self._place = place
         self._since_s = time.monotonic()
         self.body_is_read = False
         self.is_authenticated = False
-        """Whether the caller has shown a token that is known."""
         self.operation = OTHER
-        """What is asked for, once that is known."""
-        self._begun = False
+        """The name of the operation, once it is known."""
+        self._started = False
         self._timer: asyncio.TimerHandle | None = None
-        self._looker: asyncio.Task[None] | None = None
+        self._receiver: asyncio.Task[None] | None = None
         self._reason: Exception | None = None
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
-        self._watches.add(self)
+        self._timeouts.add(self)
         return self
 
     @property
     def left_s(self) -> float:
-        """How much time is left for the request; none where it is negative."""
-        return self._watches.deadline_s - self.elapsed_s
+        """The time to the deadline, negative after it."""
+        return self._timeouts.deadline_s - self.elapsed_s
 
     @property
     def elapsed_s(self) -> float:
-        """How long ago the request began."""
+        """The time since the request began."""
         return time.monotonic() - self._since_s
 
     def mark_authenticated(self) -> None:
-        """Say that the caller has shown a token that is known: the connection is kept for the request."""
+        """Record that the caller's token is known. The connection is then kept until the response."""
         self.is_authenticated = True
         if self._place is not None:
             self._place.hold()
 
     def body_read(self) -> None:
-        """Say that the body has been read: from now on only the end of the connection can be received."""
+        """Record that the body has been read: only the end of the connection can be received from now on."""
         self.body_is_read = True
-        if self._begun:
-            self._look()
+        if self._started:
+            self._watch_connection()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._watches.remove(self)
+        self._timeouts.remove(self)
         if self._timer is not None:
             self._timer.cancel()
-        if self._looker is not None:
-            self._looker.cancel()
-        # A cancellation from elsewhere may have come at the same time, and then counts.
+        if self._receiver is not None:
+            self._receiver.cancel()
+        # A cancellation from elsewhere may have come at the same time, and takes precedence.
         reason, self._reason = self._reason, None
         if reason is not None and self._task is not None:
             others = self._task.uncancel()
@@ -133,25 +134,25 @@ class RequestTimeout:
                 try:
                     raise reason from None
                 finally:
-                    # Its traceback holds this frame; without that there is no cycle.
+                    # Its traceback holds this frame; without this line there would be a reference cycle.
                     del reason
 
-    def begin(self) -> None:
-        """Begin to watch in earnest."""
-        self._begun = True
+    def start(self) -> None:
+        """Start the timer of the deadline and, once the body is read, the wait for the connection's end."""
+        self._started = True
         self._timer = asyncio.get_running_loop().call_later(max(0.0, self.left_s), self._overdue)
         if self.body_is_read:
-            self._look()
+            self._watch_connection()
 
     def _overdue(self) -> None:
         if self.body_is_read:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._watches.backstop_s, self.end, DeadlinePassed())
+            self._timer = loop.call_later(self._timeouts.backstop_s, self.end, DeadlinePassed())
         else:
             self.end(DeadlinePassed())
 
-    def _look(self) -> None:
-        self._looker = asyncio.get_running_loop().create_task(self._until_gone())
+    def _watch_connection(self) -> None:
+        self._receiver = asyncio.get_running_loop().create_task(self._until_gone())
 
     async def _until_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -159,7 +160,7 @@ class RequestTimeout:
         self.end(CallerGone())
 
     def end(self, reason: Exception) -> None:
-        """Cancel what runs inside; what is raised instead is the first reason that is given."""
+        """Cancel the block, which then raises the first reason given."""
         if self._reason is None and self._task is not None:
             self._reason = reason
             self._task.cancel()
