@@ -1,4 +1,4 @@
-"""One short handler for each operation: what it asks of the fleet, and the result of its reply."""
+"""The handlers: for each operation, what it asks of the fleet and the result that it returns."""
 
 import asyncio
 import re
@@ -23,23 +23,24 @@ from engine.runtime.contract.errors import no_such_token
 T = TypeVar("T")
 
 DECODED_AT_ONCE_BYTES_MAX: Final = 4 * 1024
-"""Larger bodies are decoded in a thread: the event loop belongs to all callers."""
+"""Larger bodies are decoded in a thread, so that they do not block the event loop."""
 
 _PARSERS: Final = 2
 """Threads that parse conditions; a long text keeps one busy for up to a second."""
 _DECODERS: Final = 2
 """Threads that decode bodies, apart from those that parse."""
 _PIECE: Final = 1000
-"""Entries of a list that are encoded in one go: less than a millisecond."""
+"""Entries of a list that are encoded at once, in less than a millisecond."""
 
 _NOT_READY: Final = "the service is starting, or cannot serve now; with a token, /readyz says why"
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Handlers:
-    """The handlers, each named as its operation. They take the ids of the path, and body and key if any.
+    """The handlers, each with the name of its operation.
 
-    A detector that the path names exists: the dispatcher has made sure of that.
+    Each takes the ids of the path and whatever its operation has of query, body, media type and key. The
+    slow path has confirmed that the detector exists.
     """
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
@@ -50,7 +51,7 @@ class Handlers:
         self._closing = False
 
     def announce_shutdown(self) -> None:
-        """From now on say that the service is not ready; requests are still served."""
+        """From now on /readyz answers 503; requests are still served."""
         self._closing = True
 
     async def close(self) -> None:
@@ -95,14 +96,14 @@ class Handlers:
         return _success(messages.Detector(entry.id, entry.name))
 
     async def delete_detector(self, detectorId: str) -> Response:  # noqa: N803
-        """Delete a detector with all that is its."""
+        """Delete a detector with its rules and its state."""
         await self._fleet.delete_detector(detectorId)
         return _success(messages.Identified(detectorId))
 
     # Evaluation.
 
     async def evaluate(self, detectorId: str, body: bytes, key: str) -> Response:  # noqa: N803
-        """Evaluate the event of a body, which is read where its detector is."""
+        """Evaluate an event; the detector decodes the body."""
         return await self._call(detectorId, operations.evaluate(body, key))
 
     async def evaluate_batch(
@@ -112,7 +113,7 @@ class Handlers:
         media_type: bytes,
         key: str,
     ) -> Response:
-        """Evaluate the events of a body, which is read where its detector is."""
+        """Evaluate the events of a batch; the detector decodes the body."""
         return await self._call(detectorId, operations.evaluate_batch(body, key, BATCH_FORMS[media_type]))
 
     # Rules.
@@ -122,7 +123,7 @@ class Handlers:
         return await self._call(detectorId, operations.rules())
 
     async def create_rule(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
-        """Create a rule; its condition is read where its detector is."""
+        """Create a rule; the detector parses the condition."""
         wanted = await self._decode(body, messages.NewRule)
         operation = operations.add_rule(wanted.name, wanted.condition, notify=wanted.notify)
         return await self._call(detectorId, operation)
@@ -132,7 +133,7 @@ class Handlers:
         return await self._call(detectorId, operations.rule(id))
 
     async def change_rule(self, detectorId: str, id: str, body: bytes) -> Response:  # noqa: A002, N803
-        """Change what the body names and give the rule."""
+        """Change the given members of a rule and give the whole rule."""
         wanted = await self._decode(body, messages.RuleChange)
         operation = operations.change_rule(
             id,
@@ -147,19 +148,19 @@ class Handlers:
         """Delete a rule."""
         return await self._call(detectorId, operations.remove_rule(id))
 
-    # What concerns no detector.
+    # The service.
 
     async def parse_condition(self, body: bytes) -> Response:
-        """Parse a condition away from the event loop, which a long text would hold up."""
+        """Parse a condition in a thread: a long text would block the event loop."""
         loop = asyncio.get_running_loop()
         return success(await loop.run_in_executor(self._parsers, parse_condition, body, self._limits))
 
     async def health(self) -> Response:
-        """Say that the process answers."""
+        """Answer, which shows that the process is alive."""
         return _success(messages.Alive(alive=True))
 
     async def readiness(self, *, has_token: bool) -> Response:
-        """Say whether requests are served; to who has a token, also what stands against it or is amiss."""
+        """Give whether requests are served; with a token, also what prevents it and what else is wrong."""
         if self._closing:
             return refused([Entry(1503, "the server is shutting down")])
         status = await self._fleet.status()
@@ -172,7 +173,7 @@ class Handlers:
         return answered(await self._fleet.call(detector_id, operation))
 
     async def _decode(self, body: bytes, type_: type[T]) -> T:
-        """Decode a body: a small one at once, a larger one in a thread. Raises Refusal 1000 or 1001."""
+        """Decode a body, a larger one in a thread. Raises Refusal 1000 or 1001."""
         limits = self._limits
         decoding = partial(decode, body, type_, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
         if len(body) <= DECODED_AT_ONCE_BYTES_MAX:
@@ -185,7 +186,7 @@ def _success(result: Any) -> Response:
 
 
 async def _listed(entries: Sequence[tuple[str, str]]) -> bytes:
-    """Give a list of detectors as JSON; between its pieces others have their turn."""
+    """Give a list of detectors as JSON, yielding to other tasks between its pieces."""
     pieces = []
     for begin in range(0, len(entries), _PIECE):
         piece = [messages.Detector(*entry) for entry in entries[begin : begin + _PIECE]]

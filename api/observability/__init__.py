@@ -1,1 +1,1 @@
-"""What operators see of the service: its log and its metrics."""
+"""What operators see of the service: the log and the metrics."""

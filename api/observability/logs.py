@@ -1,6 +1,6 @@
-"""The log on standard error, as text or JSON, in which nothing that callers send can pass for another record.
+"""The log on standard error, as text or JSON, safe against log injection.
 
-Control characters are escaped, tokens are hidden, and only the first line of a record begins at the margin.
+Control characters are escaped, tokens are hidden, and only the first line of a record is not indented.
 """
 
 import json
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FIELDS: Final = "fields"
-"""The `extra` of a record that has more to tell than a sentence: values by name."""
+"""The `extra` key of a record's fields: values by name."""
 
 DETAIL: Final = "detail"
-"""The `extra` with the text of an error that happened in another process."""
+"""The `extra` key of the text of an error in another process."""
 
 _FOR_DEVELOPERS: Final = ("ray", "py.warnings")
-"""The loggers of Ray and of Python's warnings."""
+"""The loggers of Ray and of Python's warnings, which log at level debug only."""
 _TOKEN: Final = re.compile(r"rd_[A-Za-z0-9_-]{43}")
 _HIDDEN: Final = "[hidden]"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._:/=+@-]+")
@@ -30,25 +30,25 @@ _MARGIN: Final = "    "
 
 
 def set_up(settings: Settings) -> None:
-    """Have this process log to standard error, as the settings say."""
+    """Make this process log to standard error according to the settings."""
     handler = logging.StreamHandler(sys.stderr)
     secrets = () if settings.bootstrap_token is None else (settings.bootstrap_token,)
     make = JsonFormatter if settings.log_format == "json" else TextFormatter
     handler.setFormatter(make(secrets))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
-    # These say what no operator can act on. What matters of it becomes an error of the service.
+    # Operators cannot act on these records. Failures that matter become errors of the service.
     level = logging.NOTSET if settings.log_level == "debug" else logging.CRITICAL
     for name in _FOR_DEVELOPERS:
         logger = logging.getLogger(name)
-        # Ray's brings its own handler, which would write past this log.
+        # Ray installs a handler of its own, which would bypass this log.
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(level)
 
 
 class _Formatter(logging.Formatter):
-    """Hides tokens: those of this service by their form, and the secrets that it was given."""
+    """Hides tokens: those of this service by their form, and the given secrets."""
 
     def __init__(self, secrets: tuple[str, ...] = ()) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class _Formatter(logging.Formatter):
         return _TOKEN.sub(_HIDDEN, text) if "rd_" in text else text
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        """Give what a record tells beside its sentence, but for what is not known."""
+        """Give the fields of a record without the empty ones."""
         fields: Mapping[str, Any] = getattr(record, FIELDS, None) or {}
         return {
             name: self._hidden(value) if isinstance(value, str) else value
@@ -78,7 +78,7 @@ class _Formatter(logging.Formatter):
 
 
 class TextFormatter(_Formatter):
-    """A record as text: time, level, logger, sentence, fields as `name=value`. Tracebacks are indented."""
+    """A record as text: time, level, logger, message, fields as `name=value`. Tracebacks are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Give the record without a line end."""
@@ -108,7 +108,7 @@ class JsonFormatter(_Formatter):
 
 
 def escaped(text: str) -> str:
-    """Give a text in which every character can be seen: the others as Python writes them."""
+    """Give a text with its unprintable characters escaped as in Python."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
@@ -120,7 +120,7 @@ def _shown(value: object) -> str:
 
 
 def _json(value: object) -> str:
-    """Give JSON in visible ASCII: no character means anything to a terminal, or ends a line."""
+    """Give JSON in printable ASCII, which cannot control a terminal or end a line."""
     return json.dumps(value, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")
 
 

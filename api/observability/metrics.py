@@ -1,4 +1,4 @@
-"""What a monitor reads: how it stands with the detectors, and what all front ends have answered."""
+"""The metrics in the text format of Prometheus."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,14 +18,14 @@ PREFIX: Final = "rule_detector_"
 
 
 def metrics_text(status: Status) -> bytes:
-    """Give all metrics in the text format of Prometheus."""
+    """Give all metrics of the service."""
     registry = CollectorRegistry()
     registry.register(_Families(status))
     return generate_latest(registry)
 
 
 class _Families(Collector):
-    """The families of metrics, for a registry."""
+    """The metric families of one status."""
 
     def __init__(self, status: Status) -> None:
         self._status = status
@@ -64,7 +64,7 @@ class _Families(Collector):
         return family
 
     def _times(self) -> Metric:
-        """Give the times as Prometheus has them: a count for each bound, of all that took no longer."""
+        """Give the histogram of durations; Prometheus wants cumulative counts."""
         family = HistogramMetricFamily(
             f"{PREFIX}request_seconds",
             "From a request's head to the end of its answer.",

@@ -1,4 +1,4 @@
-"""What this front end counts of the requests that it answers."""
+"""The request metrics of one front end."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -7,21 +7,21 @@ from typing import Final
 from engine.runtime.broker.broker import Tallies
 
 REQUESTS: Final = "requests"
-"""A tally by operation and status."""
+"""The tally of requests by operation and status."""
 SECONDS: Final = "seconds"
-"""A tally by operation: all that requests took, together."""
+"""The tally of their total duration by operation."""
 WITHIN: Final = "within"
-"""A tally by operation and the number of a bound: how many took no longer, but longer than the one before."""
+"""The tally of requests by operation and the index of their histogram bucket, not cumulative."""
 
 CALLER_GONE: Final = 499
-"""The status under which requests are counted whose caller left before the end of the reply. None is sent."""
+"""The status that counts requests whose caller left before the end of the response. It is never sent."""
 
 BOUNDS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Of the times that requests take. One more follows, which has no end."""
+"""The upper bounds of the histogram's buckets, without the last, which is infinite."""
 
 
 class RequestMetrics:
-    """Counts requests, each with its operation, status and time. Every request pays for it: it only adds."""
+    """Counts requests by operation and status, and their durations. It costs each request only additions."""
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = defaultdict(int)
@@ -29,13 +29,13 @@ class RequestMetrics:
         self._seconds: dict[str, float] = defaultdict(float)
 
     def count(self, operation: str, status: int, seconds: float) -> None:
-        """Take note of a request that came to its end."""
+        """Count a finished request."""
         self._requests[operation, status] += 1
         self._within[operation][bisect_left(BOUNDS_S, seconds)] += 1
         self._seconds[operation] += seconds
 
     def take(self) -> Tallies:
-        """Give what was counted since the last time."""
+        """Give the counts since the last call."""
         taken: dict[tuple[str, ...], float] = {}
         for (operation, status), count in self._requests.items():
             taken[REQUESTS, operation, str(status)] = count

@@ -1,1 +1,1 @@
-"""The processes of the service: started, watched and ended."""
+"""The processes of the service: how they are started, watched and ended."""

@@ -1,14 +1,14 @@
-"""The C library's allocator, told to give memory back to the system."""
+"""Returning free memory of the C library's allocator to the system."""
 
 import contextlib
 import ctypes
 
 
 def trim() -> None:
-    """Give back all pages that hold nothing, at some 10 ms for each 100 MiB of them.
+    """Return all free pages to the system; takes about 10 ms for each 100 MiB.
 
-    glibc gives back only the top of its heap by itself: a front end that had read many large bodies at once
-    kept their memory for good. Other C libraries do without.
+    glibc by itself returns only the top of its heap, so a front end that has read many large bodies at once
+    would keep their memory. Other C libraries do not need this.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""How many files this process may have open, and how many connections that leaves room for."""
+"""The limit on file descriptors, and the number of connections that it allows."""
 
 import logging
 import resource
@@ -9,15 +9,15 @@ from api.settings import Settings
 _log = logging.getLogger(__name__)
 
 _LIMIT_MAX: Final = 65_536
-"""More is not asked for: some programs that are started close every number up to their limit."""
+"""No more, since some child programs close every number up to their limit."""
 _OWN: Final = 128
-"""What the process itself has open, Ray's connections among it; half of that is usual."""
+"""The descriptors of the process itself, Ray's connections included; half as many are usual."""
 _OF_DETECTOR: Final = 4
-"""What an awake detector takes; two are usual."""
+"""The descriptors of an awake detector; two are usual."""
 
 
 def raise_limit() -> None:
-    """Raise the limit that is in force to the one that may be had, for this process and those it starts."""
+    """Raise the soft limit to the hard limit, for this process and its children."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _LIMIT_MAX if hard == resource.RLIM_INFINITY else min(hard, _LIMIT_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -25,9 +25,9 @@ def raise_limit() -> None:
 
 
 def connections_max(settings: Settings) -> int:
-    """Give the number of connections that there may be: as set, or fewer, and then the log says so.
+    """Give the maximum number of connections: the setting, or what the descriptors allow, with a warning.
 
-    Without descriptors for itself the service could wake no detector, and would close whatever connects.
+    Without descriptors for itself, the service could not activate detectors.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""A front end: the application, served on a listening socket until it is to end, and then drained."""
+"""A front end: serves the application on a listening socket, and shuts it down gracefully."""
 
 import asyncio
 import logging
@@ -28,17 +28,17 @@ async def serve_on(
     wait_s: Callable[[], float],
     grace_s: Callable[[], float],
 ) -> None:
-    """Serve until `until` returns, and for `wait_s()` seconds more, in which /readyz says so.
+    """Serve until `until` returns, then shut down in steps.
 
-    That is for load balancers to notice. From then on every reply is the last on its connection and says
-    so: callers go elsewhere and lose nothing. At the end no more connections are taken, idle ones are closed,
-    and what is under way has `grace_s()` seconds to finish. What has not by then is refused.
+    First, for `wait_s()` seconds, /readyz answers 503 for load balancers to notice, and each response closes
+    its connection. Then no more connections are accepted, idle ones are closed, and requests under way have
+    `grace_s()` seconds to finish. Those that have not finished by then are refused.
     """
     config = server_config(settings)
     crowd = Crowd(connections_max(settings))
-    # Its own handler would say everything twice.
+    # Hypercorn's own handler would log everything twice.
     config.errorlog = logging.getLogger("hypercorn.error")
-    # The server takes the descriptor over, and closes it.
+    # The server takes over the descriptor and closes it.
     config.bind = [f"fd://{listener.detach()}"]
 
     refusal: asyncio.TimerHandle | None = None
@@ -63,7 +63,7 @@ async def serve_on(
 
 
 async def _trim_on(memory: BodyMemory) -> None:
-    """Give memory back to the system after many bodies were read at once: their pieces were in the heap."""
+    """Return memory to the system after many bodies were read at once."""
     while True:
         await asyncio.sleep(_TRIM_S)
         if memory.take_fallen() >= _TRIM_BYTES:

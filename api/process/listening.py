@@ -1,4 +1,4 @@
-"""The sockets that a service listens on, all at one address."""
+"""The listening sockets of the service, all on one address."""
 
 import os
 import socket
@@ -12,14 +12,14 @@ _BACKLOG: Final = 1024
 
 
 class CannotListen(Exception):
-    """The address cannot be listened on; the message says why."""
+    """The service cannot listen on the address; the message says why."""
 
 
 @contextmanager
 def listening(settings: Settings) -> Iterator[list[socket.socket]]:
-    """Give a listening socket for each front end. Who connects before the service is up waits for it.
+    """Give a listening socket for each front end; the system spreads connections over them.
 
-    The system spreads connections over several. Raises CannotListen.
+    Connections made before the service is up wait for it. Raises CannotListen.
     """
     with ExitStack() as sockets:
         try:
@@ -33,10 +33,10 @@ def listening(settings: Settings) -> Iterator[list[socket.socket]]:
 
 def _listeners(settings: Settings) -> Iterator[socket.socket]:
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    # `localhost` may stand for two addresses, of which callers try the older one at least.
+    # `localhost` may resolve to IPv6 and IPv4. All callers try IPv4.
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     host, port = address[:2]
-    # Alone: a port on which another service listens is refused, also if that one shares it among its own.
+    # Without reuse_port first: this refuses a port of another service even if that one shares it.
     alone = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     if settings.workers == 1:
         yield alone

@@ -1,4 +1,4 @@
-"""Starts the service and ends it: socket, Ray, fleet, front end, signals, draining."""
+"""The main process: starts and ends the service, with sockets, Ray, fleet, front ends and signals."""
 
 import asyncio
 import atexit
@@ -37,41 +37,41 @@ _log = logging.getLogger(__name__)
 _LOOK_S: Final = 1.0
 _LOST_GRACE_S: Final = 1.0
 _SILENT_MOST_S: Final = 30.0
-"""A Ray that has not answered for so long is taken for lost: soon its processes would end by themselves."""
+"""A Ray that is silent for so long counts as lost: its processes would soon end by themselves."""
 
 
 class StartError(Exception):
-    """The service cannot start; the message says what is in the way."""
+    """The service cannot start; the message says why."""
 
 
 class UnsavedError(Exception):
-    """The service ended, and something that it held in memory could not be saved; the message says what."""
+    """The service ended, but could not save all of its state; the message says which."""
 
 
 class RayLostError(UnsavedError):
-    """The Ray that was started inside ended by itself, and the service with it."""
+    """The embedded Ray ended by itself, and the service with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The service, once it answers."""
+    """A service that answers requests."""
 
     url: str
     token: str | None
-    """The first token, where one was minted or is set; None where the data folder has tokens already."""
+    """The first token if it was minted now or set, None if the data folder already has tokens."""
     minted: bool
-    """Whether that token is new, and shown here for the only time."""
+    """Whether the token was minted now, and is shown only here."""
 
 
 Work = Callable[[Running], Awaitable[bool]]
-"""What is done once the service answers; gives whether the service is to go on."""
+"""Work to do once the service answers. It returns whether the service goes on."""
 
 
 def run(settings: Settings, work: Work) -> None:
-    """Serve until SIGTERM, SIGINT or the end of `work`, then bring everything to the disk.
+    """Serve until SIGTERM, SIGINT or the end of `work`, then save everything to disk.
 
-    The order matters. The socket comes first, since a port in use is the commonest obstacle and found at
-    once; the signal handlers come last, since Ray installs its own when it starts. Raises StartError,
+    The order matters. The socket comes first, since a port in use is the most common obstacle and is found at
+    once. The signal handlers come last, since Ray installs its own when it starts. Raises StartError,
     UnsavedError, RayLostError.
     """
     logs.set_up(settings)
@@ -89,7 +89,7 @@ def run(settings: Settings, work: Work) -> None:
 
 @dataclass(slots=True)
 class _RayLoss:
-    """Whether the Ray that was started inside is lost, and why."""
+    """Why the embedded Ray is lost, None while it is not."""
 
     reason: str | None = None
 
@@ -97,7 +97,7 @@ class _RayLoss:
 async def _serve_watching(
     settings: Settings, listeners: list[socket.socket], work: Work, ray: cluster.Cluster
 ) -> None:
-    """Serve until it is to end, or until Ray is lost. Raises what `run` does."""
+    """Serve until a signal, the end of `work`, or the loss of Ray. Raises what `run` raises."""
     stopping = _stop_on_signals()
     loss = _RayLoss()
     looking = asyncio.create_task(_stop_when_lost(ray, loss, stopping))
@@ -112,7 +112,7 @@ async def _serve_watching(
     if loss.reason is not None:
         lost = "nothing that was answered"
         if settings.journal_sync == "off":
-            # Of those that died with Ray nobody knows whether they had changed.
+            # Whether the detectors that died with Ray had changed is unknown.
             lost = "at most what was evaluated after the last snapshots"
         raise RayLostError(f"{loss.reason}, and with it the service; {lost} is lost")
 
@@ -126,7 +126,7 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
     loss: _RayLoss,
 ) -> None:
     def grace_s() -> float:
-        # Without Ray, what is not done soon never is.
+        # Without Ray, requests for detectors cannot finish.
         return settings.shutdown_grace_s if loss.reason is None else _LOST_GRACE_S
 
     async with _fleet(settings, ray.watch.trouble) as fleet:
@@ -158,8 +158,8 @@ async def _serve_by_workers(
     until_stopped: Callable[[], Awaitable[None]],
     grace_s: Callable[[], float],
 ) -> None:
-    """Have several front ends serve, each a process of its own. Raises StartError."""
-    assert isinstance(fleet.hosting, LocalHosting), "whoever starts front ends hosts the detectors"
+    """Serve by several front-end processes. Raises StartError."""
+    assert isinstance(fleet.hosting, LocalHosting), "the main process hosts the detectors"
     workers = Workers(settings, fleet.hosting, listeners)
     try:
         await workers.start()
@@ -176,7 +176,7 @@ async def _serve_by_workers(
 
 
 async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) -> None:
-    """Do the work, and wait for a signal unless the work says that it is done with the service."""
+    """Do the work, then wait for a signal unless the work has ended the service."""
     working = asyncio.ensure_future(work(running))
     signalled = asyncio.ensure_future(stopping.wait())
     try:
@@ -189,7 +189,7 @@ async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) 
 
 
 async def _running(settings: Settings, listener: socket.socket, fleet: Fleet) -> Running:
-    """Give the address and the first credential: the one that is set, or a new one where there is none."""
+    """Give the address and the first token: the one that is set, or a new one if there is none yet."""
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     if settings.bootstrap_token is not None:
@@ -209,7 +209,7 @@ def _stop_on_signals() -> asyncio.Event:
 
 
 async def _stop_when_lost(ray: cluster.Cluster, loss: _RayLoss, stopping: asyncio.Event) -> None:
-    """Set `stopping`, with the reason in `loss`, once the Ray that was started inside is lost."""
+    """Set `stopping`, and the reason in `loss`, once the embedded Ray is lost."""
     loop = asyncio.get_running_loop()
 
     def take_note(reason: str) -> None:
@@ -219,7 +219,7 @@ async def _stop_when_lost(ray: cluster.Cluster, loss: _RayLoss, stopping: asynci
     for name, descriptor in ray.processes.essential.items():
 
         def ended(name: str = name, descriptor: int = descriptor) -> None:
-            # It stays readable.
+            # The descriptor stays readable, so it would fire again.
             loop.remove_reader(descriptor)
             take_note(f"ray's process `{name}` ended by itself")
 
@@ -232,7 +232,7 @@ async def _stop_when_lost(ray: cluster.Cluster, loss: _RayLoss, stopping: asynci
 
 @asynccontextmanager
 async def _fleet(settings: Settings, ray_trouble: Callable[[], str | None]) -> AsyncIterator[Fleet]:
-    """Give the started fleet; at the end every awake detector is saved. Raises StartError, UnsavedError."""
+    """Start the fleet, and at the end save every active detector. Raises StartError, UnsavedError."""
     try:
         fleet = fleet_on_ray(settings.runtime_settings(), ray_trouble)
     except StorageError as error:
@@ -260,10 +260,10 @@ def _listening(settings: Settings) -> Iterator[list[socket.socket]]:
 
 
 def _refuse_folder(settings: Settings) -> None:
-    """Find a data folder that cannot be used before Ray takes seconds to start. Raises StartError.
+    """Refuse an unusable data folder at once, before Ray takes seconds to start. Raises StartError.
 
-    The directory takes the lock itself, in a process that may be on another machine; so only a service that
-    starts Ray inside can tell a folder in use beforehand. It waits for one that is just ending.
+    The directory takes the lock itself, in a process that may run on another machine. So only a service with
+    an embedded Ray can try the lock beforehand. It waits for a service that is just ending.
     """
     wait_s = settings.runtime_settings().lock_wait_s
     try:
@@ -277,13 +277,13 @@ def _refuse_folder(settings: Settings) -> None:
 
 @contextmanager
 def _ray(address: str) -> Iterator[cluster.Cluster]:
-    """Keep Ray started, or the cluster at `address` joined. Raises StartError."""
+    """Start Ray, or join the cluster at `address`, for the duration. Raises StartError."""
     try:
         started = cluster.start(address)
     except cluster.ClusterError as error:
         raise StartError(str(error)) from None
     except SystemExit:
-        # What Ray, while it starts, makes of SIGTERM.
+        # Ray turns SIGTERM into SystemExit while it starts.
         raise KeyboardInterrupt from None
     status = 1
     try:
@@ -300,23 +300,23 @@ def _ray(address: str) -> Iterator[cluster.Cluster]:
 
 
 def _exit_at_once(status: int) -> None:
-    """End the process where something within Ray would keep it from ending."""
+    """End the process although threads of Ray would keep it alive."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)
 
 
 def _clear_settings_from_environment() -> None:
-    """Keep the settings, which may be secret, from the processes that are started: none reads them there."""
+    """Keep the settings, which may be secret, from child processes, which do not need them."""
     for name in list(os.environ):
         if name.startswith(PREFIX):
             del os.environ[name]
 
 
 def _interrupt_on_signals() -> None:
-    """Have SIGTERM end what happens before and after serving just as Ctrl-C does.
+    """Make SIGTERM and SIGINT raise KeyboardInterrupt before and after serving.
 
-    SIGINT is set too, as it is while serving: who is started in the background of a script has it ignored.
+    SIGINT too, since a process in the background of a script starts with it ignored.
     """
 
     def interrupt(_number: int, _frame: object) -> None:

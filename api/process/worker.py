@@ -1,4 +1,4 @@
-"""A front end in a process of its own: what `serve --workers` starts several of, on one address."""
+"""A front end in a process of its own: `serve --workers` starts several on one address."""
 
 import asyncio
 import dataclasses
@@ -24,28 +24,28 @@ from engine.runtime.broker.remote_broker import RemoteHosting
 from engine.runtime.contract.errors import DetectorUnavailable
 
 READY: Final = "ready"
-"""From a front end: it serves."""
+"""From a front end: it serves requests."""
 LEAVING: Final = "leaving"
-"""From a front end: it is about to end, and another may take its place."""
+"""From a front end: it is about to end, so another one may be started."""
 STOP: Final = "stop"
-"""To a front end: end, once what is under way is answered."""
+"""To a front end: end once the requests under way are answered."""
 LOOK: Final = "look"
-"""To a front end: tokens have changed through another one."""
+"""To a front end: another one has changed the tokens."""
 
 _LATER_S: Final = REFUSALS_S / 2
-"""Whoever hosts the detectors refuses what has not finished earlier, and can say what became of it."""
+"""The main process refuses unfinished requests earlier, because it knows what became of them."""
 _TALLY_S: Final = 0.5
-"""A front end that dies takes what it counted for so long with it."""
+"""The interval of sending counts. A front end that dies loses those of one interval."""
 
 
 def encode_settings(settings: Settings) -> bytes:
-    """Give settings as a front end reads them from its standard input."""
+    """Encode settings for the standard input of a front end."""
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     return msgspec.json.encode(values, enc_hook=str)
 
 
 def decode_settings(data: bytes) -> Settings:
-    """Give back what `encode_settings` took."""
+    """Decode the settings of `encode_settings`."""
     values: dict[str, Any] = msgspec.json.decode(data)
     for setting in all_settings():
         if setting.kind is Path and values[setting.name] is not None:
@@ -54,7 +54,7 @@ def decode_settings(data: bytes) -> Settings:
 
 
 class Worker:
-    """Serves requests that come to a listening socket, and has whoever is at the other end of `link` host."""
+    """Serves requests on a listening socket; the main process, over `link`, hosts the detectors."""
 
     def __init__(self, settings: Settings, link: socket.socket, listener: socket.socket) -> None:
         self._settings = settings
@@ -66,7 +66,7 @@ class Worker:
         self._fleet = Fleet(runtime, self._hosting, shared=True)
 
     async def run(self) -> None:
-        """Serve until SIGTERM, a word from the other end, or its end."""
+        """Serve until SIGTERM, a STOP from the main process, or the end of the link."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stopping.set)
         await self._fleet.start()
         app = create_app(self._settings, self._fleet)
@@ -100,7 +100,7 @@ class Worker:
             self._fleet.look_again()
 
     def _on_loss(self) -> None:
-        """Take note that nobody hosts the detectors any more: there is nothing to be served."""
+        """Stop: without the main process there are no detectors."""
         self._lost = True
         self._stopping.set()
 
@@ -113,8 +113,8 @@ async def _tally_on(app: Application) -> None:
 
 
 def main() -> None:
-    """Be a front end: its settings come on standard input, link and listening socket as descriptors."""
-    # Ctrl-C goes to all processes of a terminal. The one that started this one says when to end.
+    """Run a front end: settings come on standard input, link and listening socket as descriptors."""
+    # Ctrl-C signals all processes of a terminal, but the main process decides when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = decode_settings(sys.stdin.buffer.read())
     logs.set_up(settings)
@@ -124,7 +124,7 @@ def main() -> None:
 
 
 async def _run(settings: Settings, link: socket.socket, listener: socket.socket) -> None:
-    # Within the loop, for it is made of parts that belong to one.
+    # Inside the loop, since its parts need a running one.
     await Worker(settings, link, listener).run()
 
 

@@ -1,4 +1,4 @@
-"""The front ends of a service that has several: started, watched, replaced, and ended."""
+"""The front-end processes of `serve --workers`: starts, watches, replaces and ends them."""
 
 import asyncio
 import logging
@@ -20,22 +20,22 @@ from engine.runtime.contract.counters import FRONT_ENDS_LOST
 _log = logging.getLogger(__name__)
 
 _START_S: Final = 60.0
-"""So long a front end has until it serves."""
+"""How long a front end may take to serve."""
 _LOOK_S: Final = 5.0
 _SILENT_LOOKS_MAX: Final = 12
-"""One that was not heard of between so many looks is taken for hung: each asks for news twice a second."""
+"""A front end that is silent for so many looks counts as hung: each polls twice a second."""
 _AGAIN_S: Final = 1.0
-"""Before another one is started where one did not come to serve."""
+"""The pause before another attempt to start a front end."""
 _MARGIN_S: Final = 5.0
-"""What a front end may take to end beyond the time that it gives requests."""
+"""How long a front end may take to end, beyond the grace period of its requests."""
 
 
 class FrontEndFailed(Exception):
-    """A front end did not come to serve; the message says why."""
+    """A front end did not start; the message says why."""
 
 
 class FrontEnd:
-    """One process, started, and the link to it."""
+    """One front-end process, and the link to it."""
 
     def __init__(
         self, process: Process, hosting: LocalHosting, revoked: Callable[["FrontEnd"], None]
@@ -55,11 +55,11 @@ class FrontEnd:
         hosting: LocalHosting,
         revoked: Callable[["FrontEnd"], None],
     ) -> "FrontEnd":
-        """Start one, on a listening socket that stays open here. Raises OSError."""
+        """Start one on a listening socket, which stays open here. Raises OSError."""
         ours, theirs = socket.socketpair()
         with theirs:
             descriptors = theirs.fileno(), listener.fileno()
-            # Without the working directory on its path, where anything may lie.
+            # -P: modules in the working directory must not be imported.
             command = (sys.executable, "-P", "-m", "api.process.worker", *map(str, descriptors))
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=PIPE, pass_fds=descriptors, env=_environment()
@@ -73,7 +73,7 @@ class FrontEnd:
         return front_end
 
     async def until_it_serves(self) -> None:
-        """Come back when requests are served. Raises FrontEndFailed."""
+        """Return once it serves requests. Raises FrontEndFailed."""
         serves = asyncio.ensure_future(self.serves.wait())
         ended = asyncio.ensure_future(self.process.wait())
         await asyncio.wait({serves, ended}, timeout=_START_S, return_when=asyncio.FIRST_COMPLETED)
@@ -86,7 +86,7 @@ class FrontEnd:
             )
 
     async def until_it_leaves(self) -> None:
-        """Come back when another one is to take its place. One that hangs is killed."""
+        """Return when it has to be replaced. Kills it if it hangs."""
         leaves = asyncio.ensure_future(self.leaving.wait())
         heard, silent_looks = -1, 0
         while not leaves.done():
@@ -94,11 +94,11 @@ class FrontEnd:
             silent_looks = silent_looks + 1 if heard == self.link.heard else 0
             heard = self.link.heard
             if silent_looks == _SILENT_LOOKS_MAX:
-                _log.error("the front end %d does not answer any more, and is ended", self.process.pid)
+                _log.error("the front end %d no longer answers, and is killed", self.process.pid)
                 self.kill()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         with suppress(ProcessLookupError):
             self.process.kill()
 
@@ -111,9 +111,9 @@ class FrontEnd:
 
 
 class Workers:
-    """As many front ends as there are listening sockets, each with one of its own.
+    """A front end for each listening socket.
 
-    The sockets stay open here: what connects while a front end is replaced waits for the next one.
+    The sockets stay open here, so connections made while a front end is replaced wait for the next one.
     """
 
     def __init__(self, settings: Settings, hosting: LocalHosting, listeners: Sequence[socket.socket]) -> None:
@@ -125,7 +125,7 @@ class Workers:
         self._stopping = False
 
     async def start(self) -> None:
-        """Come back when all serve. Raises FrontEndFailed."""
+        """Return once all serve requests. Raises FrontEndFailed."""
         try:
             async with asyncio.TaskGroup() as starts:
                 started = [starts.create_task(self._started(listener)) for listener in self._listeners]
@@ -136,7 +136,7 @@ class Workers:
             self._keep(self._replacing(start.result(), listener))
 
     async def stop(self) -> None:
-        """Have all front ends answer what is under way, and end."""
+        """Make all front ends answer the requests under way, and end."""
         self._stopping = True
         for front_end in self._all:
             front_end.link.note(worker.STOP)
@@ -180,7 +180,7 @@ class Workers:
             await self._hosting.tally({(FRONT_ENDS_LOST,): 1})
 
     async def _replacing(self, front_end: FrontEnd, listener: socket.socket) -> None:
-        """Have one front end after another on a socket."""
+        """Replace the front end of a socket whenever it ends."""
         while True:
             await front_end.until_it_leaves()
             served = False
@@ -200,5 +200,5 @@ class Workers:
 
 
 def _environment() -> dict[str, str]:
-    """Give the environment of a front end, which has no part in Ray: without the token of a cluster."""
+    """Give the environment without Ray's variables, which include the token of a cluster."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}

@@ -1,4 +1,4 @@
-"""The pages that describe the API: the OpenAPI document, and Swagger UI, as installed, to read it with."""
+"""The pages that describe the API: the OpenAPI document, and Swagger UI as installed."""
 
 import functools
 import importlib.resources
@@ -15,7 +15,7 @@ _ASSETS: Final = {
     "favicon-32x32.png": b"image/png",
 }
 
-# Swagger UI draws its arrows from `data:` images. All else comes from here, and nothing goes elsewhere.
+# Swagger UI draws its arrows from `data:` images. Everything else is loaded from this service only.
 _POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -56,7 +56,7 @@ _START: Final = b"""SwaggerUIBundle({
 
 
 class Page(NamedTuple):
-    """Something served as it is."""
+    """A static response."""
 
     body: bytes
     content_type: bytes
@@ -65,12 +65,12 @@ class Page(NamedTuple):
 
 
 TO_DOCS: Final = Page(b"", b"text/plain; charset=utf-8", ((b"location", b"docs"),), 307)
-"""Leads from `/` to the description. Relative, so that it holds under a prefix, too."""
+"""Redirects `/` to the docs. Relative, so that it works under a prefix too."""
 
 
 @functools.cache
 def pages() -> dict[str, Page]:
-    """Give every page by its path. None needs a token."""
+    """Give every page by its path; none needs a token."""
     folder = importlib.resources.files("flask_swagger_ui") / "dist"
     found = {
         f"/docs/{name}": Page((folder / name).read_bytes(), kind, _SAFE + _KEPT)

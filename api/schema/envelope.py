@@ -1,4 +1,4 @@
-"""The envelope that every reply comes in, the codes, and the one place where an exception becomes a reply."""
+"""The envelope of every response, the error codes, and the mapping of exceptions to responses."""
 
 import logging
 import math
@@ -17,7 +17,7 @@ _log = logging.getLogger("rule_detector.api")
 
 
 class Code(NamedTuple):
-    """What a code of `errors` means: the status of the reply, and a sentence for the reference."""
+    """A code of `errors`: the status of the response, and a sentence for the reference."""
 
     status: int
     meaning: str
@@ -68,17 +68,16 @@ MSGPACK: Final = b"application/msgpack"
 NDJSON: Final = b"application/x-ndjson"
 
 BATCH_FORMS: Final[dict[bytes, BatchForm]] = {JSON: "json", MSGPACK: "msgpack"}
-"""What the body of a batch is written in, by its media type."""
+"""The format of a batch's body, by media type."""
 
 _AGAIN_AFTER_S: Final = {1401: 10.0, 1501: 5.0}
-"""When a detector that has no room may have some: of the answers that are kept for ten minutes some are gone
-by then, or somebody has seen to the disk."""
+"""`Retry-After` by code: by then some kept answers have expired, or an operator has freed disk space."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class Response(NamedTuple):
-    """A reply as it goes out. `headers` come beside its type and length, which are told from `body`."""
+    """A whole response. `headers` are those beside Content-Type and Content-Length."""
 
     status: int
     body: bytes
@@ -90,18 +89,18 @@ class Response(NamedTuple):
         return [*self.own_headers(), (b"content-length", b"%d" % len(self.body))]
 
     def own_headers(self) -> Headers:
-        """Every header but the length of the body."""
+        """Every header but Content-Length."""
         return ((b"content-type", self.content_type), *self.headers)
 
     def closing(self) -> "Response":
-        """The same reply, after which the connection ends."""
+        """The same response, with `Connection: close`."""
         return self._replace(headers=(*self.headers, (b"connection", b"close")))
 
 
 class RequestRefusal(Refusal):
-    """A request that is refused for what it is as HTTP: path, method, headers, size, token.
+    """The refusal of a request as HTTP: for its path, method, headers, size or token.
 
-    `headers` tell the caller how to do better.
+    `headers` go into the response, as `Allow` and `WWW-Authenticate` do.
     """
 
     def __init__(self, code: int, *defects: str, headers: Headers = ()) -> None:
@@ -110,18 +109,18 @@ class RequestRefusal(Refusal):
 
 
 class DeadlinePassed(Exception):
-    """The request took longer than a request may."""
+    """The request took longer than its deadline."""
 
 
 def success(result: bytes, messages: bytes = b"[]") -> Response:
-    """Wrap a result that is JSON already; it is not parsed again."""
+    """Wrap a result that is JSON already."""
     return Response(
         200, b'{"success":true,"errors":[],"messages":' + messages + b',"result":' + result + b"}"
     )
 
 
 def answered(answer: Answer) -> Response:
-    """Give the reply that a detector's answer comes to."""
+    """Give the response to a detector's answer."""
     if isinstance(answer, Done):
         return success(answer.result, answer.messages)
     if isinstance(answer, Refused):
@@ -130,19 +129,19 @@ def answered(answer: Answer) -> Response:
 
 
 def failure(status: int, entries: Sequence[Entry], headers: Headers = ()) -> Response:
-    """Say what is wrong, under a status."""
+    """Give a failure with a status."""
     errors = msgspec.json.encode([{"code": entry.code, "message": entry.message} for entry in entries])
     body = b'{"success":false,"errors":' + errors + b',"messages":[],"result":{}}'
     return Response(status, body, headers)
 
 
 def refused(entries: Sequence[Entry], headers: Headers = ()) -> Response:
-    """Say what is wrong, under the status of the first entry."""
+    """Give a failure with the status of its first entry."""
     return failure(CODES[entries[0].code].status, entries, headers)
 
 
 def error_response(error: Exception) -> Response:
-    """Give the reply that an exception comes to."""
+    """Give the response to an exception."""
     match error:
         case RequestRefusal():
             headers = error.headers
@@ -154,7 +153,7 @@ def error_response(error: Exception) -> Response:
 
 
 def entries_of(error: Exception) -> Sequence[Entry]:
-    """Say what an exception means to a caller. What nobody foresaw is logged, and told without detail."""
+    """Give the errors that a caller sees. An unexpected exception is logged, and shown without detail."""
     match error:
         case Refusal():
             return error.entries

@@ -1,4 +1,4 @@
-"""What requests and replies hold: decoding, validation and the API's description come from these types."""
+"""The types of request bodies and results: for decoding, validation and the OpenAPI document."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -37,7 +37,7 @@ class NewRule(Struct, forbid_unknown_fields=True):
 
 
 class RuleChange(Struct, forbid_unknown_fields=True):
-    """The body that changes a rule; what is absent stays as it is."""
+    """The body that changes a rule. Absent members keep their values."""
 
     condition: ConditionSource | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
@@ -61,7 +61,7 @@ class Identified(Struct):
 
 
 class Token(Struct):
-    """A new token. `token` is the secret itself and is shown only here; `hint` is its end."""
+    """A new token. `token` is the secret and is shown only here; `hint` is its last four characters."""
 
     id: str
     token: str
@@ -76,7 +76,7 @@ class Detector(Struct):
 
 
 class DetectorsQuery(Struct):
-    """What a list of detectors may be asked for. Without either, it has all of them."""
+    """The page of a list of detectors. Without either parameter, the list is whole."""
 
     limit: (
         Annotated[
@@ -84,7 +84,7 @@ class DetectorsQuery(Struct):
             Meta(
                 ge=1,
                 le=PAGE_MAX,
-                description=f"At most so many detectors; {PAGE_MAX} where only `after` is there.",
+                description=f"The maximum number of detectors; {PAGE_MAX} if only `after` is given.",
                 extra={"expected": f"a whole number from 1 to {PAGE_MAX}"},
             ),
         ]
@@ -95,7 +95,7 @@ class DetectorsQuery(Struct):
             str,
             Meta(
                 pattern="^[0-9a-f]{32}$",
-                description="Only detectors created after the one with this id: the last of the page before.",
+                description="Only detectors created after this one, the last of the previous page.",
                 extra={"expected": "the id of a detector"},
             ),
         ]
@@ -121,7 +121,7 @@ LeafValue = Annotated[
 
 
 class FactArgument(Struct, forbid_unknown_fields=True):
-    """An argument that is looked up by its name."""
+    """An argument looked up by its name."""
 
     fact: Fact
 
@@ -180,7 +180,7 @@ class SinceWithin(Struct, forbid_unknown_fields=True):
 
 
 class Keyed(Struct, forbid_unknown_fields=True):
-    """Inner, on the events whose key has the value that it has now."""
+    """Inner, over the events whose key has the same value as now."""
 
     inner: "Condition"
     key: Fact
@@ -205,7 +205,7 @@ class Condition(Struct, rename={"not_": "not"}, forbid_unknown_fields=True):
 
 
 class Rule(Struct):
-    """A rule. Rules are judged, and their actions listed, in order of priority, the lowest number first."""
+    """A rule. Actions are listed in order of priority, the lowest number first."""
 
     id: str
     condition: Condition
@@ -223,7 +223,7 @@ class Rules(Struct):
 
 
 class Action(Struct):
-    """What a rule whose condition is true calls for; `type` is `notify` where the rule's `notify` is true."""
+    """The action of a rule whose condition is true; `type` is `notify` if the rule's `notify` is true."""
 
     type: Literal["match", "notify"]
     ruleId: str  # noqa: N815 -- spelt as the interface spells detectorId
@@ -239,14 +239,14 @@ class Actions(Struct):
 
 
 class EntryOfReply(Struct):
-    """A code of at least 1000, and a sentence."""
+    """A code of at least 1000 and a message."""
 
     code: Annotated[int, Meta(ge=1000)]
     message: str
 
 
 class EventResult(Struct):
-    """What one event of a batch came to. A refused event has no actions, and `errors` that say why."""
+    """The result of one event of a batch. A refused event has no actions, and `errors` say why."""
 
     actions: list[Action]
     errors: list[EntryOfReply] | UnsetType = UNSET
@@ -254,34 +254,34 @@ class EventResult(Struct):
 
 
 class BatchResults(Struct):
-    """What the events of a batch came to, one for each in order."""
+    """The results of a batch, one for each event in order."""
 
     results: list[EventResult]
 
 
 class ParsedCondition(Struct):
-    """A condition as an object, and its canonical text."""
+    """A condition as an object and as canonical text."""
 
     condition: Condition
     text: str
 
 
 class Alive(Struct):
-    """Says that the process answers."""
+    """The process is alive."""
 
     alive: Literal[True]
 
 
 class Ready(Struct):
-    """Says that requests are served; with a token, also what is amiss although they are."""
+    """Requests are served; `amiss`, shown with a token, is what is wrong although they are."""
 
     ready: Literal[True]
     amiss: list[str] | UnsetType = UNSET
-    """A sentence for each thing. They name detectors and files, which are not for everyone."""
+    """Sentences that name detectors and files, so not shown to everyone."""
 
 
 class Failure(Struct):
-    """The reply to a request that failed. All errors are of one kind, and the first sets the status."""
+    """The response to a failed request. All errors are of one kind, and the first sets the status."""
 
     success: Literal[False]
     errors: Annotated[list[EntryOfReply], Meta(min_length=1)]

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the operations and from the types of their messages."""
+"""The OpenAPI 3.1 document, generated from the table of operations and the types of their messages."""
 
 import importlib.metadata
 import re
@@ -37,12 +37,12 @@ _KEY: Final = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "_An addition to the interface._ Makes the request safe to repeat: within ten minutes, "
-    "another one with the same key and body is given the first one's answer, and nothing is evaluated again. "
-    "With another body, or on the other of the two operations that take keys, it is refused with `1006`. "
-    "A request that was refused is not remembered. Keys belong to one detector. Make up a new one for each "
-    "thing to be done, a UUID for instance.",
-    # Without an example: whoever tries an operation out would send it, and be refused the second time.
+    "description": "_An addition to the interface._ Makes the request safe to retry: within ten minutes, "
+    "another request with the same key and body gets the answer of the first, and nothing is evaluated "
+    "again. With another body, or for the other of the two operations that take keys, it is refused with "
+    "`1006`. A refused request is not remembered. Keys belong to one detector. Use a new key, for instance a "
+    "UUID, for each new request.",
+    # Without an example: Swagger UI would send it each time, and be refused the second time.
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 
@@ -54,8 +54,8 @@ _LINES_SENT: Final = {
 _LINES_ANSWERED: Final = {
     "schema": {
         "type": "string",
-        "description": "An EventResult for each line, as it comes; then `done`, how many lines these were, "
-        "with `errors` where the stream ended before its time.",
+        "description": "An EventResult for each line, then `done`, the number of lines, with `errors` if the "
+        "stream ended early.",
     },
     "example": '{"actions":[]}\n{"done":1}\n',
 }
@@ -66,7 +66,7 @@ def document() -> dict[str, Any]:
     shapes = [operation.result for operation in OPERATIONS] + [messages.Failure, messages.Condition]
     bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
     schemas, components = msgspec.json.schema_components([*shapes, *bodies], ref_template=_REFERENCE)
-    # One member, no more and no less: what the type cannot say.
+    # Exactly one member, which the type cannot express.
     components["Condition"].update(minProperties=1, maxProperties=1)
     results = dict(zip((operation.name for operation in OPERATIONS), schemas, strict=False))
     takers = [operation.name for operation in OPERATIONS if operation.body is not None]
@@ -82,12 +82,12 @@ def document() -> dict[str, Any]:
             "version": importlib.metadata.version("rule-detector"),
             "description": _description(),
         },
-        # Relative to this document, so that it holds behind a proxy that serves it under a prefix.
+        # Relative to this document, so that it works behind a proxy that adds a prefix.
         "servers": [{"url": "."}],
         "tags": [
-            {"name": "tokens", "description": "Who may call."},
-            {"name": "detectors", "description": "Each owns rules and a history."},
-            {"name": "rules", "description": "Each holds a condition over that history."},
+            {"name": "tokens", "description": "Credentials of callers."},
+            {"name": "detectors", "description": "Each has rules and a history."},
+            {"name": "rules", "description": "Each has a condition over that history."},
             {"name": "evaluation", "description": "Events in, actions out."},
             {"name": "conditions", "description": "The language of conditions, without a detector."},
             {"name": "service", "description": "The service itself; no token needed."},
@@ -111,12 +111,13 @@ def _description() -> str:
     codes = "\n".join(f"| {code} | {told.status} | {told.meaning} |" for code, told in CODES.items())
     told = "\n".join(f"| {code} | {meaning} |" for code, meaning in MESSAGE_CODES.items())
     return (
-        "Keeps detectors, evaluates their rules against events, and says which rules were met.\n\n"
-        "Every reply is an object of exactly `success`, `errors`, `messages` and `result`. On failure "
+        "Stores detectors, evaluates their rules on events, and returns the actions of the rules "
+        "that fired.\n\n"
+        "Every response is an object of exactly `success`, `errors`, `messages` and `result`. On failure "
         "`result` is empty, `errors` says why, and the first error sets the status.\n\n"
-        "Every reply has an `X-Request-ID`: the one that the request came with, or a new one. The log of the "
-        "service names requests by it.\n\n"
-        # Folded in, for it is longer than all operations.
+        "Every response has an `X-Request-ID`: the one of the request, or a new one. The log of the service "
+        "names requests by it.\n\n"
+        # Collapsed: the tables are longer than all operations.
         "<details>\n<summary>All codes of `errors` and `messages`</summary>\n\n"
         f"| code in `errors` | status | |\n|---|---|---|\n{codes}\n\n"
         f"| code in `messages` | |\n|---|---|\n{told}\n\n</details>\n"

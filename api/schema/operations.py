@@ -1,4 +1,4 @@
-"""Every operation of the API as data: where it is, what it takes and gives, and how it can fail."""
+"""The table of operations: path, method, parameters, body, result and error codes of each."""
 
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -12,7 +12,7 @@ from engine.evaluation.wire.events import BatchBody, EvaluateBody
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 _ANYWHERE: Final = (1003, 1006, 1500, 1502)
-"""A body that nobody asked for is read past too, up to a bound and a deadline."""
+"""1003 and 1502 too: a body that the operation ignores is read, up to a limit and a deadline."""
 _WITH_TOKEN: Final = (1100, 1101, 1501, 1503)
 _WITH_BODY: Final = (1000, 1001, 1002, 1401)
 _CONDITION: Final = (1300, 1301, 1302, 1303)
@@ -20,7 +20,7 @@ _CONDITION: Final = (1300, 1301, 1302, 1303)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation. `name` is its handler's; `body` is None where a body is ignored."""
+    """One operation. Its handler has its `name`. `body` is None for an operation that ignores a body."""
 
     name: str
     method: Method
@@ -28,35 +28,35 @@ class Operation:
     summary: str
     text: str = ""
     query: type[msgspec.Struct] | None = None
-    """The parameters that its query may have; None where a query is ignored."""
+    """The query parameters, None for an operation that ignores a query."""
     body: Any = None
     result: Any
     own_codes: tuple[int, ...] = ()
     body_example: Any = None
     result_example: Any
     is_evaluation: bool = False
-    """Whether the body goes on to its detector as it came."""
+    """Whether the body goes to the detector undecoded."""
 
     is_batch: bool = False
     media_types: tuple[bytes, ...] = (JSON,)
-    """Of the body; the first is that of one that does not say."""
+    """The media types of the body; the first is the default."""
 
     takes_key: bool = False
-    """Whether an Idempotency-Key may come with it."""
+    """Whether it takes an Idempotency-Key."""
 
     says_more: bool = False
-    """Whether it needs no token and says more to who has one."""
+    """Whether it needs no token but tells a caller with a token more."""
 
     is_addition: bool = False
 
     @property
     def is_open(self) -> bool:
-        """Whether no token is needed."""
+        """Whether it needs no token."""
         return not self.path.startswith("/api/")
 
     @property
     def codes(self) -> tuple[int, ...]:
-        """Every code that a reply of this operation can bear in `errors`."""
+        """Every code that `errors` of this operation can have."""
         found = {*_ANYWHERE, *self.own_codes}
         if not self.is_open:
             found.update(_WITH_TOKEN)
@@ -92,10 +92,10 @@ _RULE: Final = {
 }
 EVENT_EXAMPLE: Final = {
     "fields": {"action": "payment", "amount": 4200, "user": {"id": "u0305"}},
-    # A minute after the end of the sample recording, where the clock of the demo's detector stands.
+    # A minute after the end of the sample recording, which is the time of the demo's detector.
     "timestamp_ms": 1_709_545_260_000,
 }
-"""An event that a new detector takes, and for which rules of the demo's detector fire."""
+"""An event that a new detector accepts, and that fires rules of the demo's detector."""
 _ACTION: Final = {
     "type": "match",
     "ruleId": _RULE_ID,
@@ -110,7 +110,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/token",
         summary="Create a token",
-        text="The secret is in this reply and nowhere else. A body is ignored.",
+        text="Only this response shows the secret. A body is ignored.",
         result=messages.Token,
         result_example={
             "id": _ID,
@@ -134,7 +134,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/detectors",
         summary="List the detectors",
         text="In order of creation. With `limit` or `after`, one page of them: at most `limit`, beginning "
-        "after the detector with the id `after`. A page with fewer is the last.",
+        "after the detector with the id `after`. A page with fewer entries is the last.",
         query=messages.DetectorsQuery,
         result=list[messages.Detector],
         result_example=[{"id": _ID, "name": "logins"}],
@@ -165,7 +165,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="DELETE",
         path="/api/detectors/{detectorId}",
         summary="Delete a detector",
-        text="Its rules and its state go with it.",
+        text="Deletes its rules and its state, too.",
         result=messages.Identified,
         result_example={"id": _ID},
     ),
@@ -175,8 +175,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/detectors/{detectorId}/evaluate",
         summary="Evaluate an event",
         text="Gives one action for each enabled rule whose condition is true now, by priority. A detector's "
-        "clock never runs backwards, and an event that is much older is refused with `1402`: the example "
-        "suits a new detector, and that of the demo, where rules fire.",
+        "clock never runs backwards, and a much older event is refused with `1402`. The example suits a new "
+        "detector, and the detector of the demo, where rules fire.",
         body=EvaluateBody,
         body_example={"event": EVENT_EXAMPLE, "context": {"vars": {"blocklist": ["203.0.113.7"]}}},
         result=messages.Actions,
@@ -190,9 +190,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/detectors/{detectorId}/evaluate/batch",
         summary="Evaluate many events in order",
-        text="An event that is refused says so in its place, and the others go on. As msgpack the body "
-        "is the same document, and the reply is JSON as ever. As NDJSON each line is the body of an "
-        "evaluation, and lines are answered while others are still coming; a stream takes no "
+        text="A refused event has its errors in its place, and the others are evaluated. As msgpack the body "
+        "is the same document, and the response is JSON. As NDJSON each line is the body of one "
+        "evaluation, and lines are answered while others are still arriving; a stream takes no "
         "Idempotency-Key.",
         body=BatchBody,
         body_example={"events": [EVENT_EXAMPLE], "context": {"vars": {}}},
@@ -247,8 +247,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="PATCH",
         path="/api/detectors/{detectorId}/rules/{id}",
         summary="Change a rule",
-        text="What is absent stays. A condition that is not equal to the one before, and turning the rule "
-        "on, begin its history anew.",
+        text="Absent members keep their values. Changing the condition to a different one, or enabling the "
+        "rule, starts its history anew.",
         body=messages.RuleChange,
         body_example={"enabled": True, "notify": False},
         result=messages.Rule,
@@ -281,7 +281,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         name="health",
         method="GET",
         path="/healthz",
-        summary="Tell whether the process answers",
+        summary="Tell whether the process is alive",
         result=messages.Alive,
         result_example={"alive": True},
         is_addition=True,
@@ -291,9 +291,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/readyz",
         summary="Tell whether requests are served",
-        text="To who has a token it also says why they are not, and what is amiss although they are: "
-        "`amiss`, with the names of detectors and files. A token that is not known is no token here, so "
-        "that one which was revoked does not make a probe fail.",
+        text="With a token, the response also says why they are not, or what is wrong although they are: "
+        "`amiss`, which names detectors and files. An unknown token counts as none here, so that a revoked "
+        "one does not make a probe fail.",
         result=messages.Ready,
         own_codes=(1501, 1503),
         result_example={"ready": True, "amiss": []},
@@ -301,4 +301,4 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         is_addition=True,
     ),
 )
-"""The operations, the interface's own and the additions."""
+"""All operations: those of the interface and the additions."""

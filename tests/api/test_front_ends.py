@@ -39,7 +39,7 @@ async def test_one_that_hangs_is_ended_and_replaced(settings, monkeypatch, caplo
                 assert len(pids(started) & before) == 1
                 tallies = (await service.hosting.status()).tallies
                 assert tallies[FRONT_ENDS_LOST,] == 1
-                assert f"{hanging} does not answer any more" in caplog.text
+                assert f"{hanging} no longer answers" in caplog.text
             finally:
                 await started.stop()
             assert not pids(started)

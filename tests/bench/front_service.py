@@ -63,7 +63,7 @@ class Service:
     @property
     def workers(self) -> list[int]:
         """The front ends that are processes of their own."""
-        return descendants(self._running.process.pid, b"\0api.worker\0")
+        return descendants(self._running.process.pid, b"\0api.process.worker\0")
 
     @property
     def workers_cpu_s(self) -> float:

@@ -1,5 +1,6 @@
 """The pages for people are true: links lead somewhere, options exist, tables are those of the program."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -44,6 +45,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         linked = page.parent / target if target else page
         assert linked.exists(), target
         assert not anchor or anchor in anchors(linked), f"{target}#{anchor}"
+
+
+@every_page
+def test_functions_named_beside_a_link_to_their_file_are_in_it(page: Path) -> None:
+    linked = r"\]\(([^)\s]+\.py)\) `([A-Za-z_.]+)`"
+    for target, name in re.findall(linked, page.read_text("utf-8")):
+        body = ast.parse((page.parent / target).read_text("utf-8")).body
+        for part in name.split("."):
+            found = [node for node in body if getattr(node, "name", None) == part]
+            assert found, f"{target} {name}"
+            body = getattr(found[0], "body", [])
 
 
 @every_page
