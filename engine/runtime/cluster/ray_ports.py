@@ -20,12 +20,14 @@ from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalHosting
 from engine.runtime.catalogue.directory import Changes, Directory, DirectorySettings, Opened
 from engine.runtime.cluster.worker import HostActor
+from engine.runtime.contract.calls import decode_result, encode_call
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.operations import Operation, Reply, decode_reply, encode_batch
 from engine.runtime.contract.settings import BatchTransport, RuntimeSettings
 from engine.runtime.detector.actor import Activated, Health
 from engine.runtime.process.off_loop import off_loop
 from engine.runtime.transport.batch_connection import BatchConnection, NotSent
+from engine.runtime.transport.frames import BATCH, CALL, Payload
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError
 
@@ -117,29 +119,21 @@ class RayHandle(_Handle):
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Wake a detector. Raises StorageError."""
-        return await self._ask("activate", detector_id, epoch)  # type: ignore[no-any-return]
+        return await self._call("activate", detector_id, epoch)  # type: ignore[no-any-return]
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
         """Carry out a batch. One that was sent is never sent again, whatever becomes of it."""
         payload = encode_batch(batch)
-        connection = self._connection
-        if connection is not None:
-            try:
-                return decode_reply(await connection.ask(payload))
-            except NotSent as error:
-                # Ray knows whether the actor lives, and takes what is too long.
-                if not connection.usable:
-                    _log.warning("batches to the actor %s go by Ray: %s", self.name, error)
-                    self._connection = None
-        return decode_reply(await self._ask("handle_bytes", payload))
+        reply = await self._send(BATCH, payload)
+        return decode_reply(await self._ask("handle_bytes", payload) if reply is None else reply)
 
     async def sync(self) -> None:
         """Bring to the disk what the journal holds. Raises StorageError."""
-        await self._ask("sync")
+        await self._call("sync")
 
     async def begin_saving(self) -> bool:
         """Copy what a snapshot holds; tells whether there is anything for `finish_saving`."""
-        return await self._ask("begin_saving")  # type: ignore[no-any-return]
+        return await self._call("begin_saving")  # type: ignore[no-any-return]
 
     async def finish_saving(self) -> None:
         """Write the snapshot that was begun, while batches are carried out. Raises StorageError."""
@@ -147,11 +141,11 @@ class RayHandle(_Handle):
 
     async def passivate(self) -> int:
         """Save and forget the detector; the bytes that the process holds. Raises StorageError."""
-        return await self._ask("passivate")  # type: ignore[no-any-return]
+        return await self._call("passivate")  # type: ignore[no-any-return]
 
     async def discard(self) -> None:
         """Forget the detector without saving it."""
-        await self._ask("discard")
+        await self._call("discard")
 
     async def health(self) -> Health:
         """Say how the actor is, also while it is busy."""
@@ -163,6 +157,24 @@ class RayHandle(_Handle):
             await self._ask("watch", group=_HEALTH)
         except ActorDied:
             return
+
+    async def _call(self, method: str, *arguments: str | int) -> Any:
+        """Call a method. As with a batch, a call that was sent is never sent again."""
+        reply = await self._send(CALL, encode_call(method, arguments))
+        return await self._ask(method, *arguments) if reply is None else decode_result(method, reply)
+
+    async def _send(self, kind: int, request: Payload) -> Payload | None:
+        """Give the answer that comes on the connection; None where Ray is to take the request."""
+        connection = self._connection
+        if connection is not None:
+            try:
+                return await connection.ask(request, kind)
+            except NotSent as error:
+                # Ray knows whether the actor lives, and takes what is too long.
+                if not connection.usable:
+                    _log.warning("batches to the actor %s go by Ray: %s", self.name, error)
+                    self._connection = None
+        return None
 
 
 class RayDirectoryHandle(_Handle):

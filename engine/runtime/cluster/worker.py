@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import ray
 
+from engine.runtime.contract.calls import carry_out
 from engine.runtime.contract.operations import decode_batch, encode_reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import Activated, DetectorActor
@@ -41,11 +42,12 @@ class HostActor(DetectorActor):
         """
         near = node == ray.get_runtime_context().get_node_id()
         if near and way == "auto":
-            return BatchServer(self.handle_bytes).address
+            return BatchServer(self.handle_bytes, self.call_bytes).address
         if not near and os.environ.get("RAY_USE_TLS", "").lower() not in _NO:
             # Between machines nothing is to travel in the clear, and Ray has the certificates.
             return None
-        return BatchServer(self.handle_bytes, host=ray.util.get_node_ip_address()).address  # type: ignore[no-untyped-call]
+        host = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return BatchServer(self.handle_bytes, self.call_bytes, host=host).address
 
     def handle_bytes(self, batch: Payload) -> bytes:
         """Carry out a batch."""
@@ -53,6 +55,10 @@ class HostActor(DetectorActor):
         with self._one_at_a_time:
             reply = self.handle(operations)
         return encode_reply(reply)
+
+    def call_bytes(self, call: Payload) -> bytes:
+        """Carry out a call of one of the methods below. Raises what that raises."""
+        return carry_out(self, call)
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
         """Wake a detector. Raises StorageError."""

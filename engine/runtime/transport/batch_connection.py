@@ -73,14 +73,14 @@ class BatchConnection(asyncio.BufferedProtocol):
         self._transport.write(token)
         await self._welcomed
 
-    async def ask(self, batch: Payload) -> Payload:
-        """Give the encoded reply to an encoded batch.
+    async def ask(self, request: Payload, kind: int = BATCH) -> Payload:
+        """Give the encoded reply to an encoded batch or call.
 
-        Raises what the actor raised; NotSent; and ActorDied where the connection ends with the batch under
+        Raises what the actor raised; NotSent; and ActorDied where the connection ends with the request under
         way, when nobody knows whether it was carried out.
         """
-        if len(batch) > FRAME_BYTES_MAX:
-            raise NotSent(f"{len(batch)} bytes are too many for a frame")
+        if len(request) > FRAME_BYTES_MAX:
+            raise NotSent(f"{len(request)} bytes are too many for a frame")
         # What an earlier caller left behind goes first: no more than one batch is ever held here.
         await self._writable.wait()
         if not self.usable:
@@ -88,7 +88,7 @@ class BatchConnection(asyncio.BufferedProtocol):
         transport = cast("asyncio.Transport", self._transport)
         answer: asyncio.Future[Frame] = self._loop.create_future()
         self._answers.append(answer)
-        for piece in pieces(BATCH, batch):
+        for piece in pieces(kind, request):
             transport.write(piece)
         kind, payload = await answer
         if kind == FAILURE:

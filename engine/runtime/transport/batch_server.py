@@ -14,6 +14,7 @@ from engine.runtime.contract.failures import encode_failure
 from engine.runtime.process.temporary import TemporaryFolder
 from engine.runtime.transport.frames import (
     BATCH,
+    CALL,
     FAILURE,
     FRAME_BYTES_MAX,
     REPLY,
@@ -47,6 +48,7 @@ class BatchServer:
     def __init__(
         self,
         handle: Callable[[Payload], bytes],
+        call: Callable[[Payload], bytes] | None = None,
         *,
         host: str | None = None,
         listen_s: float = _LISTEN_S,
@@ -54,9 +56,10 @@ class BatchServer:
     ) -> None:
         """Listen at `host`, or with a Unix socket where there is none. Raises OSError.
 
-        `handle` carries out an encoded batch and gives the encoded reply.
+        `handle` carries out an encoded batch and gives the encoded reply, `call` an encoded call of another
+        method.
         """
-        self._handle = handle
+        self._handlers = {BATCH: handle} if call is None else {BATCH: handle, CALL: call}
         self._until_s = time.monotonic() + listen_s
         self._token_s = token_s
         self._token = secrets.token_bytes(TOKEN_BYTES)
@@ -129,13 +132,13 @@ class BatchServer:
         reader = FrameReader()
         while count := connection.recv_into(reader.room()):
             for kind, payload in reader.received(count):
-                if kind != BATCH:
+                if kind not in self._handlers:
                     raise Garbage(f"a frame of kind {kind}")
-                _send(connection, self._answer(payload))
+                _send(connection, self._answer(kind, payload))
 
-    def _answer(self, batch: Payload) -> Frame:
+    def _answer(self, kind: int, payload: Payload) -> Frame:
         try:
-            reply = self._handle(batch)
+            reply = self._handlers[kind](payload)
         except Exception as error:  # noqa: BLE001 -- whatever it is, the front end is to raise it
             return FAILURE, encode_failure(error)
         if len(reply) > FRAME_BYTES_MAX:

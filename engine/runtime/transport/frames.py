@@ -14,13 +14,16 @@ HEADER: Final = struct.Struct("<IB")
 WELCOME: Final = 1
 """The token was right; no payload. The actor's first frame."""
 BATCH: Final = 2
-"""What `encode_batch` gives. All that the front end sends."""
+"""What `encode_batch` gives."""
 REPLY: Final = 3
-"""What `encode_reply` gives: the answer to a batch, unless it is this:"""
+"""What `encode_reply` or `encode_result` gives: the answer, unless it is this:"""
 FAILURE: Final = 4
-"""What `encode_failure` gives: the batch raised an exception."""
+"""What `encode_failure` gives: the batch or the call raised an exception."""
 
-BATCHES: Final = frozenset({WELCOME, BATCH, REPLY, FAILURE})
+CALL: Final = 6
+"""What `encode_call` gives: a call of one of the actor's other methods."""
+
+BATCHES: Final = frozenset({WELCOME, BATCH, CALL, REPLY, FAILURE})
 """What travels between a front end and an actor."""
 
 MESSAGES: Final = 5

@@ -9,8 +9,10 @@ import pytest
 
 from engine.runtime.cluster.ray_ports import RayHandle
 from engine.runtime.contract import operations as ops
+from engine.runtime.contract.calls import carry_out, encode_call
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.operations import Reply, decode_batch, encode_reply
+from engine.runtime.detector.actor import Activated
 from engine.runtime.transport import batch_connection
 from engine.runtime.transport.batch_server import BatchServer
 from engine.runtime.transport.frames import Address, Payload
@@ -34,16 +36,34 @@ class FakeActor:
         self.came: list[str] = []
         self.before: Callable[[], object] = lambda: None
         self.handle_bytes = FakeMethod(lambda batch: self._carry_out("ray", batch))
+        self.activate = FakeMethod(lambda *arguments: self._activate("ray", *arguments))
         self.listen = FakeMethod(self._listen)
 
     def _listen(self, *_: object) -> Address | None:
-        return BatchServer(lambda batch: self._carry_out("beside", batch)).address
+        return BatchServer(
+            lambda batch: self._carry_out("beside", batch), lambda call: carry_out(Beside(self), call)
+        ).address
+
+    def _activate(self, way: str, detector_id: str, epoch: int) -> Activated:
+        self.came.append(way)
+        self.before()
+        return Activated(damage=(detector_id,), records=epoch)
 
     def _carry_out(self, way: str, batch: Payload) -> bytes:
         assert decode_batch(batch) == BATCH
         self.came.append(way)
         self.before()
         return encode_reply(Reply([]))
+
+
+class Beside:
+    """The actor as a call on the connection finds it."""
+
+    def __init__(self, actor: FakeActor) -> None:
+        self._actor = actor
+
+    def activate(self, detector_id: str, epoch: int) -> Activated:
+        return self._actor._activate("beside", detector_id, epoch)
 
 
 @pytest.fixture
@@ -148,3 +168,40 @@ async def test_the_end_of_an_actor_ends_what_is_under_way(actor):
     with pytest.raises(ActorDied):
         await asked
     go.set()
+
+
+@pytest.mark.parametrize(("way", "expected"), [("auto", "beside"), ("ray", "ray")])
+async def test_calls_go_the_same_way_as_batches(actor, way, expected):
+    handle = await connected(actor, way)
+    assert await handle.activate("d", 7) == Activated(damage=("d",), records=7)
+    assert actor.came == [expected]
+    await handle.end()
+
+
+async def test_a_call_under_way_when_the_connection_breaks_is_not_made_by_ray(actor):
+    begun, go = threading.Event(), threading.Event()
+    actor.before = lambda: (begun.set(), go.wait(10))
+    handle = await connected(actor)
+    asked = asyncio.create_task(handle.activate("d", 1))
+    await asyncio.to_thread(begun.wait, 5)
+    assert handle._connection is not None
+    await handle._connection.close()
+    with pytest.raises(ActorDied):
+        await asked
+    go.set()
+    assert actor.came == ["beside"]
+    await handle.end()
+
+
+async def test_after_the_connection_broke_calls_go_by_ray(actor):
+    handle = await connected(actor)
+    assert handle._connection is not None
+    await handle._connection.close()
+    await handle.activate("d", 1)
+    assert actor.came == ["ray"]
+    await handle.end()
+
+
+def test_only_the_methods_of_the_contract_can_be_called(actor):
+    with pytest.raises(ValueError, match="no method `listen`"):
+        carry_out(actor, encode_call("listen", ()))
