@@ -64,6 +64,7 @@ Exit status: 0 done, 1 something was refused or could not be read, 2 wrong usage
 )
 @token_options
 @click.option("--detector", required=True, metavar="ID|NAME", help="The detector that evaluates the events.")
+@click.option("--create", is_flag=True, help="Create the detector if none has this id or name.")
 @click.option(
     "--time-field",
     metavar="NAME",
@@ -95,6 +96,7 @@ def replay(
     url: str,
     token: str,
     detector: str,
+    create: bool,
     time_field: str | None,
     old_times: bool,
     types: Mapping[str, ColumnType],
@@ -123,7 +125,7 @@ def replay(
     try:
         conditions = [condition for path in rule_files for condition in read_rules(path)]
         with Service(url, token) as service:
-            chosen = find_detector(service, detector)
+            chosen = find_detector(service, detector, create=create)
             add_rules(service, chosen.id, conditions)
             if not list_rules(service, chosen.id):
                 fail(f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules")

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,12 +38,11 @@ def examples() -> list[tuple[str, str]]:
 def comparable(output: str) -> str:
     """What differs from run to run, blanked out."""
     output = re.sub(r"\b[0-9a-f]{32}\b", "ID", output)
-    output = re.sub(r"in \d+\.\d s, \d+/s", "in T s, N/s", output)
-    return re.sub(r"\n\s+", "\n", output).strip()
+    return re.sub(r"in \d+\.\d s, \d+/s", "in T s, N/s", output).strip()
 
 
 def run_examples(service: Served, commands: list[str]) -> list[str]:
-    """Run commands in one shell, as a reader would; the output of each."""
+    """Run commands in one shell and folder, as a reader would; the output of each."""
     end = "=== the end of one example ==="
     script = "".join(f"{command}\necho '{end}'\n" for command in commands)
     shell = subprocess.run(
@@ -51,7 +51,8 @@ def run_examples(service: Served, commands: list[str]) -> list[str]:
         text=True,
         check=False,
         timeout=60,
-        env=environment(URL=service.url, TOKEN=service.token),
+        cwd=service.output.parent,
+        env=environment(RULE_DETECTOR_URL=service.url, RULE_DETECTOR_TOKEN=service.token),
     )
     assert shell.returncode == 0, shell.stdout + shell.stderr
     assert shell.stderr == ""
@@ -60,16 +61,19 @@ def run_examples(service: Served, commands: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("readme") / "data") as running:
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / ".venv").symlink_to(sys.prefix)
+    assert block("the service") == ".venv/bin/rule-detector serve --data my-data\n"
+    with served(folder / "my-data") as running:
         yield running
 
 
 @pytest.mark.ray
-def test_the_examples_of_the_api_print_what_is_shown(service: Served) -> None:
+def test_the_examples_print_what_is_shown(service: Served) -> None:
     if subprocess.run(["bash", "-c", "command -v curl"], capture_output=True, check=False).returncode != 0:
         pytest.skip("curl is not installed")
     shown = examples()
-    assert len(shown) >= 10
+    assert len(shown) >= 8
     outputs = run_examples(service, [command for command, _ in shown])
     for (command, expected), output in zip(shown, outputs, strict=True):
         assert comparable(output) == comparable(expected), command
@@ -79,7 +83,7 @@ def test_the_examples_of_the_api_print_what_is_shown(service: Served) -> None:
 def test_the_demo_prints_what_is_shown_and_ends_when_it_is_to() -> None:
     run = program("demo", "--exit")
     assert (run.returncode, run.stderr) == (0, "")
-    shown = comparable(block("the demo's output"))
-    assert "login within two minutes of nothing but failures" in shown
-    assert shown in comparable(run.stdout)
+    printed = iter(run.stdout.splitlines())
+    for line in block("the demo's output").splitlines():
+        assert line in printed, "each line is there, in this order"
     assert "curl" not in run.stdout

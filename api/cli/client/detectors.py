@@ -28,17 +28,22 @@ class _Created(msgspec.Struct):
     id: str
 
 
-def find_detector(service: Service, wanted: str) -> Named:
-    """Give the detector with that id, else the only one of that name. Raises ServiceError."""
+def find_detector(service: Service, wanted: str, *, create: bool = False) -> Named:
+    """Give the detector with that id, else the only one of that name, else a new one if `create`.
+
+    Raises ServiceError.
+    """
     detectors = msgspec.convert(service.call("GET", "/api/detectors"), list[Named])
     with_id = [detector for detector in detectors if detector.id == wanted]
     match with_id or [detector for detector in detectors if detector.name == wanted]:
         case [detector]:
             return detector
+        case [] if create:
+            return Named(create_detector(service, wanted), wanted)
         case []:
             names = ", ".join(f"`{detector.name}`" for detector in detectors[:10])
-            there = f"there are {names}" if names else "there is none yet; POST /api/detectors creates one"
-            raise ServiceError(f"no detector has the id or name `{wanted}`: {there}")
+            there = f"there are {names}" if names else "there is none yet"
+            raise ServiceError(f"no detector has the id or name `{wanted}`: {there}; --create makes one")
         case several:
             ids = ", ".join(detector.id for detector in several)
             raise ServiceError(f"{len(several)} detectors are named `{wanted}`; say which by its id: {ids}")
