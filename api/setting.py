@@ -1,20 +1,17 @@
-"""One setting as people meet it: its names, its bounds, its words, and how its text is read."""
+"""One setting: its name, its type, its default and its help, and how a value of it is read."""
 
+import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
+import click
+
 PREFIX: Final = "RULE_DETECTOR_"
-
-SECRET_CHARS_MIN: Final = 32
-"""Of a secret that somebody has chosen: 128 bits where it is random and hexadecimal."""
-
-_TRUE: Final = frozenset({"1", "true", "yes", "on"})
-_FALSE: Final = frozenset({"0", "false", "no", "off", ""})
+_SHOWN_CHARS: Final = 80
 
 
 class SettingsError(ValueError):
-    """Settings that the service will not start with: every defect, one to a line."""
+    """Settings that the service refuses: every defect, one to a line."""
 
     def __init__(self, *defects: str) -> None:
         assert defects, "an error says why"
@@ -24,18 +21,13 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as people meet it: a name, an option, an environment variable, a default, a sentence."""
+    """One setting: a field of Settings, an option of `serve` and an environment variable."""
 
     name: str
-    kind: type
-    """bool, int, float, str or Path."""
+    type: click.ParamType[Any]
     default: Any
     text: str
-    least: float | None
-    most: float | None
-    secret: bool
-    choices: tuple[str, ...] = ()
-    """The words that it can be, where only some can."""
+    """The help."""
 
     @property
     def variable(self) -> str:
@@ -49,7 +41,7 @@ class Setting:
 
     @property
     def shown_default(self) -> str:
-        """The default as it would be written, empty where there is none."""
+        """The default as a user would write it, empty where there is none."""
         match self.default:
             case None:
                 return ""
@@ -60,58 +52,27 @@ class Setting:
             case _:
                 return str(self.default)
 
-    def read(self, text: str) -> Any:
-        """Give the value that `text` writes. Raises SettingsError."""
+    def read(self, value: object) -> Any:
+        """Give the value that a text stands for, or a valid value unchanged. Raises SettingsError."""
         try:
-            if self.kind is bool:
-                return _read_bool(text)
-            if self.choices:
-                return text.strip().lower()
-            return self.kind(text.strip()) if self.kind in (int, float) else self.kind(text)
-        except ValueError:
-            shown = "" if self.secret else f", got `{text[:80]}`"
-            raise SettingsError(f"{self.name}: expected {_WORDS[self.kind]}{shown}") from None
+            found = self.type.convert(value.strip() if isinstance(value, str) else value, None, None)
+        except click.BadParameter:
+            found = math.nan
+        if isinstance(found, float) and not math.isfinite(found):
+            shown = str(value)[:_SHOWN_CHARS]
+            raise SettingsError(f"{self.name}: expected {self._expected}, got `{shown}`")
+        return found
 
-    def defect(self, value: Any) -> str | None:
-        """Say what is wrong with a value, None where nothing is."""
-        if self.choices and value not in self.choices:
-            *others, last = (f"`{choice}`" for choice in self.choices)
-            return f"{self.name}: expected {', '.join(others)} or {last}, got `{str(value)[:80]}`"
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            # NaN fails both comparisons, so they are written to hold for good values only.
-            if self.least is not None and not value >= self.least:
-                return f"{self.name}: expected at least {self.least:g}, got {value}"
-            if self.most is not None and not value <= self.most:
-                return f"{self.name}: expected at most {self.most:g}, got {value}"
-            if value in (float("inf"), float("-inf")):
-                return f"{self.name}: expected a finite number, got {value}"
-        if self.name == "bootstrap_token" and value is not None and not _is_strong(value):
-            return (
-                f"{self.name}: expected at least {SECRET_CHARS_MIN} visible ASCII characters without blanks "
-                "(`openssl rand -hex 32` makes some), for whoever guesses it may do everything"
-            )
-        if self.name == "host" and not value:
-            return "host: expected an address, got an empty string"
-        return None
-
-
-_WORDS: Final[dict[type, str]] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a string",
-    Path: "a path",
-}
-
-
-def _read_bool(text: str) -> bool:
-    word = text.strip().lower()
-    if word in _TRUE:
-        return True
-    if word in _FALSE:
-        return False
-    raise ValueError(text)
-
-
-def _is_strong(token: str) -> bool:
-    return len(token) >= SECRET_CHARS_MIN and all("!" <= character <= "~" for character in token)
+    @property
+    def _expected(self) -> str:
+        match self.type:
+            case click.Choice(choices=choices):
+                *others, last = (f"`{choice}`" for choice in choices)
+                return f"{', '.join(others)} or {last}"
+            case click.IntRange(min=least, max=most) | click.FloatRange(min=least, max=most):
+                kind = "a whole number" if isinstance(self.type, click.IntRange) else "a number"
+                return (
+                    f"{kind} of at least {least:g}" if most is None else f"{kind} from {least:g} to {most:g}"
+                )
+            case _:
+                return "true or false"

@@ -1,12 +1,15 @@
-"""Every setting of the service: name, default, bounds, words. The options of `serve` are these."""
+"""Every setting of the service: default, help and bounds. They are the options of `serve`."""
 
 import dataclasses
 import functools
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
+
+import click
 
 from api.secret_files import SecretFileError, read_secret
 from api.setting import PREFIX, Setting, SettingsError
@@ -16,20 +19,14 @@ from engine.runtime.contract.settings import JournalSync, RuntimeSettings
 _MIB: Final = 1024 * 1024
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-_CHOICES: Final[dict[Any, tuple[str, ...]]] = {
-    word: typing.get_args(word) for word in (JournalSync, LogFormat, LogLevel)
-}
-_PLAIN_KINDS: Final[dict[Any, type]] = {str | None: str, Path | None: Path, **dict.fromkeys(_CHOICES, str)}
 _DATA: Final = Path("rule-detector-data")
+_SECRET: Final = re.compile(r"[!-~]{32,}")
+"""A bootstrap token; 32 random hexadecimal characters are 128 bits."""
 
 
-def _setting(
-    default: Any, text: str, *, least: float | None = None, most: float | None = None, secret: bool = False
-) -> Any:
-    """Give a field: its default, a sentence for people, its bounds (included), and whether it is a secret."""
-    return dataclasses.field(
-        default=default, metadata={"text": text, "least": least, "most": most, "secret": secret}
-    )
+def _setting(default: Any, text: str, *, least: float | None = None, most: float | None = None) -> Any:
+    """Give a field with its default, its help, and its inclusive bounds."""
+    return dataclasses.field(default=default, metadata={"text": text, "bounds": (least, most)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +44,6 @@ class Settings:
         None,
         "A fixed first token of at least 32 characters, never stored and not revocable over the API. An "
         "option can be read in the list of processes; a file or the variable cannot.",
-        secret=True,
     )
     bootstrap_token_file: Path | None = _setting(  # noqa: RUF009 — a path is immutable
         None, "A file that holds the bootstrap token."
@@ -202,9 +198,22 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        defects = [
-            defect for setting in settings() if (defect := setting.defect(getattr(self, setting.name)))
-        ]
+        defects: list[str] = []
+        for setting in settings():
+            if (value := getattr(self, setting.name)) is None:
+                continue
+            try:
+                object.__setattr__(self, setting.name, setting.read(value))
+            except SettingsError as error:
+                defects += error.defects
+                object.__setattr__(self, setting.name, setting.default)
+        if not self.host:
+            defects.append("host: expected an address, got an empty string")
+        if self.bootstrap_token is not None and not _SECRET.fullmatch(self.bootstrap_token):
+            defects.append(
+                "bootstrap_token: expected at least 32 visible ASCII characters without blanks "
+                "(`openssl rand -hex 32` makes some), for whoever guesses it may do everything"
+            )
         if self.max_ahead_ms > self.max_late_ms:
             defects.append(
                 f"max_ahead_ms: {self.max_ahead_ms} is above max_late_ms ({self.max_late_ms}), so that one "
@@ -270,21 +279,29 @@ class Settings:
 
 @functools.cache
 def settings() -> tuple[Setting, ...]:
-    """Every setting, in the order in which people are shown them."""
-    kinds = typing.get_type_hints(Settings)
+    """Every setting, in the order of the documentation."""
+    hints = typing.get_type_hints(Settings)
     return tuple(
         Setting(
-            name=field.name,
-            kind=_PLAIN_KINDS.get(kinds[field.name], kinds[field.name]),
-            default=field.default,
-            text=field.metadata["text"],
-            least=field.metadata["least"],
-            most=field.metadata["most"],
-            secret=field.metadata["secret"],
-            choices=_CHOICES.get(kinds[field.name], ()),
+            field.name,
+            _type_of(hints[field.name], *field.metadata["bounds"]),
+            field.default,
+            field.metadata["text"],
         )
         for field in dataclasses.fields(Settings)
     )
+
+
+def _type_of(hint: Any, least: Any, most: Any) -> click.ParamType[Any]:
+    if typing.get_origin(hint) is Literal:
+        return click.Choice(typing.get_args(hint), case_sensitive=False)
+    if hint is int:
+        return click.IntRange(least, most)
+    if hint is float:
+        return click.FloatRange(least, most)
+    if hint is bool:
+        return click.BOOL
+    return click.STRING if hint in (str, str | None) else click.Path(path_type=Path, readable=False)
 
 
 def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
@@ -293,23 +310,19 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
     A given value is a text, or already of its kind; None is not given. An empty environment variable is one
     that is not set. Raises SettingsError with every defect.
     """
-    known = {setting.name: setting for setting in settings()}
+    known = {setting.name for setting in settings()}
+    values: dict[str, Any] = {
+        one.name: environment[one.variable] for one in settings() if environment.get(one.variable)
+    }
+    values |= {name: value for name, value in given.items() if name in known and value is not None}
     defects = [f"{name}: no such setting" for name in given if name not in known]
-    values: dict[str, Any] = {}
-    for name, setting in known.items():
-        value = given.get(name)
-        if value is None:
-            value = environment.get(setting.variable) or None
-        if value is None:
-            continue
+    if "bootstrap_token" in values and "bootstrap_token_file" in values:
+        defects.append("bootstrap_token_file: bootstrap_token is set too; only one of them can be")
+    elif "bootstrap_token_file" in values:
         try:
-            values[name] = setting.read(value) if isinstance(value, str) else value
-        except SettingsError as error:
-            defects += error.defects
-    try:
-        _read_token_file(values)
-    except SettingsError as error:
-        defects += error.defects
+            values["bootstrap_token"] = read_secret(Path(values["bootstrap_token_file"]))
+        except SecretFileError as error:
+            defects.append(f"bootstrap_token_file: {error}")
     try:
         found = Settings(**values)
     except SettingsError as error:
@@ -317,19 +330,6 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
     if defects:
         raise SettingsError(*defects)
     return found
-
-
-def _read_token_file(values: dict[str, Any]) -> None:
-    """Add the bootstrap token where a file holds it. Raises SettingsError."""
-    path = values.get("bootstrap_token_file")
-    if path is None:
-        return
-    if "bootstrap_token" in values:
-        raise SettingsError("bootstrap_token_file: bootstrap_token is set too; only one of them can be")
-    try:
-        values["bootstrap_token"] = read_secret(path)
-    except SecretFileError as error:
-        raise SettingsError(f"bootstrap_token_file: {error}") from None
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

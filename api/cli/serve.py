@@ -18,12 +18,12 @@ def setting_option(setting: Setting) -> Callable[[Any], Any]:
     if setting.shown_default:
         notes.append(f"default {setting.shown_default}")
     help_text = f"{setting.text}  [{'; '.join(notes)}]"
-    if setting.kind is bool:
+    if setting.type is click.BOOL:
         negation = setting.option.replace("--", "--no-", 1)
         return click.option(f"{setting.option}/{negation}", setting.name, default=None, help=help_text)
-    metavar = {int: "NUMBER", float: "NUMBER", str: "TEXT"}.get(setting.kind)
-    metavar = metavar or ("FILE" if setting.name.endswith("_file") else "DIR")
-    metavar = "|".join(setting.choices) or metavar
+    metavar = {"text": "TEXT", "path": "PATH"}.get(setting.type.name, "NUMBER")
+    if isinstance(setting.type, click.Choice):
+        metavar = "|".join(setting.type.choices)
     return click.option(setting.option, setting.name, metavar=metavar, help=help_text)
 
 

@@ -6,8 +6,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import uvloop
@@ -17,7 +16,6 @@ from api.observability import logs
 from api.process.front_end import serve_on
 from api.server.hypercorn_config import REFUSALS_S
 from api.settings import Settings
-from api.settings import settings as all_settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.messages import Note
 from engine.runtime.broker.remote_broker import RemoteHosting
@@ -46,11 +44,7 @@ def encode_settings(settings: Settings) -> bytes:
 
 def decode_settings(data: bytes) -> Settings:
     """Decode the settings of `encode_settings`."""
-    values: dict[str, Any] = msgspec.json.decode(data)
-    for setting in all_settings():
-        if setting.kind is Path and values[setting.name] is not None:
-            values[setting.name] = Path(values[setting.name])
-    return Settings(**values)
+    return Settings(**msgspec.json.decode(data))
 
 
 class Worker:

@@ -61,7 +61,7 @@ def test_a_switch_can_be_set_both_ways(
 def test_wrong_settings_are_wrong_usage_and_all_told() -> None:
     run = invoke("serve", "--port", "x", "--max-ahead-ms", "400000", RULE_DETECTOR_MAX_RESIDENT="0")
     assert run.exit_code == 2
-    assert "port: expected a whole number, got `x`" in run.stderr
+    assert "port: expected a whole number from 0 to 65535, got `x`" in run.stderr
     assert "max_resident" in run.stderr
     assert "max_ahead_ms" in run.stderr
 
