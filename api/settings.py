@@ -31,34 +31,36 @@ def _setting(default: Any, text: str, *, least: float | None = None, most: float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that can be set, with the values in force. Contradictory settings are refused."""
+    """The settings in force. Texts become values of their types. Raises SettingsError with every defect."""
 
     host: str = _setting("127.0.0.1", "The address to listen on.")
-    port: int = _setting(8080, "The port to listen on; 0 takes a free one.", least=0, most=65_535)
-    data: Path = _setting(_DATA, "The folder that holds everything to be kept.")  # noqa: RUF009 — a path is immutable
+    port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
+    data: Path = _setting(_DATA, "The folder for all persistent data.")  # noqa: RUF009 — a path is immutable
     workers: int = _setting(
-        1, "Front ends on the address, each a process of its own if there are several.", least=1, most=256
+        1, "The number of front ends on the address; several are a process each.", least=1, most=256
     )
-    ray_address: str = _setting("local", "`local` starts Ray inside; any other value is a cluster to join.")
+    ray_address: str = _setting(
+        "local", "`local` starts an embedded Ray; any other value is the cluster to join."
+    )
     bootstrap_token: str | None = _setting(
         None,
-        "A fixed first token of at least 32 characters, never stored and not revocable over the API. An "
-        "option can be read in the list of processes; a file or the variable cannot.",
+        "A fixed first token of at least 32 characters, never stored and not revocable over the API. Other "
+        "users can read the option in the list of processes; prefer the file or the variable.",
     )
     bootstrap_token_file: Path | None = _setting(  # noqa: RUF009 — a path is immutable
-        None, "A file that holds the bootstrap token."
+        None, "The file that holds the bootstrap token."
     )
     log_format: LogFormat = _setting(  # noqa: RUF009 — a word is immutable
-        "text", "How the log is written to standard error: `text` for people, `json` for programs."
+        "text", "The format of the log on standard error: `text` for people, `json` for programs."
     )
     log_level: LogLevel = _setting(  # noqa: RUF009 — a word is immutable
         "warning",
-        "What is logged: records of this level (`debug`, `info`, `warning`, `error`) and worse. What Ray "
-        "says is logged at `debug` only.",
+        "The lowest level that is logged: `debug`, `info`, `warning` or `error`. Ray's own records appear at "
+        "`debug` only.",
     )
     access_log: bool = _setting(
         False,
-        "Log each request, at the cost of much of the throughput; /metrics counts them anyway.",
+        "Log every request, which costs much of the throughput; /metrics counts requests in any case.",
     )
     slow_request_ms: float = _setting(
         1000.0,
@@ -66,134 +68,142 @@ class Settings:
         least=0,
     )
 
-    max_detectors: int = _setting(100_000, "Detectors that there may be.", least=1)
-    max_resident: int = _setting(50, "Detectors awake at once.", least=1)
-    spares: int = _setting(2, "Started processes that wait for a detector to wake in them.", least=0)
+    max_detectors: int = _setting(100_000, "The maximum number of detectors.", least=1)
+    max_resident: int = _setting(50, "The maximum number of active detectors.", least=1)
+    spares: int = _setting(2, "The number of idle processes ready to activate a detector.", least=0)
     idle_rest_s: float = _setting(
-        600.0, "Seconds without a request after which a detector is put to rest.", least=0.1
+        600.0, "Seconds without a request after which a detector is passivated.", least=0.1
     )
     journal_sync: JournalSync = _setting(  # noqa: RUF009 — a word is immutable
         "always",
-        "Against what answered evaluations are kept: `always`, the loss of the machine; `interval`, that of "
-        "processes (of the machine, all but the last second); `off`, nothing but by snapshots.",
+        "What an acknowledged evaluation survives. `always`: power loss. `interval`: a process crash; a "
+        "machine crash may lose the last second. `off`: only what the latest snapshot holds.",
     )
     snapshot_interval_s: float = _setting(
-        60.0, "Seconds between two snapshots of a detector that has changed.", least=0.1
+        60.0, "Seconds between two snapshots of a detector that changes.", least=0.1
     )
     snapshot_journal_bytes: int = _setting(
-        64 * _MIB, "Bytes in a detector's journal that bring its next snapshot forward.", least=1
+        64 * _MIB, "The size of a detector's journal, in bytes, that triggers a snapshot early.", least=1
     )
-    snapshots_kept: int = _setting(3, "Snapshots kept of each detector, the newest included.", least=1)
+    snapshots_kept: int = _setting(3, "The number of snapshots kept of each detector.", least=1)
     deadline_s: float = _setting(
-        30.0, "Seconds that a request may take, the wait for a waking detector included.", least=0.1
+        30.0, "The deadline of a request in seconds, including the activation of its detector.", least=0.1
     )
     shutdown_wait_s: float = _setting(
         0.5,
-        "Seconds between /readyz turning to 503 and the end of listening, for load balancers to notice.",
+        "Seconds from /readyz answering 503 until the service stops listening, for load balancers to notice.",
         least=0,
     )
-    shutdown_grace_s: float = _setting(10.0, "Seconds that requests under way are given at the end.", least=0)
-
-    max_late_ms: int = _setting(
-        300_000, "How late an event may be, in milliseconds, and still be evaluated.", least=0
+    shutdown_grace_s: float = _setting(
+        10.0, "Seconds that requests under way have to finish at shutdown.", least=0
     )
+
+    max_late_ms: int = _setting(300_000, "How late an event may be, in milliseconds.", least=0)
     max_ahead_ms: int = _setting(
         60_000,
-        "How far past the server's own time an event may be, in milliseconds; at most max_late_ms.",
+        "How far ahead of the server's clock an event may be, in milliseconds; at most max_late_ms.",
         least=0,
     )
 
     max_connections: int = _setting(
         16_384,
-        "Connections open at once, of each front end. Past that, one without a request under way that a "
-        "token let pass is closed for each that comes.",
+        "The maximum number of connections of each front end. At the limit, a new connection evicts the "
+        "oldest that never authenticated, otherwise the one idle longest.",
         least=1,
     )
     keep_alive_s: float = _setting(
         75.0,
-        "Seconds that a connection may wait for its next request. Longer than those who call keep theirs, "
-        "most load balancers 60 s, so that they are the ones who close.",
+        "Seconds after which an idle connection is closed. Longer than the idle timeout of callers and load "
+        "balancers (mostly 60 s), so that they close first.",
         least=0.1,
     )
-    max_header_bytes: int = _setting(16 * 1024, "Bytes of a request's headers together.", least=1024)
-    max_body_bytes: int = _setting(_MIB, "Bytes of a request's body.", least=1)
-    max_batch_body_bytes: int = _setting(16 * _MIB, "Bytes of a batch's body.", least=1)
+    max_header_bytes: int = _setting(
+        16 * 1024, "The maximum size of a request's headers together, in bytes.", least=1024
+    )
+    max_body_bytes: int = _setting(_MIB, "The maximum size of a request's body, in bytes.", least=1)
+    max_batch_body_bytes: int = _setting(16 * _MIB, "The maximum size of a batch's body, in bytes.", least=1)
     max_reading_bytes: int = _setting(
         256 * _MIB,
-        "Bytes of all bodies that are being read, of each front end; past that, those that have stalled are "
-        "refused, then those that come too slowly, then the youngest.",
+        "The memory for all bodies being read, in bytes, of each front end. Beyond it, stalled bodies are "
+        "refused first, then slow ones, then the youngest.",
         least=_MIB,
     )
     max_drain_bytes: int = _setting(
         32 * _MIB,
-        "Bytes of a refused body that are still read, so that the caller can read the answer.",
+        "How much of a refused body is still read, in bytes, so that the caller can read the response.",
         least=0,
     )
-    max_body_depth: int = _setting(64, "Nesting of a body.", least=4, most=200)
+    max_body_depth: int = _setting(64, "The maximum nesting of a body.", least=4, most=200)
     max_body_values: int = _setting(
         1_000_000,
-        "Values in a body: however few bytes they have, each takes up to some 100 when decoded.",
+        "The maximum number of values in a body; each takes up to about 100 bytes when decoded.",
         least=1,
     )
-    max_batch_events: int = _setting(10_000, "Events in one batch.", least=1)
+    max_batch_events: int = _setting(10_000, "The maximum number of events in a batch.", least=1)
     max_answer_bytes: int = _setting(
         64 * _MIB,
-        "Bytes of the answer to a batch. Events that find no room in it are not evaluated, and say so.",
+        "The maximum size of the answer to a batch, in bytes. Events beyond it are refused, not evaluated.",
         least=1,
     )
-    max_waiting: int = _setting(10_000, "Requests that wait for one detector.", least=1)
-    max_waiting_bytes: int = _setting(64 * _MIB, "Bytes of the requests that wait for one detector.", least=1)
+    max_waiting: int = _setting(10_000, "The maximum number of requests that wait for a detector.", least=1)
+    max_waiting_bytes: int = _setting(
+        64 * _MIB, "The maximum size of the requests that wait for a detector, in bytes.", least=1
+    )
     max_answers_kept_bytes: int = _setting(
         64 * _MIB,
-        "Bytes of memory for the answers kept for one detector, ten minutes each, to evaluations with an "
-        "Idempotency-Key. The default is enough for 2 000 of them a second.",
+        "The memory for a detector's answers to requests with an Idempotency-Key, in bytes. They are kept "
+        "for ten minutes; the default is enough for 2 000 of them a second.",
         least=1,
     )
 
-    max_rules: int = _setting(100_000, "Rules in one detector.", least=1)
-    max_keys: int = _setting(1_000_000, "Live keys in one detector.", least=1)
+    max_rules: int = _setting(100_000, "The maximum number of rules of a detector.", least=1)
+    max_keys: int = _setting(1_000_000, "The maximum number of live keys of a detector.", least=1)
     max_state_bytes: int = _setting(
         DEFAULT_LIMITS.state_bytes_max,
-        "Memory that the live keys of one detector and their histories may take, in bytes.",
+        "The memory for the live keys of a detector and their state, in bytes.",
         least=1,
     )
-    max_condition_bytes: int = _setting(64 * 1024, "Bytes of a condition's text.", least=1)
-    max_condition_nodes: int = _setting(2_000, "Conditions within one condition, itself included.", least=1)
-    max_condition_depth: int = _setting(64, "Depth of a condition; a leaf has depth 1.", least=1, most=90)
+    max_condition_bytes: int = _setting(
+        64 * 1024, "The maximum size of a condition's text, in bytes.", least=1
+    )
+    max_condition_nodes: int = _setting(2_000, "The maximum number of nodes of a condition.", least=1)
+    max_condition_depth: int = _setting(
+        64, "The maximum depth of a condition; a leaf has depth 1.", least=1, most=90
+    )
     max_pattern_program: int = _setting(
         DEFAULT_LIMITS.pattern_program_max,
-        "Size of a compiled regular expression, in RE2's instructions.",
+        "The maximum size of a compiled regular expression, in RE2 instructions.",
         least=1,
     )
     max_condition_preparation: int = _setting(
         DEFAULT_LIMITS.condition_preparation_max,
-        "Work of compiling the regular expressions of one condition, in units of about 0.5 µs.",
+        "The maximum work of compiling the regular expressions of a condition, in units of about 0.5 µs.",
         least=1,
     )
     max_detector_preparation: int = _setting(
         DEFAULT_LIMITS.detector_preparation_max,
-        "The same for all rules of a detector, which compiles them whenever it wakes.",
+        "The same for all rules of a detector, which compiles them at each activation.",
         least=1,
     )
     max_pattern_text_chars: int = _setting(
         DEFAULT_LIMITS.pattern_text_chars_max,
-        "Characters of a text that regular expressions are tried on.",
+        "The maximum length of a text that regular expressions are matched against, in characters.",
         least=1,
     )
     max_pattern_work: int = _setting(
         DEFAULT_LIMITS.pattern_work_max,
-        "Work of a regular expression that explodes times the bytes of a text that it is tried on.",
+        "The maximum work of matching an explosive regular expression: its cost times the bytes of the text.",
         least=1,
     )
     max_pattern_event_work: int = _setting(
         DEFAULT_LIMITS.pattern_event_work_max,
-        "The same for all such expressions that may be in the texts of one event.",
+        "The same for all such expressions and texts of one event.",
         least=1,
     )
 
     max_pattern_event_bytes: int = _setting(
         DEFAULT_LIMITS.pattern_event_bytes_max,
-        "Bytes of the texts of one event times the regular expressions that are tried on each.",
+        "The maximum of the text bytes of one event times the regular expressions matched against each.",
         least=1,
     )
 
@@ -216,8 +226,8 @@ class Settings:
             )
         if self.max_ahead_ms > self.max_late_ms:
             defects.append(
-                f"max_ahead_ms: {self.max_ahead_ms} is above max_late_ms ({self.max_late_ms}), so that one "
-                "fast clock would lock out those that are right"
+                f"max_ahead_ms: {self.max_ahead_ms} is above max_late_ms ({self.max_late_ms}), so one "
+                "fast clock could lock out all others"
             )
         if self.max_body_bytes > self.max_batch_body_bytes:
             defects.append(
@@ -234,7 +244,7 @@ class Settings:
             raise SettingsError(*defects)
 
     def runtime_settings(self) -> RuntimeSettings:
-        """What the runtime needs to know."""
+        """The settings of the runtime."""
         return RuntimeSettings(
             data=self.data,
             limits=self.limits(),
@@ -253,7 +263,7 @@ class Settings:
         )
 
     def limits(self) -> Limits:
-        """The bounds that each detector holds its input to."""
+        """The limits on the input of each detector."""
         return Limits(
             text_bytes_max=self.max_condition_bytes,
             nodes_max=self.max_condition_nodes,
@@ -305,10 +315,9 @@ def _type_of(hint: Any, least: Any, most: Any) -> click.ParamType[Any]:
 
 
 def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
-    """Give the settings in force: what was `given` by name, else what the environment says, else the default.
+    """Give the settings in force: from `given`, by name, else from the environment, else the default.
 
-    A given value is a text, or already of its kind; None is not given. An empty environment variable is one
-    that is not set. Raises SettingsError with every defect.
+    None counts as not given, an empty variable as not set. Raises SettingsError with every defect.
     """
     known = {setting.name for setting in settings()}
     values: dict[str, Any] = {
@@ -333,7 +342,7 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Give the variables that look like settings and are none: worth a warning, since they have no effect."""
+    """Give the environment variables with the prefix of settings that are none, and have no effect."""
     known = {setting.variable for setting in settings()} | _OTHER_VARIABLES
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
@@ -341,4 +350,4 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 _OTHER_VARIABLES: Final = frozenset(
     {PREFIX + "TEST_DATA", PREFIX + "URL", PREFIX + "TOKEN", PREFIX + "TOKEN_FILE"}
 )
-"""Variables of the same family for the tests, and for the commands that call a running service."""
+"""Variables with the same prefix, for the tests and for the commands that call a running service."""
