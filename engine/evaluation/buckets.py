@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from engine.evaluation.compiler import Fire, Observe, Row
-from engine.evaluation.facts import Relations
-from engine.evaluation.shapes import Known
+from engine.evaluation.ir import Known
+from engine.evaluation.values import Relations
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
 

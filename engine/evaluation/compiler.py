@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts import (
+from engine.evaluation.codegen import EagerWriter, Writer
+from engine.evaluation.ir import Abstraction, Junction, Known, Predicate, Shape, remembers
+from engine.evaluation.lookups import Lookups
+from engine.evaluation.pattern_work import PatternWork
+from engine.evaluation.rules import Rule
+from engine.evaluation.state.columns import NO_SLOT
+from engine.evaluation.state.slices import SETTLE_EVERY, State, Store
+from engine.evaluation.state.tables import SHARDS
+from engine.evaluation.temporal import NEVER, Regime
+from engine.evaluation.values import (
     KEY_CHARS_MAX,
     Relations,
     dig,
@@ -18,15 +27,6 @@ from engine.evaluation.facts import (
     slice_key_of,
     split_name,
 )
-from engine.evaluation.lookups import Lookups
-from engine.evaluation.pattern_work import PatternWork
-from engine.evaluation.rules import Rule
-from engine.evaluation.shapes import Abstraction, Junction, Known, Predicate, Shape, remembers
-from engine.evaluation.state.columns import NO_SLOT
-from engine.evaluation.state.slices import SETTLE_EVERY, State, Store
-from engine.evaluation.state.tables import SHARDS
-from engine.evaluation.temporal import NEVER, Regime
-from engine.evaluation.writer import EagerWriter, Writer
 from engine.language.condition import Condition, Keys, microseconds
 
 Values = Mapping[str, Any]

@@ -12,12 +12,12 @@ from engine.evaluation.lateness import late, too_far_ahead, too_late
 from engine.evaluation.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.persistence import saved
 from engine.evaluation.preparation import Preparation
-from engine.evaluation.programs import Programs
-from engine.evaluation.remarks import remarks_on
+from engine.evaluation.rule_set import RuleSet
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition
 from engine.evaluation.state.slices import SETTLE_EVERY, State
 from engine.evaluation.temporal import NEVER
 from engine.evaluation.verdicts import Verdicts
+from engine.evaluation.warnings import warnings_on
 from engine.language.condition import Condition, microseconds
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -53,7 +53,7 @@ class Detector:
         """Of the events of `submit` and `submit_many`."""
         self._now_us = now_us
         self._new_id = new_id or (lambda: secrets.token_hex(16))
-        self._programs = Programs(self.state, limits)
+        self._rule_set = RuleSet(self.state, limits)
         self._preparation: Preparation | None = None
         """None until a rule is added or changed: a detector that only evaluates has no need of it."""
         self._messages: list[Entry] | Outcomes | None = None
@@ -130,7 +130,7 @@ class Detector:
         if self._preparation is not None:
             self._preparation.remove(live.rule.condition)
         if live.rule.enabled:
-            self._programs.remove(live.rule.priority, self.clock_us or 0)
+            self._rule_set.remove(live.rule.priority, self.clock_us or 0)
 
     def rule(self, rule_id: str) -> Rule:
         """Give one rule. Raises Refusal 1201."""
@@ -169,7 +169,7 @@ class Detector:
         given = Intake(self.limits).events(events, self.forget_lookups)
         try:
             if not self.state.indexed:
-                self._programs.stream()(given, self, results)
+                self._rule_set.stream()(given, self, results)
                 return results
             observe, append = self._observe, results.append
             for fields, timestamp_ms, sent in given:
@@ -208,7 +208,7 @@ class Detector:
         Nothing that they bring may change until `forget_lookups`.
         """
         outcomes = Outcomes()
-        if self.state.indexed or self._programs.relations or self._programs.texts:
+        if self.state.indexed or self._rule_set.relations or self._rule_set.texts:
             for event in events:
                 try:
                     if isinstance(event, Refusal):
@@ -232,12 +232,12 @@ class Detector:
 
     def forget_lookups(self) -> None:
         """Let go of what was looked up in events, which may change from here on."""
-        self._programs.lookups.forget()
+        self._rule_set.lookups.forget()
 
     @property
     def answer_bytes_worst(self) -> int:
-        """How many bytes of actions and remarks an event can be answered with, at most."""
-        return self._programs.answer_bytes_worst
+        """How many bytes of actions and warnings an event can be answered with, at most."""
+        return self._rule_set.answer_bytes_worst
 
     def _stream(self, events: Sequence[Event], outcomes: Outcomes) -> None:
         """Show events to every rule, none of which sleeps."""
@@ -249,7 +249,7 @@ class Detector:
             first, seen_before = len(fired), self.events_seen
             self._messages = outcomes
             try:
-                self._programs.stream()(left, self, fired)
+                self._rule_set.stream()(left, self, fired)
             except Refusal as refusal:
                 outcomes.refuse(refusal)
             finally:
@@ -265,8 +265,8 @@ class Detector:
         sent = sent or _NOTHING
         messages: list[Entry] = []
         self._messages = messages
-        if self._programs.relations or self._programs.texts:
-            messages += remarks_on(fields, sent, self._programs, self.limits)
+        if self._rule_set.relations or self._rule_set.texts:
+            messages += warnings_on(fields, sent, self._rule_set, self.limits)
         try:
             fired = self._evaluate(fields, timestamp_ms, sent)
         finally:
@@ -280,7 +280,7 @@ class Detector:
         if self.state.indexed:
             return self._observe(fields, timestamp_ms, sent)
         results: list[Fired] = []
-        self._programs.stream()(((fields, timestamp_ms, sent),), self, results)
+        self._rule_set.stream()(((fields, timestamp_ms, sent),), self, results)
         return results[0]
 
     def _observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
@@ -291,13 +291,13 @@ class Detector:
             now_us = self.time_of(now_us, clock_us)
         self.clock_us = now_us
         self.events_seen = tick = self.events_seen + 1
-        programs = self._programs
+        rule_set = self._rule_set
         fired: list[int] = []
-        relations = programs.lookups.relations(sent) if programs.relations else None
-        programs.run(fields, sent, now_us, tick, relations, fired.append)
+        relations = rule_set.lookups.relations(sent) if rule_set.relations else None
+        rule_set.run(fields, sent, now_us, tick, relations, fired.append)
         if self.state.due or not tick % SETTLE_EVERY:
             self.settle()
-        return programs.rules(fired) if fired else ()
+        return rule_set.rules(fired) if fired else ()
 
     # What a function over many events asks back, see `compiler.Stream`.
 
@@ -380,11 +380,11 @@ class Detector:
                 self._preparation.remove(before.rule.condition)
         if before is not None and before.rule.enabled:
             if rule.enabled and before.birth == birth and before.rule.condition == rule.condition:
-                self._programs.rename(rule)
+                self._rule_set.rename(rule)
                 return
-            self._programs.remove(rule.priority, self.clock_us or 0)
+            self._rule_set.remove(rule.priority, self.clock_us or 0)
         if rule.enabled:
-            self._programs.add(rule, birth, self.events_seen)
+            self._rule_set.add(rule, birth, self.events_seen)
 
     def _prepared(self) -> Preparation:
         if self._preparation is None:

@@ -1,25 +1,25 @@
 """From an event to the rules that must see it: the cost of an event grows with what it can touch.
 
-A rule stands in the bucket of every hint that `noticing` gives for it, or among those that see every event.
+A rule is in the bucket of each of its triggers, or among the rules that see every event.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from engine.evaluation.access import PRESENT, Element, Found, Hint, Hints, Hit
 from engine.evaluation.buckets import Bucket
-from engine.evaluation.facts import key_of, split_name
+from engine.evaluation.ir import Known
 from engine.evaluation.lookups import Lookup, Lookups
 from engine.evaluation.names import Names
-from engine.evaluation.shapes import Known
+from engine.evaluation.triggers import PRESENT, Element, Found, Hit, Trigger, Triggers
+from engine.evaluation.values import key_of, split_name
 from engine.patterns.sets import PatternSets
 
 _PRESENT_COST: Final = 1.0
-_LIVE_COST: Final = 0.5
+_HOLDING_COST: Final = 0.5
 _SEARCH_COST: Final = 20.0
-"""What a hint adds to the cost of each event, in runs of a rule: that a fact is there may meet every event; a
-search for patterns costs so many, and those that are searched for share it."""
+"""The cost that a trigger adds to each event, in runs of a rule. PRESENT may be met by every event. A
+search for patterns costs a fixed number of runs, shared by those patterns."""
 
 _ELEMENTS: Final = 2.0
 """How many of the elements that rules ask for a value has, roughly."""
@@ -58,48 +58,50 @@ class Index:
         self._of_vars: Names[_Fact] = Names()
         self._facts: dict[str, _Fact] = {}
 
-    def cost(self, hints: Hints) -> float:
-        """Give how often a rule with these hints is run, judged by how many values each fact has."""
-        values = Counter(hint.fact for hint in hints if isinstance(hint, Hit) and hint.value is not PRESENT)
-        rest = (hint for hint in hints if not isinstance(hint, Hit) or hint.value is PRESENT)
+    def cost(self, triggers: Triggers) -> float:
+        """Give how often a rule with these triggers is run, judged by how many values each fact has."""
+        values = Counter(
+            trigger.fact for trigger in triggers if isinstance(trigger, Hit) and trigger.value is not PRESENT
+        )
+        rest = (trigger for trigger in triggers if not isinstance(trigger, Hit) or trigger.value is PRESENT)
         return sum(map(self._cost, rest)) + sum(
             count / (count + 1 + len(self._facts[fact].by_value) if fact in self._facts else count + 1)
             for fact, count in values.items()
         )
 
-    def _cost(self, hint: Hint) -> float:
-        if isinstance(hint, Found):
-            fact = self._facts.get(hint.fact)
+    def _cost(self, trigger: Trigger) -> float:
+        if isinstance(trigger, Found):
+            fact = self._facts.get(trigger.fact)
             return _SEARCH_COST / (1 + len(fact.by_pattern) if fact else 1)
-        if isinstance(hint, Element):
-            fact = self._facts.get(hint.fact)
+        if isinstance(trigger, Element):
+            fact = self._facts.get(trigger.fact)
             return _ELEMENTS / (1 + _ELEMENTS + (len(fact.by_element) if fact else 0))
-        return _PRESENT_COST if isinstance(hint, Hit) else _LIVE_COST
+        return _PRESENT_COST if isinstance(trigger, Hit) else _HOLDING_COST
 
-    def add(self, priority: int, hints: Hints | None) -> None:
-        """Take a rule in; hints on memories are the business of those."""
-        if hints is None:
+    def add(self, priority: int, triggers: Triggers | None) -> None:
+        """Add a rule. Triggers on memories are not indexed here: the memories wake their rules."""
+        if triggers is None:
             self._always.add(priority)
             return
-        for hint in hints:
-            if isinstance(hint, Hit | Element):
-                self._bucket(hint).add(priority)
-            elif isinstance(hint, Found):
-                self._bucket_of_pattern(hint).add(priority)
+        for trigger in triggers:
+            if isinstance(trigger, Hit | Element):
+                self._bucket(trigger).add(priority)
+            elif isinstance(trigger, Found):
+                self._bucket_of_pattern(trigger).add(priority)
 
-    def remove(self, priority: int, hints: Hints | None) -> None:
-        """Let a rule go that was taken in with these hints."""
-        if hints is None:
+    def remove(self, priority: int, triggers: Triggers | None) -> None:
+        """Remove a rule that was added with these triggers."""
+        if triggers is None:
             self._always.remove(priority)
             return
-        for hint in hints:
-            if isinstance(hint, Hit | Element):
-                self._bucket(hint).remove(priority)
-            elif isinstance(hint, Found):
-                self._bucket_of_pattern(hint).remove(priority)
+        for trigger in triggers:
+            if isinstance(trigger, Hit | Element):
+                self._bucket(trigger).remove(priority)
+            elif isinstance(trigger, Found):
+                self._bucket_of_pattern(trigger).remove(priority)
             else:
                 continue
-            self._drop_if_empty(hint)
+            self._drop_if_empty(trigger)
 
     def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket]:
         """Give the buckets that an event meets."""
@@ -121,47 +123,47 @@ class Index:
     def _names(self, said: str) -> "Names[_Fact]":
         return self._of_vars if split_name(said).of_vars else self._of_fields
 
-    def _bucket(self, hint: Hit | Element) -> Bucket:
-        fact = self._fact(hint.fact)
-        if isinstance(hint, Element):
-            bucket = fact.by_element.get(hint.value)
+    def _bucket(self, trigger: Hit | Element) -> Bucket:
+        fact = self._fact(trigger.fact)
+        if isinstance(trigger, Element):
+            bucket = fact.by_element.get(trigger.value)
             if bucket is None:
-                bucket = fact.by_element[hint.value] = self._new_bucket(None)
+                bucket = fact.by_element[trigger.value] = self._new_bucket(None)
             return bucket
-        if hint.value is PRESENT:
+        if trigger.value is PRESENT:
             if fact.present is None:
                 fact.present = self._new_bucket(None)
             return fact.present
-        bucket = fact.by_value.get(hint.value)
+        bucket = fact.by_value.get(trigger.value)
         if bucket is None:
-            bucket = fact.by_value[hint.value] = self._new_bucket(Known(hint.fact, hint.value))
+            bucket = fact.by_value[trigger.value] = self._new_bucket(Known(trigger.fact, trigger.value))
         return bucket
 
-    def _bucket_of_pattern(self, hint: Found) -> Bucket:
-        fact = self._fact(hint.fact)
-        bucket = fact.by_pattern.get(hint.pattern)
+    def _bucket_of_pattern(self, trigger: Found) -> Bucket:
+        fact = self._fact(trigger.fact)
+        bucket = fact.by_pattern.get(trigger.pattern)
         if bucket is None:
-            bucket = fact.by_pattern[hint.pattern] = self._new_bucket(None)
-            fact.patterns.add(hint.pattern)
+            bucket = fact.by_pattern[trigger.pattern] = self._new_bucket(None)
+            fact.patterns.add(trigger.pattern)
         return bucket
 
-    def _drop_if_empty(self, hint: Hit | Element | Found) -> None:
-        fact = self._facts[hint.fact]
-        if isinstance(hint, Found):
-            if not fact.by_pattern[hint.pattern].size:
-                del fact.by_pattern[hint.pattern]
-                fact.patterns.remove(hint.pattern)
-        elif isinstance(hint, Element):
-            if not fact.by_element[hint.value].size:
-                del fact.by_element[hint.value]
-        elif hint.value is PRESENT:
+    def _drop_if_empty(self, trigger: Hit | Element | Found) -> None:
+        fact = self._facts[trigger.fact]
+        if isinstance(trigger, Found):
+            if not fact.by_pattern[trigger.pattern].size:
+                del fact.by_pattern[trigger.pattern]
+                fact.patterns.remove(trigger.pattern)
+        elif isinstance(trigger, Element):
+            if not fact.by_element[trigger.value].size:
+                del fact.by_element[trigger.value]
+        elif trigger.value is PRESENT:
             if fact.present is not None and not fact.present.size:
                 fact.present = None
-        elif not fact.by_value[hint.value].size:
-            del fact.by_value[hint.value]
+        elif not fact.by_value[trigger.value].size:
+            del fact.by_value[trigger.value]
         if fact.present is None and not (fact.by_value or fact.by_element or fact.by_pattern):
-            del self._facts[hint.fact]
-            self._names(hint.fact).remove(split_name(hint.fact))
+            del self._facts[trigger.fact]
+            self._names(trigger.fact).remove(split_name(trigger.fact))
 
 
 def _meet(fact: _Fact, value: Any, met: list[Bucket]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts import Relations, canonical, equal, holds, key_of
+from engine.evaluation.values import Relations, canonical, equal, holds, key_of
 from engine.language.limits import Limits
 from engine.patterns.sets import PatternSets
 

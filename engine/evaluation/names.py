@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from engine.evaluation.facts import Name
+from engine.evaluation.values import Name
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class Names(Generic[T]):
             del branches[step]
 
     def found_in(self, values: Mapping[str, Any]) -> Iterator[tuple[T, Any]]:
-        """Give each item whose name leads to a value, with the value. Looks names up as `facts.dig` does."""
+        """Give each item whose name leads to a value, with the value. Looks names up as `values.dig` does."""
         yield from _common(self._plain, values)
         if self._dotted:
             yield from _common(self._dotted, values)

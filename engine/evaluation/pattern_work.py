@@ -10,8 +10,8 @@ from itertools import chain
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts import split_name
 from engine.evaluation.names import Names
+from engine.evaluation.values import split_name
 from engine.language.limits import Limits
 from engine.patterns.cost import longest
 from engine.patterns.guards import guard_of, leading

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from engine.evaluation.anatomy import anatomy
+from engine.evaluation.requirements import requirements_of
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -58,4 +58,4 @@ class Preparation:
 
 
 def _patterns(condition: Condition) -> frozenset[str]:
-    return frozenset(pattern for _, pattern in anatomy(condition).patterns)
+    return frozenset(pattern for _, pattern in requirements_of(condition).patterns)

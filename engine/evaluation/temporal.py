@@ -26,7 +26,7 @@ WINDOW_US_PLAIN: Final = 500_000_000_000_000_000
 
 
 class Regime(Enum):
-    """What an event does to a memory that no hint of it has woken; see `access`."""
+    """What happens to a memory at an event that meets none of its triggers; see `triggers.py`."""
 
     KEPT = "kept"
     """Nothing."""

@@ -5,30 +5,30 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation import compiler, detector, lookups, programs, shapes
+from engine.evaluation import compiler, detector, ir, lookups, rule_set
 from engine.evaluation.state import columns, slices, tidying
 
 LOOKED_UP = (
-    (shapes, "WALKED_MAX", -1),
+    (ir, "WALKED_MAX", -1),
     (lookups, "WALKED_MAX", -1),
     (lookups, "SEARCHED_APART_MAX", 0),
     (lookups, "SEARCHED_CHARS_MAX", 0),
-    (programs, "TURNED_ALL_MAX", 0),
+    (rule_set, "TURNED_ALL_MAX", 0),
 )
 """Values of any size are treated as large ones are."""
 
 MODES = {
     "awake": (),
-    "asleep": ((programs, "EAGER_RULES_MAX", 0),),
-    "falling asleep": ((programs, "EAGER_RULES_MAX", 1),),
+    "asleep": ((rule_set, "EAGER_RULES_MAX", 0),),
+    "falling asleep": ((rule_set, "EAGER_RULES_MAX", 1),),
     "asleep, in pages, looked up": (
         *LOOKED_UP,
-        (programs, "EAGER_RULES_MAX", 0),
+        (rule_set, "EAGER_RULES_MAX", 0),
         (columns, "PAGED_FROM", 1),
         (columns, "SPARSE_SHARE", 1 << 62),
     ),
     "asleep, tidied at every event": (
-        (programs, "EAGER_RULES_MAX", 0),
+        (rule_set, "EAGER_RULES_MAX", 0),
         (compiler, "SETTLE_EVERY", 1),
         (detector, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),

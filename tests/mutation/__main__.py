@@ -28,8 +28,8 @@ from tests.mutation.recording import record
 HERE: Final = Path(__file__).parent
 ENGINE: Final = HERE.parents[1] / "engine"
 FILES: Final = (
-    "access.py",
-    "anatomy.py",
+    "triggers.py",
+    "requirements.py",
     "buckets.py",
     "persistence/capturing.py",
     "state/columns.py",
@@ -37,20 +37,20 @@ FILES: Final = (
     "detector.py",
     "state/eviction.py",
     "state/expiry.py",
-    "facts.py",
+    "values.py",
     "index.py",
     "state/minima.py",
     "persistence/packing.py",
-    "programs.py",
+    "rule_set.py",
     "persistence/saved.py",
-    "shapes.py",
+    "ir.py",
     "state/slices.py",
     "state/tables.py",
     "state/tidying.py",
     "temporal.py",
-    "writer.py",
+    "codegen.py",
 )
-WITH_TEMPLATES: Final = ("compiler.py", "shapes.py", "temporal.py", "writer.py")
+WITH_TEMPLATES: Final = ("compiler.py", "ir.py", "temporal.py", "codegen.py")
 
 
 def by_hand(engine: Path) -> list[Mutant]:

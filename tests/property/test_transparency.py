@@ -57,7 +57,7 @@ def test_saving_and_loading_before_every_step_changes_nothing(  # noqa: PLR0917
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_submitted_together_is_answered_and_remarked_as_what_comes_one_by_one(
+def test_what_is_submitted_together_is_answered_and_warned_about_as_what_comes_one_by_one(
     mode: str, seed: int, scaled: Callable[[int], int], record_property: Callable[[str, object], None]
 ) -> None:
     record_property("examples", scaled(60))

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgpack
 import msgspec
 
-from engine.evaluation.facts import LONG_TEXT, part_of_key, slice_key_of
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.migrations import from_version_1, from_version_2, from_version_3
 from engine.evaluation.persistence.packing import ANY_TEXT, BIG_INTEGER, LONG_TEXT_TYPE, packed
@@ -31,6 +30,7 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import PAGE_SLOTS, Column
 from engine.evaluation.state.slices import NodeName
 from engine.evaluation.state.tables import Key, KeyTable
+from engine.evaluation.values import LONG_TEXT, part_of_key, slice_key_of
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_from_stored
 

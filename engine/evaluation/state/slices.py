@@ -6,13 +6,13 @@ born together share it; nothing in the name depends on how a rule was compiled.
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.evaluation.access import regime_of
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.eviction import Evicted, Eviction
 from engine.evaluation.state.expiry import has_expired
 from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.state.tidying import bloated, tidy
 from engine.evaluation.temporal import NEVER, Regime
+from engine.evaluation.triggers import regime_of
 from engine.language.condition import Condition
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from bisect import insort
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from engine.evaluation.facts import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.state.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
 from engine.evaluation.state.sizes import SLOT_BYTES, key_bytes
 from engine.evaluation.temporal import FOREVER, NEVER
+from engine.evaluation.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 
 if TYPE_CHECKING:
     from engine.evaluation.buckets import Bucket

@@ -19,7 +19,7 @@ def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
 def evaluate_lines(detector: Detector, body: bytes) -> tuple[Done, tuple[int, ...]]:
     """Evaluate the events of a body in order; a refused one says so in its place, and the others go on.
 
-    Gives the results as lines, and the places of the events that were refused. Blank lines have no place.
+    Gives the results as lines, and the places of the events that were refused. Unstarted lines have no place.
     There are fewer results than events where the answer is full: what comes behind was not evaluated, is
     among the refused, and may be sent again.
     """

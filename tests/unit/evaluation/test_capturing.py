@@ -5,7 +5,7 @@ import random
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import programs
+from engine.evaluation import rule_set
 from engine.evaluation.persistence import packing
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.packing import packed
@@ -34,7 +34,7 @@ def fed(detector: Detector, drawn: random.Random, events: int, begin_ms: int) ->
 def test_what_is_captured_changes_no_more(
     monkeypatch: pytest.MonkeyPatch, sleeping: bool, paged: bool, keys: int
 ) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 2 if sleeping else 32)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 2 if sleeping else 32)
     monkeypatch.setattr(packing, "_KEYS", 7)
     if paged:
         monkeypatch.setattr(columns, "PAGED_FROM", 0)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from engine import BatchRefused, ConditionError, Detector, Limits, Refusal, parse
-from engine.evaluation.facts import key_of
+from engine.evaluation.values import key_of
 from engine.language.condition import Leaf
 from tests.differential.modes import in_mode
 
@@ -141,7 +141,7 @@ def test_a_refused_event_in_evaluate_many_says_where():
     assert detector.events_seen == 1
 
 
-def test_a_relation_that_nobody_sent_is_remarked_once_whether_or_not_it_was_asked():
+def test_a_relation_that_nobody_sent_is_warned_about_once_whether_or_not_it_was_asked():
     detector = Detector()
     detector.add_rule(name="r", condition="a == 1 and (owns(user) or owns(host) or other())")
     outcome = detector.submit({"a": 2}, 0, {"other": []})
@@ -216,7 +216,7 @@ def test_bare_scalars_are_rows_of_one_and_no_arguments_are_the_empty_row():
     assert detector.evaluate({}, 0, {"vip": ["ada"]}) == []
 
 
-def test_a_text_too_long_for_patterns_matches_nothing_and_is_remarked():
+def test_a_text_too_long_for_patterns_matches_nothing_and_is_warned_about():
     detector = Detector(limits=Limits(pattern_text_chars_max=10))
     detector.add_rule(name="r", condition="t matches 'x' and $u matches 'x'")
     assert len(detector.submit({"t": "x" * 10}, 0, {"u": "x"}).fired) == 1
@@ -225,7 +225,7 @@ def test_a_text_too_long_for_patterns_matches_nothing_and_is_remarked():
     assert [entry.code for entry in outcome.messages] == [2004]
 
 
-def test_a_large_pattern_is_tried_on_shorter_texts_only_and_that_is_remarked():
+def test_a_large_pattern_is_tried_on_shorter_texts_only_and_that_is_warned_about():
     detector = Detector(limits=Limits(pattern_work_max=1_000))
     detector.add_rule(name="small", condition="t matches 'b$'")
     detector.add_rule(name="large", condition="t matches '[ac].{50}b$'")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits, Refusal, parse
-from engine.evaluation import programs
-from engine.evaluation.facts import KEY_CHARS_MAX
+from engine.evaluation import rule_set
+from engine.evaluation.values import KEY_CHARS_MAX
 from tests.reference import Event, verdict
 
 VALUES: tuple[Any, ...] = (
@@ -66,7 +66,7 @@ RULES = (
 
 @pytest.mark.parametrize("eager", [0, len(RULES)], ids=["asleep", "awake"])
 def test_a_fact_may_be_of_another_type_at_each_event(eager: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", eager)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", eager)
     detector = Detector()
     conditions = {detector.add_rule(rule, rule): parse(rule) for rule in RULES}
     history: list[Event] = []
@@ -132,7 +132,7 @@ def test_a_deep_event_is_looked_into_without_recursion() -> None:
 def test_a_long_key_takes_little_room_and_is_a_key_of_its_own(
     eager: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", eager)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", eager)
     detector = Detector()
     for condition in ("per k once a == 1", "per j per k once a == 1"):
         detector.add_rule("r", condition)

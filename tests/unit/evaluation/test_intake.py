@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine import BatchRefused, Detector, Refusal
-from engine.evaluation import programs
+from engine.evaluation import rule_set
 
 NOON = datetime(2024, 3, 4, 12, tzinfo=UTC)
 NOON_MS = 1_709_553_600_000
@@ -49,7 +49,7 @@ bool_ = type("bool_", (), {"__module__": "numpy", "__bool__": lambda _: True})
 
 @pytest.fixture(params=[0, 32], ids=["asleep", "awake"])
 def detector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Detector:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", request.param)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", request.param)
     made = Detector()
     made.add_rule("equal", "x == 1.5 or x == 2 or x == true or x == 'a' or $x == 2")
     made.add_rule("within", "x contains 2 or x.y == 2 or x.y contains 2")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import facts, lookups, programs
-from engine.evaluation.facts import canonical
+from engine.evaluation import lookups, rule_set, values
 from engine.evaluation.lookups import WALKED_MAX, Lookups
 from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.values import canonical
 from engine.evaluation.wire.events import Done, evaluate_batch_body
 from tests.reference_values import among, equal
 
@@ -59,7 +59,7 @@ FILLING: list[Any] = [f"x{number}" for number in range(WALKED_MAX)]
 
 @pytest.fixture(params=[0, 32], ids=["asleep", "awake"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", request.param)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", request.param)
 
 
 @pytest.mark.parametrize("left", [*SCALARS, *NESTED], ids=_shown)
@@ -125,7 +125,7 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counted(lookups, "_elements")
     counted(lookups, "equal")
     counted(lookups, "canonical")
-    counted(facts, "_tuples")
+    counted(values, "_tuples")
     return lengths
 
 
@@ -197,10 +197,10 @@ def test_what_was_found_is_forgotten_when_the_call_is_over() -> None:
 
 
 def test_a_rule_wakes_only_for_the_elements_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 0)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 0)
     rules = [f'tags contains "{number} "' for number in range(500)]
     detector = _detector(iter([*rules, "tags contains 7", "tags contains true", 'tags contains ""']))
-    index = detector._programs._index
+    index = detector._rule_set._index
     for value, names in [
         (["7 ", "8 ", "of no rule"], ['tags contains "7 "', 'tags contains "8 "']),
         (
@@ -220,7 +220,7 @@ def test_a_rule_wakes_only_for_the_elements_that_are_there(monkeypatch: pytest.M
 
 
 def test_rules_that_go_leave_no_literal_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 0)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 0)
     detector = Detector()
     kept = detector.add_rule("kept", 'x contains "ab"')
     ids = [detector.add_rule("gone", f'x contains "{number}" and y contains "ab"') for number in range(20)]
@@ -228,15 +228,15 @@ def test_rules_that_go_leave_no_literal_behind(monkeypatch: pytest.MonkeyPatch) 
     assert [action["ruleId"] for action in detector.evaluate({"x": text}, 0)] == [kept]
     for rule_id in ids:
         detector.remove_rule(rule_id)
-    assert detector._programs.lookups.of("x").literals == {"ab": 1}
-    assert detector._programs.lookups.of("y").literals == {}
+    assert detector._rule_set.lookups.of("x").literals == {"ab": 1}
+    assert detector._rule_set.lookups.of("y").literals == {}
     assert [action["ruleId"] for action in detector.evaluate({"x": text}, 0)] == [kept]
 
 
 def test_a_literal_and_a_pattern_of_one_spelling_both_wake_their_rule(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 0)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 0)
     detector = _detector(iter(['x == "a" or x matches "a" or x contains "a"', 'x == "b" or x contains "b"']))
     assert [len(detector.evaluate({"x": x}, 0)) for x in ("a", "ba", ["a"], "abc", "c")] == [1, 2, 1, 2, 0]
 
@@ -244,7 +244,7 @@ def test_a_literal_and_a_pattern_of_one_spelling_both_wake_their_rule(
 def test_tuples_of_numbers_cannot_be_made_to_share_a_hash() -> None:
     """Of tuples of numbers, any number with one hash are easily found."""
     sent = [[1, 2], [1.0, 2.0], [True, 2], ["1", 2], [10**30, -(10**30)], [0.5, 1]]
-    rows = facts._tuples(sent)
+    rows = values._tuples(sent)
     assert len(rows) == 5
     assert not any(type(part) in (int, float) for row in rows for part in row)
 
@@ -310,7 +310,7 @@ def test_a_hundred_relations_that_are_not_there_are_said_in_few_messages() -> No
 
 @pytest.mark.parametrize("paths", [5, 500])
 def test_an_event_is_shown_to_the_keys_that_it_has(paths: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 0)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 0)
     turned: list[tuple[str, ...]] = []
     real = KeyTable.turn_to
 
@@ -334,13 +334,13 @@ def test_an_event_is_shown_to_the_keys_that_it_has(paths: int, monkeypatch: pyte
 @pytest.mark.usefixtures("both_ways")
 def test_the_digest_of_a_long_key_is_made_once_for_all_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    real = facts.sha256
+    real = values.sha256
 
     def counted(data: bytes) -> Any:
         made.append(len(data))
         return real(data)
 
-    monkeypatch.setattr(facts, "sha256", counted)
+    monkeypatch.setattr(values, "sha256", counted)
     detector = _detector(f"per a per b per k{number} once x == 1" for number in range(20))
     a, b = "a" * 5_000, "b" * 5_000
     for _ in range(2):

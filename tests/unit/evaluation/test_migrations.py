@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import programs
+from engine.evaluation import rule_set
 from engine.evaluation.state import columns
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -66,7 +66,7 @@ def newly_made(rules: tuple[str, ...]) -> Detector:
 def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this_one(
     version: int, name: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 8)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 8)
     saved = (GOLDEN / f"state_{version}_{name}.msgpack").read_bytes()
     migrated = Detector.load(saved, version, limits=LIMITS)
     made = newly_made(rules)
@@ -84,7 +84,7 @@ def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this
 def test_what_is_written_now_is_what_this_version_looks_like_to_the_byte(
     name: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", 8)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 8)
     if name == "paged":
         monkeypatch.setattr(columns, "PAGED_FROM", 0)
         monkeypatch.setattr(columns, "SPARSE_SHARE", 10**9)

@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from engine.evaluation import programs
+from engine.evaluation import rule_set
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Done
 from engine.language.limits import Limits
@@ -148,7 +148,7 @@ def operations(drawn: random.Random, count: int, rule_ids: list[str]) -> Iterato
 @pytest.mark.parametrize("eager", [32, 2])
 @pytest.mark.parametrize("seed", range(25))
 def test_a_restored_detector_answers_as_the_one_that_died(seed: int, eager: int, monkeypatch) -> None:
-    monkeypatch.setattr(programs, "EAGER_RULES_MAX", eager)
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", eager)
     drawn = random.Random(seed)
     life = Life()
     script = operations(drawn, 120, rule_ids := [])

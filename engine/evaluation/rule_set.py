@@ -6,20 +6,20 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
-from engine.evaluation.access import Blank, Hints, Live, noticing
-from engine.evaluation.anatomy import anatomy
 from engine.evaluation.buckets import Bucket
 from engine.evaluation.compiler import Compiler, Fire, Fired, ObserveMany, Row
-from engine.evaluation.facts import Relations, split_name
 from engine.evaluation.index import Index
+from engine.evaluation.ir import Known
 from engine.evaluation.lookups import Lookups
 from engine.evaluation.names import Names
 from engine.evaluation.pattern_work import PatternWork
+from engine.evaluation.requirements import requirements_of
 from engine.evaluation.rules import Rule
-from engine.evaluation.shapes import Known
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.slices import NodeName, State, Store
 from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.triggers import Holding, Triggers, Unstarted, triggers_of
+from engine.evaluation.values import Relations, split_name
 from engine.language.limits import Limits
 from engine.patterns.searching import compile_pattern
 from engine.patterns.sets import PatternSets
@@ -40,7 +40,7 @@ RELATIONS_NAMED_MAX: Final = 16
 NAME_CHARS_SHOWN: Final = 255
 """Of the name of a fact or relation, in a message."""
 
-REMARK_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
+WARNING_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
 """What a message on a relation or a text takes at most, as JSON."""
 
 
@@ -54,11 +54,11 @@ class Program(NamedTuple):
     rule: Rule
     birth: int
     stores: tuple[Store, ...]
-    """The memories of its temporal nodes, in the order of `anatomy`."""
-    hints: Hints | None
+    """The memories of its temporal nodes, in the order of `requirements_of`."""
+    triggers: Triggers | None
 
 
-class Programs:
+class RuleSet:
     """All rules that are enabled, by priority."""
 
     def __init__(self, state: State, limits: Limits) -> None:
@@ -99,15 +99,15 @@ class Programs:
 
     @property
     def answer_bytes_worst(self) -> int:
-        """How many bytes of actions and remarks an event can be answered with, at most."""
-        remarks = min(len(self.relations), RELATIONS_NAMED_MAX + 1) + len(self.texts)
-        return self._action_bytes + remarks * REMARK_BYTES_MAX
+        """How many bytes of actions and warnings an event can be answered with, at most."""
+        warnings = min(len(self.relations), RELATIONS_NAMED_MAX + 1) + len(self.texts)
+        return self._action_bytes + warnings * WARNING_BYTES_MAX
 
     # -- rules ----------------------------------------------------------------------------------------------
 
     def add(self, rule: Rule, birth: int, tick: int) -> None:
         """Take in a rule that is enabled, after event `tick`."""
-        parts = anatomy(rule.condition)
+        parts = requirements_of(rule.condition)
         stores = tuple(
             self._state.acquire(NodeName(node, path, birth), expires_after_us, tick)
             for node, path, expires_after_us in parts.memories
@@ -135,7 +135,7 @@ class Programs:
             self._wake_up(priority)
         rule, birth, _, _ = self._by_priority.pop(priority)
         del self._rules[priority]
-        parts = anatomy(rule.condition)
+        parts = requirements_of(rule.condition)
         self._nodes -= parts.size
         self._action_bytes -= rule.action_bytes_max
         for node, path, _ in parts.memories:
@@ -159,27 +159,30 @@ class Programs:
     def _let_sleep(self, priority: int) -> None:
         """Have a rule see from now on what it must see, and no more."""
         program = self._by_priority[priority]
-        hints = noticing(program.rule.condition, self._index.cost)
-        self._by_priority[priority] = program._replace(hints=hints)
-        self._index.add(priority, hints)
-        for store, blank in self._waking(program.birth, hints):
+        triggers = triggers_of(program.rule.condition, self._index.cost)
+        self._by_priority[priority] = program._replace(triggers=triggers)
+        self._index.add(priority, triggers)
+        for store, blank in self._waking(program.birth, triggers):
             self._wakers(store, blank=blank).add(priority)
 
     def _wake_up(self, priority: int) -> None:
         """Undo `_let_sleep`."""
         program = self._by_priority[priority]
-        self._index.remove(priority, program.hints)
-        for store, blank in self._waking(program.birth, program.hints):
+        self._index.remove(priority, program.triggers)
+        for store, blank in self._waking(program.birth, program.triggers):
             bucket = self._wakers(store, blank=blank)
             bucket.remove(priority)
             if not bucket.size:
                 self._unwatch(store)
 
-    def _waking(self, birth: int, hints: Hints | None) -> list[tuple[Store, bool]]:
-        """Give the memories that hints are on, and for each whether it wakes while it holds nothing."""
-        waking = [hint for hint in hints or () if isinstance(hint, Live | Blank)]
+    def _waking(self, birth: int, triggers: Triggers | None) -> list[tuple[Store, bool]]:
+        """Give the memories that triggers are on, and for each whether it wakes while it holds nothing."""
+        waking = [trigger for trigger in triggers or () if isinstance(trigger, Holding | Unstarted)]
         stores = self._state.stores
-        return [(stores[NodeName(hint.node, hint.path, birth)], isinstance(hint, Blank)) for hint in waking]
+        return [
+            (stores[NodeName(trigger.node, trigger.path, birth)], isinstance(trigger, Unstarted))
+            for trigger in waking
+        ]
 
     def _wakers(self, store: Store, *, blank: bool) -> Bucket:
         """Give the bucket of the rules that a memory wakes."""

@@ -1,35 +1,35 @@
-"""What an event must bring for a rule to notice it: the analysis behind the index.
+"""Triggers: which events a rule must see. The index wakes a rule only at those.
 
-A rule may sleep through an event if its condition is false there and every memory of it fares as its regime
-says. `noticing` gives hints of which at least one is met by every event that a rule must see; None where
-there are no such hints. After the access predicates of content-based publish/subscribe (Fabret et al.,
-"Filtering Algorithms and Implementation for Very Fast Publish/Subscribe Systems", 2001).
+A rule may sleep through an event if its condition is false there and each of its memories changes as its
+regime says. Every event that a rule must see meets at least one of its triggers; a rule without triggers sees every
+event. Triggers are the access predicates of content-based publish/subscribe (Fabret et al., "Filtering
+Algorithms and Implementation for Very Fast Publish/Subscribe Systems", 2001).
 """
 
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, assert_never
 
-from engine.evaluation.anatomy import operator_of
-from engine.evaluation.facts import key_of
+from engine.evaluation.requirements import operator_of
 from engine.evaluation.temporal import Regime
+from engine.evaluation.values import key_of
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, walk
 
 PRESENT: Final = ("present",)
-"""Any value at all."""
+"""The fact has a value, whichever."""
 
 
 class Hit(NamedTuple):
-    """Met where a fact has a value, given as `key_of` gives it; or any, if that is PRESENT."""
+    """Met where a fact has the value, in the form of `key_of`; or any value, if that is PRESENT."""
 
     fact: str
     value: object
     kind: str = "hit"
-    """Named tuples of two types are equal where their members are; hints of two kinds never are."""
+    """Keeps triggers of two types apart, since named tuples are equal if their fields are."""
 
 
 class Element(NamedTuple):
-    """Met where a fact is an array with an element of that key, or a text that has it, a text, in it."""
+    """Met where a fact is an array with an element of that key, or a text that contains that text."""
 
     fact: str
     value: object
@@ -37,44 +37,44 @@ class Element(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Met where a pattern is found in the text of a fact."""
+    """Met where the pattern matches the text of a fact."""
 
     fact: str
     pattern: str
     kind: str = "found"
 
 
-class Live(NamedTuple):
-    """Met where a node remembers something for the slice of the event."""
+class Holding(NamedTuple):
+    """Met where the memory of a node holds something for the slice of the event."""
 
     node: Condition
     path: tuple[str, ...]
-    kind: str = "live"
+    kind: str = "holding"
 
 
-class Blank(NamedTuple):
-    """Met where a node does not know yet when its run of truth began in the slice of the event."""
+class Unstarted(NamedTuple):
+    """Met where the memory of a node has not recorded the start of its run in the slice of the event."""
 
     node: Condition
     path: tuple[str, ...]
-    kind: str = "blank"
+    kind: str = "unstarted"
 
 
-Hint = Hit | Element | Found | Live | Blank
-Hints = frozenset[Hint]
-Cost = Callable[[Hints], float]
-"""How many events a set of hints will be met by, roughly; only ever compared."""
+Trigger = Hit | Element | Found | Holding | Unstarted
+Triggers = frozenset[Trigger]
+Cost = Callable[[Triggers], float]
+"""Estimates how many events meet a set of triggers. Only comparisons of estimates matter."""
 
 
-def noticing(condition: Condition, cost: Cost) -> Hints | None:
-    """Give hints one of which is met by every event that a rule with this condition must see."""
+def triggers_of(condition: Condition, cost: Cost) -> Triggers | None:
+    """Give the triggers of a rule with this condition, or None if it must see every event."""
     analysis = _Analysis(cost)
     changes = [analysis.changes(node, path)[1] for node, path in walk(condition) if operator_of(node)]
     return analysis.union([analysis.true(condition, ()), *changes])
 
 
 def regime_of(node: Condition) -> Regime:
-    """Give the regime of a temporal node. It depends on nothing but the node: rules may share its memory."""
+    """Give the regime of a temporal node. It depends only on the node, so rules can share its memory."""
     return _ANALYSIS.changes(node, ())[0]
 
 
@@ -82,22 +82,22 @@ class _Analysis:
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
 
-    def union(self, parts: Iterable[Hints | None]) -> Hints | None:
-        """One of these may be what is met: all are needed."""
-        whole: set[Hint] = set()
+    def union(self, parts: Iterable[Triggers | None]) -> Triggers | None:
+        """Give all triggers: an event may meet those of any one part."""
+        whole: set[Trigger] = set()
         for part in parts:
             if part is None:
                 return None
             whole |= part
         return frozenset(whole)
 
-    def best(self, parts: Iterable[Hints | None]) -> Hints | None:
-        """Each of these is met: one is enough."""
+    def best(self, parts: Iterable[Triggers | None]) -> Triggers | None:
+        """Give the cheapest triggers: an event meets those of every part."""
         known = [part for part in parts if part is not None]
         return min(known, key=self._cost) if known else None
 
-    def true(self, node: Condition, path: tuple[str, ...]) -> Hints | None:
-        """Give hints one of which is met wherever `node` is true."""
+    def true(self, node: Condition, path: tuple[str, ...]) -> Triggers | None:
+        """Give triggers, one of which is met wherever the node is true."""
         match node:
             case language.Leaf(fact, "eq", value) if not isinstance(value, tuple):
                 return frozenset({Hit(fact, key_of(value))})
@@ -124,16 +124,16 @@ class _Analysis:
             case language.Keyed(inner, key):
                 return self.best([self.true(inner, (*path, key)), _present(key)])
             case language.Once(inner) | language.OnceWithin(inner):
-                return self.union([frozenset({Live(node, path)}), self.true(inner, path)])
+                return self.union([frozenset({Holding(node, path)}), self.true(inner, path)])
             case language.Since(_, right) | language.SinceWithin(_, right):
-                return self.union([frozenset({Live(node, path)}), self.true(right, path)])
+                return self.union([frozenset({Holding(node, path)}), self.true(right, path)])
             case language.Historically(inner) | language.HistoricallyFor(inner):
                 return self.true(inner, path)
             case _:
                 assert_never(node)
 
-    def false(self, node: Condition, path: tuple[str, ...]) -> Hints | None:
-        """Give hints one of which is met wherever `node` is false."""
+    def false(self, node: Condition, path: tuple[str, ...]) -> Triggers | None:
+        """Give triggers, one of which is met wherever the node is false."""
         match node:
             case language.Not(inner):
                 return self.true(inner, path)
@@ -146,30 +146,30 @@ class _Analysis:
             case language.Since(_, right) | language.SinceWithin(_, right):
                 return self.false(right, path)
             case language.HistoricallyFor(_, _, "strong"):
-                # It may be false because the run of truth is still too young, and every event ages it.
+                # It may be false because its run is too short so far, and any event may find it long enough.
                 return None
             case language.Historically(inner) | language.HistoricallyFor(inner):
-                return self.union([frozenset({Live(node, path)}), self.false(inner, path)])
+                return self.union([frozenset({Holding(node, path)}), self.false(inner, path)])
             case _:
-                # A missing fact makes a predicate false, and nothing in an event says that a fact is missing.
+                # A predicate is false where its fact is missing, and no event says which facts it lacks.
                 return None
 
-    def changes(self, node: Condition, path: tuple[str, ...]) -> tuple[Regime, Hints | None]:
-        """Give a temporal node's regime, and hints one of which is met where its memory fares otherwise."""
+    def changes(self, node: Condition, path: tuple[str, ...]) -> tuple[Regime, Triggers | None]:
+        """Give a temporal node's regime, and triggers for the events that change its memory otherwise."""
         match node:
             case language.Once(inner) | language.OnceWithin(inner):
                 return _either(self.true(inner, path), self.false(inner, path))
             case language.Since(left, right) | language.SinceWithin(left, right):
                 begins = self.true(right, path)
-                ends = self.best([self.false(left, path), frozenset({Live(node, path)})])
+                ends = self.best([self.false(left, path), frozenset({Holding(node, path)})])
                 return _either(self.union([begins, ends]), self.false(right, path))
             case language.HistoricallyFor(inner, _, "strong"):
                 begins = self.true(inner, path)
-                ends = self.best([self.false(inner, path), frozenset({Live(node, path)})])
+                ends = self.best([self.false(inner, path), frozenset({Holding(node, path)})])
                 kept = self.union([begins, ends])
                 if kept is not None:
                     return Regime.KEPT, kept
-                begun = self.union([self.false(inner, path), frozenset({Blank(node, path)})])
+                begun = self.union([self.false(inner, path), frozenset({Unstarted(node, path)})])
                 return (Regime.SEEN if begun is None else Regime.BEGUN), begun
             case language.Historically(inner) | language.HistoricallyFor(inner):
                 return _either(self.false(inner, path), self.true(inner, path))
@@ -180,11 +180,11 @@ class _Analysis:
 _ANALYSIS: Final = _Analysis(len)
 
 
-def _present(fact: str) -> Hints:
+def _present(fact: str) -> Triggers:
     return frozenset({Hit(fact, PRESENT)})
 
 
-def _either(kept: Hints | None, stamped: Hints | None) -> tuple[Regime, Hints | None]:
+def _either(kept: Triggers | None, stamped: Triggers | None) -> tuple[Regime, Triggers | None]:
     if kept is not None:
         return Regime.KEPT, kept
     if stamped is not None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, assert_never
 from weakref import WeakValueDictionary
 
-from engine.evaluation.anatomy import operator_of
-from engine.evaluation.facts import key_of
 from engine.evaluation.lookups import WALKED_MAX
+from engine.evaluation.requirements import operator_of
 from engine.evaluation.temporal import WINDOW_US_PLAIN, Operator, Regime
+from engine.evaluation.values import key_of
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, Keys, LeafValue, walk
 
@@ -106,7 +106,7 @@ class Abstraction:
         return tuple(self._paths)
 
     def shape(self, condition: Condition, memories: Iterable[tuple[Any, Regime]]) -> Shape:
-        """Give the shape of a condition with these memories, which come in the order of `anatomy`."""
+        """Give the shape of a condition with these memories, which come in the order of `requirements_of`."""
         self._memories = iter(memories)
         return self._shape(condition, ())
 

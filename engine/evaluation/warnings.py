@@ -1,28 +1,28 @@
-"""What is said of an event beforehand: where conditions are not judged as their authors may expect."""
+"""Warnings about an event: missing relations, and texts that are too long for some patterns."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from engine.evaluation.programs import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX, Programs
+from engine.evaluation.rule_set import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX, RuleSet
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 
 
-def remarks_on(
-    fields: Mapping[str, Any], sent: Mapping[str, Any], programs: Programs, limits: Limits
+def warnings_on(
+    fields: Mapping[str, Any], sent: Mapping[str, Any], rule_set: RuleSet, limits: Limits
 ) -> Iterator[Entry]:
-    """Say which relations are not there, and on which texts patterns are not tried."""
-    yield from _on_relations(sent, programs)
+    """Give the messages 2003 and 2004 about an event."""
+    yield from _missing_relations(sent, rule_set)
     chars_max = limits.pattern_text_chars_max
-    cut = programs.patterns.begin(fields, sent)
-    for said, bytes_max, text in programs.texts.found_in(fields, sent):
+    cut = rule_set.patterns.begin(fields, sent)
+    for said, bytes_max, text in rule_set.texts.found_in(fields, sent):
         if len(text) > chars_max:
             tried = f"patterns are tried on at most {chars_max}"
         elif 4 * len(text) > bytes_max < len(text.encode("utf-8", "surrogatepass")):
             # Up to four bytes a character: most texts need not be encoded to know that they are short.
             tried = f"the largest of its patterns is tried on at most {bytes_max} bytes"
-        elif programs.patterns.is_untried(said):
+        elif rule_set.patterns.is_untried(said):
             tried = "its patterns are not tried: together they would take too long"
         elif said in cut:
             tried = "the slow ones among its patterns are not tried: together they would take too long"
@@ -31,9 +31,9 @@ def remarks_on(
         yield Entry(2004, f"`{_shown(said)}` has {len(text)} characters; {tried}")
 
 
-def _on_relations(sent: Mapping[str, Any], programs: Programs) -> Iterator[Entry]:
-    missing = len(programs.relations) - sum(name in programs.relations for name in sent)
-    named = islice((name for name in programs.relation_names if name not in sent), RELATIONS_NAMED_MAX)
+def _missing_relations(sent: Mapping[str, Any], rule_set: RuleSet) -> Iterator[Entry]:
+    missing = len(rule_set.relations) - sum(name in rule_set.relations for name in sent)
+    named = islice((name for name in rule_set.relation_names if name not in sent), RELATIONS_NAMED_MAX)
     for name in named:
         yield Entry(2003, f"the relation `{_shown(name)}` is neither stored nor sent, and holds nothing")
     if missing > RELATIONS_NAMED_MAX:

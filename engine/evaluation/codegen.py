@@ -7,7 +7,7 @@ cannot be seen. The source holds no word of a caller's: names and values are con
 
 from typing import Any, Final, NamedTuple, assert_never
 
-from engine.evaluation.shapes import Junction, Memory, Negation, Predicate, Shape, Slice, remembers
+from engine.evaluation.ir import Junction, Memory, Negation, Predicate, Shape, Slice, remembers
 from engine.evaluation.state.columns import IN_PAGE, PAGE_BITS
 from engine.evaluation.temporal import (
     HISTORICALLY,

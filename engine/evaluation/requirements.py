@@ -1,4 +1,4 @@
-"""A condition taken apart: its nodes with the keys around each, what it remembers, what it asks the world."""
+"""What a rule requires of its detector: memories, relations, patterns and literals."""
 
 from typing import NamedTuple
 
@@ -16,24 +16,24 @@ from engine.language import condition as language
 from engine.language.condition import Condition, Keys, walk
 
 
-class Anatomy(NamedTuple):
-    """What a rule needs kept for it, and what is remarked about it."""
+class Requirements(NamedTuple):
+    """The requirements of one condition."""
 
     size: int
-    """How many nodes it has."""
+    """The number of its nodes."""
     memories: tuple[tuple[Condition, Keys, int | None], ...]
-    """Each temporal node, its path, and after how many microseconds what it remembers has expired."""
+    """Each temporal node in the order of `walk`, its keys, and the microseconds until its memory expires."""
     relations: frozenset[str]
     patterns: frozenset[tuple[str, str]]
-    """The names whose texts are tried against patterns, with each pattern."""
+    """Each pattern, after the fact that it is matched against."""
     literals: frozenset[tuple[str, str]]
-    """The names whose values are asked whether they contain a text, with each text."""
+    """Each text of a `contains`, after its fact."""
 
 
-def anatomy(condition: Condition) -> Anatomy:
-    """Give the anatomy of a condition."""
+def requirements_of(condition: Condition) -> Requirements:
+    """Give the requirements of a condition."""
     nodes = list(walk(condition))
-    return Anatomy(
+    return Requirements(
         len(nodes),
         tuple(
             (node, path, _expiry(node, operator))
@@ -56,7 +56,7 @@ def anatomy(condition: Condition) -> Anatomy:
 
 
 def operator_of(node: Condition) -> Operator | None:
-    """Give the temporal operator of a node, None for any other node."""
+    """Give the temporal operator of a node, or None if it has none."""
     match node:
         case language.Once():
             return ONCE
@@ -78,6 +78,6 @@ def operator_of(node: Condition) -> Operator | None:
 
 def _expiry(node: Condition, operator: Operator) -> int | None:
     if operator is HISTORICALLY_FOR_STRONG and isinstance(node, language.Windowed) and not node.window_us:
-        # A run of no length: since when it lasts makes no difference, at no time.
+        # Every run is long enough for a window of 0, so its start never matters.
         return -1
     return node.window_us if operator.expires and isinstance(node, language.Windowed) else None
