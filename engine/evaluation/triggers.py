@@ -1,8 +1,8 @@
 """Triggers: which events a rule must see. The index wakes a rule only at those.
 
 A rule may sleep through an event if its condition is false there and each of its memories changes as its
-regime says. Every event that a rule must see meets at least one of its triggers; a rule without triggers sees every
-event. Triggers are the access predicates of content-based publish/subscribe (Fabret et al., "Filtering
+regime says. Every event that a rule must see meets at least one of its triggers. A rule without triggers sees
+every event. Triggers are the access predicates of content-based publish/subscribe (Fabret et al., "Filtering
 Algorithms and Implementation for Very Fast Publish/Subscribe Systems", 2001).
 """
 
