@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation.mechanical import mutants_of
+from tests.mutation.__main__ import by_hand, changed_lines, listed, mechanical
+from tests.mutation.mutants import mutants_of
+from tests.mutation.rooms import ROOMS, Room
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,10 +25,37 @@ TEMPLATE = ("if {inner}:", "    {write}", "    {verdict} = {read} >= {edge}")
 
 @pytest.mark.storm
 def test_mutants_by_hand_and_a_sample_of_the_mechanical_ones_are_killed() -> None:
-    command = [sys.executable, "-m", "tests.mutation", "--every", "300"]
+    command = [sys.executable, "-m", "tests.mutation", "--room", "evaluation", "--every", "300"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ", 0 survived" in done.stdout
+
+
+@pytest.mark.parametrize("room", ROOMS.values(), ids=ROOMS)
+def test_every_entry_of_a_room_fits(room: Room) -> None:
+    mutants = mechanical(room, ROOT)
+    assert len(mutants) > 100
+    assert room.test_files()
+    assert len(by_hand(room, ROOT)) == len(room.listed("mutant"))
+    assert listed(room, mutants)[2] == []
+
+
+def test_changed_lines_are_those_that_differ_from_a_commit(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(
+            ["git", "-c", "user.name=n", "-c", "user.email=e", *arguments], cwd=tmp_path, check=True
+        )
+
+    (tmp_path / "room").mkdir()
+    file = tmp_path / "room" / "file.py"
+    file.write_text("a = 1\nb = 2\nc = 3\nd = 4\n")
+    (tmp_path / "other.py").write_text("a = 1\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "m")
+    file.write_text("a = 1\nb = 20\nd = 4\ne = 5\nf = 6\n")
+    (tmp_path / "other.py").write_text("a = 10\n")
+    assert changed_lines("HEAD", "room", root=tmp_path) == {"file.py": {2, 4, 5}}
 
 
 def test_each_comparison_constant_and_template_is_mutated_and_prose_is_not() -> None:

@@ -1,0 +1,128 @@
+"""Judges mutants, each in a process and a copy of the product of its own."""
+
+import contextlib
+import gc
+import os
+import resource
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import cache_from_source
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.mutation.mutants import Mutant
+from tests.mutation.recording import Recording
+from tests.mutation.rooms import ROOT, Room
+
+PACKAGES: Final = ("engine", "snapshots", "api")
+RELOADED_FOR_REPLAY: Final = (
+    "engine.evaluation",
+    "tests.conformance",
+    "tests.differential",
+    "tests.worlds.evictions",
+    "tests.worlds.long_texts",
+)
+"""What is imported anew from the mutant's copy. Conditions stay the classes that the recording is made of."""
+MEMORY_BYTES: Final = 2 << 30
+
+SURVIVED, KILLED, TIMEOUT = "survived", "killed", "timeout"
+
+
+class Judged(NamedTuple):
+    """A mutant, and its outcome."""
+
+    mutant: Mutant
+    outcome: str
+
+
+class Judge(NamedTuple):
+    """Judges the mutants of a room, from a copy of the product, within so many processor seconds each."""
+
+    room: Room
+    product: Path
+    recording: Recording | None
+    folder: Path
+    cpu_s: float
+
+    def judge(self, mutant: Mutant | None) -> int:
+        """Judge a mutant, or the product as it is, in a new process; give the id of that process."""
+        copy = self.folder / (f"{mutant.start}-{abs(hash(mutant))}" if mutant else "sound")
+        copy.mkdir()
+        for package in PACKAGES:
+            if package == self.room.package:
+                shutil.copytree(self.product / package, copy / package)
+            else:
+                (copy / package).symlink_to(self.product / package)
+        if mutant:
+            file = copy / self.room.folder / mutant.file
+            Path(cache_from_source(file)).unlink(missing_ok=True)
+            file.write_text(mutant.applied(file.read_text(encoding="utf-8")), encoding="utf-8")
+        process = os.fork()
+        if process:
+            return process
+        # What the parent holds is no garbage, and need not be looked through for any.
+        gc.freeze()
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
+        # Processor time, so that a busy machine is no reason. The signal ends the process.
+        signal.setitimer(signal.ITIMER_PROF, self.cpu_s)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        code = 1
+        with contextlib.suppress(BaseException):
+            code = int(self.noticed(copy))
+        os._exit(code)
+
+    def noticed(self, copy: Path) -> bool:
+        """Tell whether the recording or a test shows that the product in this folder is broken."""
+        sys.path.insert(0, str(copy))
+        sys.dont_write_bytecode = True
+        if self.recording is None:
+            _forget(*PACKAGES, "tests")
+            for package in PACKAGES:
+                import_module(package)
+        else:
+            _forget("engine", exactly=True)
+            _forget(*RELOADED_FOR_REPLAY)
+            from tests.mutation.replay import differences  # noqa: PLC0415 -- finds the copy's engine
+
+            if next(differences(self.recording), None) is not None:
+                return True
+        assert str(sys.modules[self.room.package].__file__).startswith(str(copy))
+        options = ("-q", "-x", "-p", "no:cacheprovider", "--assert=plain", "--rootdir", str(ROOT))
+        marks = ("-m", "not ray and not storm and not long")
+        return pytest.main([*options, *marks, *map(str, self.room.test_files())]) != pytest.ExitCode.OK
+
+    def sound(self) -> float:
+        """Give the processor seconds that the product needs as it is. If it fails, nothing can be judged."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        process = self.judge(None)
+        _, status = os.waitpid(process, 0)
+        shutil.rmtree(self.folder / "sound")
+        if status:
+            sys.exit(f"{self.room.name} fails without any mutation; its tests: {', '.join(self.room.tests)}")
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    def judged(self, mutants: list[Mutant], jobs: int) -> Iterator[Judged]:
+        """Judge all mutants, so many at once, and give each with its outcome as it is known."""
+        waiting, running = list(reversed(mutants)), dict[int, Mutant]()
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                mutant = waiting.pop()
+                running[self.judge(mutant)] = mutant
+            process, status = os.wait()
+            outcome = TIMEOUT if os.WIFSIGNALED(status) else KILLED if os.WEXITSTATUS(status) else SURVIVED
+            yield Judged(running.pop(process), outcome)
+
+
+def _forget(*names: str, exactly: bool = False) -> None:
+    """Have these modules, and those below them, imported anew. Those that judge stay."""
+    below = () if exactly else tuple(f"{name}." for name in names)
+    for name in list(sys.modules):
+        if (name in names or name.startswith(below)) and not name.startswith("tests.mutation"):
+            del sys.modules[name]

@@ -1,0 +1,115 @@
+"""The rooms of the product whose code is mutated, and the tests that judge the mutants of each."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[2]
+TESTS: Final = ROOT / "tests"
+
+
+class Room(NamedTuple):
+    """A folder of the product, or one file."""
+
+    name: str
+    folder: str
+    tests: tuple[str, ...]
+    """Patterns of paths below tests/. Each must match."""
+    files: tuple[str, ...] = ("**/*.py",)
+    """Patterns of paths below the folder. Each must match."""
+    templates: tuple[str, ...] = ()
+    """The files whose strings are code, and are mutated too."""
+    replayed: bool = False
+    """Whether mutants also answer a recording of the executable specification."""
+    decided: bool = False
+    """Whether every mutant that survives is listed in survivors.toml, with the reason."""
+
+    @property
+    def package(self) -> str:
+        return self.folder.partition("/")[0]
+
+    def sources(self, root: Path) -> list[str]:
+        """Give the paths of its files below its folder, in a copy of the product."""
+        return _matching(root / self.folder, self.files)
+
+    def test_files(self) -> list[Path]:
+        return [TESTS / path for path in _matching(TESTS, self.tests)]
+
+    def listed(self, name: str) -> list[dict[str, Any]]:
+        """Give the entries of this name in the room's tables: `mutant`, `survivor` or `cost`."""
+        tables = (TESTS / "mutation" / self.name).glob("*.toml")
+        documents = (tomllib.loads(table.read_text("utf-8")) for table in sorted(tables))
+        return [entry for document in documents for entry in document.get(name, ())]
+
+
+def _matching(folder: Path, patterns: tuple[str, ...]) -> list[str]:
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        paths = sorted(folder.glob(pattern))
+        assert paths, f"nothing matches {folder / pattern}"
+        found |= {str(path.relative_to(folder)): None for path in paths}
+    return list(found)
+
+
+ROOMS: Final = {
+    room.name: room
+    for room in (
+        Room(
+            "evaluation",
+            "engine/evaluation",
+            tests=(
+                "unit/evaluation/test_detector.py",
+                "unit/evaluation/test_slices.py",
+                "unit/evaluation/test_eviction.py",
+            ),
+            files=(
+                "triggers.py",
+                "requirements.py",
+                "buckets.py",
+                "persistence/capturing.py",
+                "state/columns.py",
+                "compiler.py",
+                "detector.py",
+                "state/eviction.py",
+                "state/expiry.py",
+                "values.py",
+                "index.py",
+                "state/minima.py",
+                "persistence/packing.py",
+                "rule_set.py",
+                "persistence/saved.py",
+                "ir.py",
+                "state/slices.py",
+                "state/tables.py",
+                "state/tidying.py",
+                "temporal.py",
+                "codegen.py",
+            ),
+            templates=("compiler.py", "ir.py", "temporal.py", "codegen.py"),
+            replayed=True,
+            decided=True,
+        ),
+        Room("language", "engine/language", tests=("unit/language/test_*.py", "property/test_language*.py")),
+        Room(
+            "patterns",
+            "engine/patterns",
+            tests=("unit/patterns/test_*.py", "unit/evaluation/test_pattern_*.py"),
+        ),
+        Room("snapshots", "snapshots", tests=("unit/snapshots/test_*.py", "crash/test_crashes.py")),
+        Room(
+            "detector",
+            "engine/runtime/detector",
+            tests=(
+                "unit/runtime/test_actor.py",
+                "unit/runtime/test_answers.py",
+                "unit/runtime/test_attempts.py",
+                "unit/runtime/test_history.py",
+                "unit/runtime/test_reading.py",
+                "unit/runtime/test_upgrades.py",
+            ),
+        ),
+        Room(
+            "settings", "api", tests=("api/test_settings*.py", "unit/test_pages.py"), files=("settings.py",)
+        ),
+    )
+}
