@@ -4,7 +4,9 @@ import doctest
 import json
 import re
 from dataclasses import fields
+from importlib import import_module
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,10 @@ from engine.language.operators import FORMS, OPERATORS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
 
-README = (Path(__file__).parents[3] / "engine" / "README.md").read_text(encoding="utf-8")
+ENGINE = Path(__file__).parents[3] / "engine"
+README = (ENGINE / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-KINDS = {"rules", "python", "rule", "rule-error", "message", "json", "same", "canonical", "trace"}
+KINDS = {"rules", "python", "way", "rule", "rule-error", "message", "json", "same", "canonical", "trace"}
 
 
 def blocks(kind: str) -> list[str]:
@@ -49,6 +52,16 @@ def test_the_example_in_python_does_what_is_shown() -> None:
     assert len(test.examples) >= 8
     said: list[str] = []
     assert doctest.DocTestRunner(verbose=False).run(test, out=said.append).failed == 0, "".join(said)
+
+
+def test_the_way_of_a_rule_leads_through_files_and_names_that_exist() -> None:
+    [way] = blocks("way")
+    steps = [line.split()[:2] for line in way.split("\n") if re.match(r"\w+/", line)]
+    assert len({file for file, _ in steps}) == len(steps) > 20
+    for file, name in steps:
+        assert (ENGINE / file).exists(), file
+        if file.endswith(".py"):
+            attrgetter(name)(import_module("engine." + file.removesuffix(".py").replace("/", ".")))
 
 
 @pytest.mark.parametrize("text", blocks("rule"))
