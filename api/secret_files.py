@@ -1,4 +1,4 @@
-"""Secrets from files, so that they stand neither in the list of processes nor in a shell's history."""
+"""Reads secrets from files, which keeps them out of the process list and the shell's history."""
 
 import os
 import stat
@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Final
 
 SECRET_BYTES_MAX: Final = 4096
-"""Of a file with a secret. Whatever is larger is some other file."""
+"""Largest size of a file with a secret. A larger one is some other file."""
 
 _VISIBLE: Final = b"!~"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SecretFileError(ValueError):
-    """A file does not hold a secret; the message names the file, and repeats nothing of what is in it."""
+    """A file does not hold a secret; the message names the file and repeats none of its contents."""
 
 
 def read_secret(path: Path) -> str:
     """Give the secret in a file: its only line, without blanks around it. Raises SecretFileError."""
     try:
-        # Without waiting, where the path names a pipe that nobody writes to.
+        # Without blocking, in case the path is a pipe without a writer.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             data = file.read(SECRET_BYTES_MAX + 1) or b""
     except OSError as error:
@@ -37,9 +37,9 @@ def read_secret(path: Path) -> str:
 
 
 def readable_by_others(path: Path) -> str | None:
-    """Give a warning where users other than the owner may read or change the file, else None.
+    """Give a warning if users other than the owner can read or change the file, else None.
 
-    This is no reason to refuse it: container platforms mount secrets so that everyone inside can read them.
+    Such a file is still used: container platforms mount secrets readable for everyone inside.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)

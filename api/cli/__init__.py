@@ -10,25 +10,37 @@ from api.cli.retry import retry
 from api.cli.serve import serve
 from api.cli.token import token
 
+COMMANDS = {
+    "Try it": (demo,),
+    "Rules and events": (check, replay),
+    "Run a service": (serve, token, inspect, retry),
+}
+"""The commands by their headings in --help."""
+
+
+class _Headed(click.Group):
+    """A group that lists its commands under headings."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for heading, commands in COMMANDS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(one.name or "", one.get_short_help_str(100)) for one in commands])
+
 
 @click.group(
+    cls=_Headed,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with `rule-detector demo`. Each command says more with --help.",
+    epilog="Start with `rule-detector demo`. `rule-detector COMMAND --help` explains each command.",
 )
 @click.version_option(package_name="rule-detector", prog_name="rule-detector")
 def main() -> None:
-    """Rules over streams of events, with memory: a service, and the tools around it.
+    """Evaluate rules over streams of events, with memory of what came before.
 
-    A detector keeps rules; a rule is a condition on an event and on what came before it. Events go in, and
-    out come the rules that hold: "a payment within fifteen minutes of a new password, with no logout in
-    between".
+    A detector has rules and receives events; each reply names the rules that are true now. A rule can look
+    back in time: "a payment within fifteen minutes of a new password, with no logout in between".
     """
 
 
-main.add_command(demo)
-main.add_command(serve)
-main.add_command(token)
-main.add_command(check)
-main.add_command(replay)
-main.add_command(inspect)
-main.add_command(retry)
+for _commands in COMMANDS.values():
+    for _command in _commands:
+        main.add_command(_command)

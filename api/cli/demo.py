@@ -1,4 +1,4 @@
-"""`rule-detector demo`: the main job, once through, on the sample recording."""
+"""`rule-detector demo`: starts a service and replays the sample recording."""
 
 import asyncio
 import json
@@ -10,11 +10,11 @@ import click
 from rich.console import Console
 
 from api.cli.client.detectors import add_rules, create_detector
-from api.cli.client.rule_files import conditions_of
 from api.cli.client.service import Service, ServiceError
 from api.cli.failures import fail
-from api.cli.recorded.reading import Reading
-from api.cli.replay import Replay
+from api.cli.recordings.reading import Reading
+from api.cli.replaying.run import Replay
+from api.cli.rule_files import conditions_of
 from api.cli.sample import RECORDING, RULES
 from api.schema.operations import EVENT_EXAMPLE
 from api.settings import Settings
@@ -28,20 +28,19 @@ DETECTOR = "logins"
 @click.command(
     epilog="""\b
 Examples:
-  rule-detector demo           serves on until Ctrl-C, to be tried with curl
-  rule-detector demo --exit    ends when the table has been printed
+  rule-detector demo           keep serving until Ctrl-C, for trying it with curl
+  rule-detector demo --exit    stop once the table is printed
 """
 )
-@click.option("--exit", "end", is_flag=True, help="End once the actions have been printed.")
+@click.option("--exit", "end", is_flag=True, help="Stop once the table is printed.")
 def demo(end: bool) -> None:
-    """Show the whole thing at work: service, rules, events, actions.
+    """Start a service, replay a sample recording, and print which rules fire.
 
-    Starts the service on a free port and a temporary folder, which goes when the demo ends. Creates a
-    detector with the sample rules, replays the sample recording (forty minutes of an online shop's
-    logins, with an attack in the middle), and prints which rules fired. Then it says how to go on with
-    curl, and serves until Ctrl-C.
+    The service uses a free port and a temporary folder, which is removed at the end. The recording covers
+    forty minutes of an online shop, with an attack on its logins in the middle. Afterwards the demo prints
+    curl commands to continue with, and serves until Ctrl-C.
     """
-    # Ray and Quart take a second to import, which --help need not wait for.
+    # Imported late: Ray and Quart take a second, which --help should not.
     from api.process.supervisor import Running, StartError, UnsavedError, run  # noqa: PLC0415
 
     console = Console()
@@ -67,7 +66,7 @@ def demo(end: bool) -> None:
 
 
 def _show(running: "Running", console: Console, end: bool) -> None:
-    """Everything that the demo prints. Raises ServiceError."""
+    """Create the detector, replay the recording and print everything. Raises ServiceError."""
     assert running.token is not None, "a new folder has no token, so the first is minted"
     conditions = conditions_of(RULES.read_text("utf-8"), RULES.name)
     shown = conditions[4]
@@ -85,12 +84,12 @@ def _show(running: "Running", console: Console, end: bool) -> None:
     click.echo(f"\nService   {running.url}\nToken     {running.token}\nDetector  {detector_id}")
     click.echo(f"To try    {running.url}/docs")
     if not end:
-        click.echo("\nGo on in another terminal; Ctrl-C ends the demo.\n")
+        click.echo("\nContinue in another terminal; Ctrl-C ends the demo.\n")
         click.echo(curl_lines(running.url, running.token, detector_id))
 
 
 def curl_lines(url: str, token: str, detector_id: str) -> str:
-    """Give two commands to go on with: one lists the rules, one sends an event that makes one fire."""
+    """Give two commands to continue with: list the rules, and send an event that makes one fire."""
     event = {"event": EVENT_EXAMPLE}
     head = f"curl -s -H 'Authorization: Bearer {token}'"
     rules = f"{url}/api/detectors/{detector_id}/rules"

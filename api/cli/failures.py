@@ -1,4 +1,4 @@
-"""How a command fails, or warns: a sentence on standard error, and exit status 1 where it fails."""
+"""Failures and warnings of a command, on standard error; a failure exits with status 1."""
 
 from typing import NoReturn
 
@@ -6,12 +6,12 @@ import click
 
 
 def fail(message: str) -> NoReturn:
-    """End the command, its work failed."""
+    """Print the message and exit with status 1."""
     for line in message.splitlines():
         click.echo(f"rule-detector: {line}", err=True)
     raise SystemExit(1)
 
 
 def warn(message: str) -> None:
-    """Say what may be a mistake; the command goes on."""
+    """Print a warning; the command continues."""
     click.echo(f"rule-detector: warning: {message}", err=True)

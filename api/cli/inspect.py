@@ -1,11 +1,11 @@
-"""`rule-detector inspect`: what a data folder holds and what is damaged, without a service."""
+"""`rule-detector inspect`: what a data folder holds and what in it is damaged."""
 
 from pathlib import Path
 
 import click
 
 from api.cli.failures import fail
-from api.cli.folders.report import counted, to_json, to_lines
+from api.cli.inspection.report import counted, to_json, to_lines
 
 
 @click.command(
@@ -15,21 +15,23 @@ Examples:
   rule-detector inspect rule-detector-data --detector 6f1c2a9be07d4c58a3f0d1e2b3c4d5e6 --rules
   rule-detector inspect /backup/monday --json | jq '.damage'
 
-Exit status: 0 whole, 1 something is damaged or DIR is no data folder, 2 wrong usage.
+Exit status: 0 intact, 1 something is damaged or DIR is not a data folder, 2 wrong usage.
 """
 )
 @click.argument("folder", metavar="DIR", type=click.Path(readable=False, path_type=Path))
-@click.option("--detector", metavar="ID", help="Tell of this detector only.")
-@click.option("--rules", is_flag=True, help="Tell each rule: priority, id, name and condition.")
+@click.option("--detector", metavar="ID", help="Show this detector only.")
+@click.option("--rules", is_flag=True, help="Show each rule: priority, id, name and condition.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 def inspect(*, folder: Path, detector: str | None, rules: bool, as_json: bool) -> None:
-    """Tell what a data folder holds: detectors, rules, clocks, keys, snapshots, journals, damage.
+    """Show what a data folder holds, and what in it is damaged.
 
-    Reads only, takes no lock, and changes nothing: for a backup, for a folder that a service refuses, and
-    also while a service is using it. Each detector is brought to where its last record leaves it, as it
-    would be at the next start. Damage is told with its file and the place in it.
+    Lists detectors, rules, clocks, keys, snapshots and journals, with every detector as it would be after
+    the next start. Damage is listed with file and offset.
+
+    The command only reads and takes no lock, so it works on a backup, on a folder that the service refuses,
+    and on one that is in use.
     """
-    from api.cli.folders.data_folder import NoDataFolder, read_data_folder  # noqa: PLC0415 -- takes a moment that --help need not wait for
+    from api.cli.inspection.data_folder import NoDataFolder, read_data_folder  # noqa: PLC0415 -- slow to import, which --help should not be
 
     try:
         report = read_data_folder(folder, only=detector, with_rules=rules)

@@ -1,4 +1,4 @@
-"""`rule-detector retry`: have a detector be tried again that is left alone because processes ended at it."""
+"""`rule-detector retry`: ends the pause of a detector whose replay crashed repeatedly."""
 
 from pathlib import Path
 
@@ -19,17 +19,17 @@ Example:
     metavar="DIR",
     envvar="RULE_DETECTOR_DATA",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The data folder of the service.  [env RULE_DETECTOR_DATA; required]",
+    help="Data folder of the service.  [env RULE_DETECTOR_DATA]",
 )
-@click.option("--detector", required=True, metavar="ID", help="The detector, by its id.  [required]")
+@click.option("--detector", required=True, metavar="ID", help="Id of the detector.")
 def retry(data: Path, detector: str) -> None:
-    """Have a detector replay its journal at the next request, however many processes ended there.
+    """End the pause of a detector whose journal made several processes crash.
 
-    A record of a journal at which several processes in a row crashed or were killed is left alone for ten
-    minutes, and requests for its detector are answered with 1501. Where the cause has been removed, this
-    command ends the wait. The service may be running or not.
+    If several processes in a row crash or are killed while replaying the same record of a journal, its
+    detector is not tried again for ten minutes and answers 1501. Once the cause is removed, this command
+    makes the next request try it. The service may be running or stopped.
     """
-    from engine.runtime.detector.replay_attempts import retry as try_again  # noqa: PLC0415 -- takes a moment that --help need not wait for
+    from engine.runtime.detector.replay_attempts import retry as try_again  # noqa: PLC0415 -- slow to import, which --help should not be
     from snapshots.files import RealFiles  # noqa: PLC0415
 
     folder = data / "detectors" / detector
@@ -40,6 +40,6 @@ def retry(data: Path, detector: str) -> None:
     except OSError as error:
         fail(str(error))
     if not deaths.sequence:
-        click.echo(f"Nothing keeps the detector {detector} from being tried.")
+        click.echo(f"The detector {detector} is not paused.")
     else:
-        click.echo(f"The detector {detector} is tried again at the next request: {deaths}.")
+        click.echo(f"The next request tries the detector {detector} again: {deaths}.")

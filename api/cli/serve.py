@@ -1,4 +1,4 @@
-"""`rule-detector serve`: the service in the foreground, with every setting as an option."""
+"""`rule-detector serve`: runs the service in the foreground; every setting is an option."""
 
 import os
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from api.settings import settings, settings_from, unknown_variables
 
 
 def setting_option(setting: Setting) -> Callable[[Any], Any]:
-    """Give the option of one setting. Its value is judged by the settings themselves."""
+    """Give the option of one setting. The settings check its value."""
     notes = [f"env {setting.variable}"]
     if setting.shown_default:
         notes.append(f"default {setting.shown_default}")
@@ -44,30 +44,30 @@ Examples:
 )
 @with_setting_options
 def serve(**given: object) -> None:
-    """Start the service and keep it running until SIGTERM or Ctrl-C.
+    """Run the service until SIGTERM or Ctrl-C.
 
-    Prints the address it listens on and, where the data folder has no token yet, the first token: every
-    call needs one. Everything is kept in the data folder; only one service at a time can use it.
-    Ray is started inside, or joined with --ray-address. An option wins over its environment variable.
+    Prints its address and, if the data folder has no token yet, the first token; every call needs one. All
+    data is stored in the data folder, which only one service at a time can use. Ray is started inside, or
+    joined with --ray-address. An option takes precedence over its environment variable.
     """
     try:
         chosen = settings_from(given, os.environ)
     except SettingsError as error:
         raise click.UsageError("\n".join(error.defects)) from None
     for name in unknown_variables(os.environ):
-        warn(f"{name} is set, but is no setting")
+        warn(f"{name} is set, but there is no such setting")
     if given["bootstrap_token"] is not None:
         warn("everyone on this machine can read --bootstrap-token; --bootstrap-token-file keeps it secret")
     if chosen.bootstrap_token_file and (warning := readable_by_others(chosen.bootstrap_token_file)):
         warn(warning)
 
-    # Ray and Quart take a second to import, which --help and wrong usage need not wait for.
+    # Imported late: Ray and Quart take a second, which --help should not.
     from api.process.supervisor import Running, StartError, UnsavedError, run  # noqa: PLC0415
 
     async def announce(running: Running) -> bool:
         lines = [f"The first token, shown only now: {running.token}"] if running.minted else []
         lines.append(f"Described, to read and to try, at {running.url}/docs")
-        # In one piece, and this line last: whoever waits for it has seen the token.
+        # One write, and this line last: whoever waits for it has seen the token.
         click.echo("\n".join([*lines, f"Listening on {running.url}; Ctrl-C or SIGTERM ends it."]))
         return True
 

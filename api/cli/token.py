@@ -1,4 +1,4 @@
-"""`rule-detector token`: tokens without a running service."""
+"""`rule-detector token`: creates tokens while the service is stopped."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from api.cli.failures import fail
 
 @click.group()
 def token() -> None:
-    """Mint tokens on a data folder that no service is using."""
+    """Create tokens while the service is stopped."""
 
 
 @token.command(
@@ -24,24 +24,24 @@ Example:
     metavar="DIR",
     envvar="RULE_DETECTOR_DATA",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The data folder of the service; made where it is missing.  [env RULE_DETECTOR_DATA; required]",
+    help="Data folder of the service; created if it is missing.  [env RULE_DETECTOR_DATA]",
 )
 def new(data: Path) -> None:
-    """Mint a token and print it: alone on standard output, for scripts.
+    """Create a token and print it on standard output.
 
-    For when all tokens are lost, or to have one before the first start. While a service is using the
-    folder, ask it for a token instead: POST /api/token.
+    Use it if all tokens are lost, or to have one before the first start. A running service creates tokens
+    itself: POST /api/token.
     """
-    from engine.runtime.catalogue.directory import mint_offline  # noqa: PLC0415 -- takes a moment that --help need not wait for
+    from engine.runtime.catalogue.directory import mint_offline  # noqa: PLC0415 -- slow to import, which --help should not be
     from snapshots.errors import FolderInUse, StorageError  # noqa: PLC0415
 
     try:
         minted = mint_offline(data)
     except FolderInUse as error:
-        fail(f"{error}; ask the service that is running for a token instead: POST /api/token")
+        fail(f"{error}; ask the running service for a token: POST /api/token")
     except StorageError as error:
         fail(str(error))
     click.echo(minted.token)
     click.echo(
-        f"Its id is {minted.id}. Only its digest is kept: this is the only time it is shown.", err=True
+        f"Its id is {minted.id}. Only a digest is stored, so this is the only time it is shown.", err=True
     )

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from api.cli.client.service import Service, ServiceError
-from api.cli.recorded import batches as batching
-from api.cli.recorded.batches import Batches, send
-from api.cli.recorded.firings import Report
-from api.cli.recorded.reading import RecordedEvent
+from api.cli.recordings.reading import RecordedEvent
+from api.cli.replaying import batches as batching
+from api.cli.replaying.batches import Batches, send
+from api.cli.replaying.firings import Report
 from api.http.app import create_app
 from api.settings import Settings
 from tests.api.caller import Caller

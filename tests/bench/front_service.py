@@ -44,7 +44,7 @@ class Service:
 
     def check_events_seen(self) -> None:
         """Hold what the detectors have on the disk to what was answered; for when the service has ended."""
-        from api.cli.folders.data_folder import read_data_folder  # noqa: PLC0415 -- other cases need no service
+        from api.cli.inspection.data_folder import read_data_folder  # noqa: PLC0415 -- other cases need no service
 
         report = read_data_folder(self._data)
         assert report.whole, report.damage

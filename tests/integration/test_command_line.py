@@ -312,7 +312,7 @@ def test_one_event_that_the_service_cannot_take_does_not_keep_the_others_out(ser
         (["--token", "rd_wrong", "--detector", "x"], "1101 "),
         (["--detector", "nowhere"], "no detector has the id or name `nowhere`"),
         (["--url", "http://127.0.0.1:9", "--detector", "x"], "no service answers at http://127.0.0.1:9"),
-        (["--detector", "twice"], " detectors are named `twice`; say which by its id: "),
+        (["--detector", "twice"], " detectors are named `twice`; give the id of one: "),
     ],
 )
 def test_what_keeps_a_replay_from_starting_is_said(service: Served, arguments: list[str], said: str) -> None:

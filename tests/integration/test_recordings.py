@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from api.cli.client.rule_files import conditions_of
-from api.cli.recorded.reading import Reading, Recording
+from api.cli.recordings.reading import Reading, Recording
+from api.cli.rule_files import conditions_of
 from tests.service_process import Served, program, served
 
 DATA = Path(__file__).parents[1] / "data"

@@ -1,1 +1,1 @@
-"""A running service, as commands call it."""
+"""A client of the running service, for the commands that call it."""

@@ -1,14 +1,14 @@
-"""The detectors and rules of a running service, as commands look them up and add to them."""
+"""Detectors and rules of the running service: look up, create, list, add."""
 
 import msgspec
 
-from api.cli.client.rule_files import NamedCondition
 from api.cli.client.service import Service, ServiceError
+from api.cli.rule_files import NamedCondition
 from engine.language.validation.document import condition_from_document
 
 
 class Named(msgspec.Struct, frozen=True):
-    """A detector or a rule: what identifies it, and what people call it."""
+    """A detector or a rule, by id and name."""
 
     id: str
     name: str
@@ -46,7 +46,7 @@ def find_detector(service: Service, wanted: str, *, create: bool = False) -> Nam
             raise ServiceError(f"no detector has the id or name `{wanted}`: {there}; --create makes one")
         case several:
             ids = ", ".join(detector.id for detector in several)
-            raise ServiceError(f"{len(several)} detectors are named `{wanted}`; say which by its id: {ids}")
+            raise ServiceError(f"{len(several)} detectors are named `{wanted}`; give the id of one: {ids}")
 
 
 def create_detector(service: Service, name: str) -> str:
@@ -61,9 +61,9 @@ def list_rules(service: Service, detector_id: str) -> list[StoredRule]:
 
 
 def add_rules(service: Service, detector_id: str, conditions: list[NamedCondition]) -> None:
-    """Create those of these rules that the detector has not, or none.
+    """Create the rules that the detector does not have yet: all of them or, on an error, none.
 
-    Raises ServiceError, naming the rule that was refused, or that the detector has with another condition.
+    Raises ServiceError, naming the rule that was refused or exists with another condition.
     """
     wanted = _missing(list_rules(service, detector_id), conditions)
     created: list[str] = []
@@ -79,7 +79,7 @@ def add_rules(service: Service, detector_id: str, conditions: list[NamedConditio
 
 
 def _missing(stored: list[StoredRule], conditions: list[NamedCondition]) -> list[NamedCondition]:
-    """Give the rules that are not stored yet. One of the same name is the same rule, or a conflict."""
+    """Give the rules that are not stored yet. The same name with another condition is a ServiceError."""
     there = {rule.name: condition_from_document(rule.condition) for rule in stored}
     missing: list[NamedCondition] = []
     for wanted in conditions:
@@ -89,6 +89,6 @@ def _missing(stored: list[StoredRule], conditions: list[NamedCondition]) -> list
         elif there[wanted.name] != wanted.condition:
             raise ServiceError(
                 f"there are two rules `{wanted.name}` with different conditions; "
-                "rename one of them, or remove the one that the detector has"
+                "rename one, or delete the one in the detector"
             )
     return missing

@@ -1,4 +1,4 @@
-"""A running service as the command line talks to it: HTTP, the envelope taken off."""
+"""An HTTP client of the running service: calls, retries, and the envelope unwrapped."""
 
 import time
 from collections.abc import Callable
@@ -9,13 +9,13 @@ import httpx
 import msgspec
 
 RETRIED: Final = frozenset({1401, 1501})
-"""Refusals that promise that nothing was evaluated: the detector is behind, or waking."""
+"""Codes that guarantee that nothing was evaluated."""
 
 RETRIED_WITH_KEY: Final = RETRIED | {1502, 1503}
-"""After a deadline the key tells what nobody else knows; a service that ends may be starting again."""
+"""With a key, an unknown outcome (1502) can be retried, and so can a shutdown (1503), after a restart."""
 
 _GATEWAY: Final = frozenset({502, 503, 504})
-"""What a proxy says in place of a service that it cannot reach or has lost."""
+"""Statuses of a proxy that cannot reach the service or lost the connection."""
 _KEY: Final = "Idempotency-Key"
 _TOO_MANY: Final = 1401
 _OUTCOME_UNKNOWN: Final = 1502
@@ -23,9 +23,9 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class ServiceError(Exception):
-    """The service refused (`code` is that of its first error), or cannot be reached (None).
+    """The service refused (`code` is its first error's), or cannot be reached (`code` is None).
 
-    `unanswered` tells that nothing came back, so that it is not known what the service has done.
+    `unanswered` means that no reply came, so the outcome is unknown.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class _Envelope(msgspec.Struct):
 class Service:
     """The service at a URL; a context manager.
 
-    What may be repeated is, for at most `patience_s` after it first failed. That is far less than the ten
-    minutes for which the service keeps the answer to a key.
+    Requests that are safe to repeat are retried for up to `patience_s` after the first failure, far less than
+    the ten minutes for which the service stores the answer to a key.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Service:
                 headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
                 timeout=httpx.Timeout(60.0, connect=10.0),
                 transport=transport,
-                # A proxy for the internet has no business between two processes of one machine.
+                # No internet proxy between two processes of one machine.
                 trust_env=base.host not in _LOOPBACK,
             )
         except (httpx.InvalidURL, ValueError, UnicodeError) as error:
-            raise ServiceError(f"`{url}` is no address of a service: {str(error).lower()}") from None
+            raise ServiceError(f"`{url}` is not the address of a service: {str(error).lower()}") from None
         self._url = str(base).rstrip("/")
 
     def __enter__(self) -> Self:
@@ -99,9 +99,8 @@ class Service:
     def call(self, method: str, path: str, body: bytes | None = None, *, key: str = "") -> Any:
         """Give the result of one operation. Raises ServiceError.
 
-        With an idempotency key, for operations that take one, it is repeated also where it is not known
-        whether it was done: after a deadline, a time-out, or a broken connection, a restart of the service
-        included.
+        With an idempotency key, for operations that take one, it is also retried if the outcome is unknown:
+        after a deadline, a time-out or a broken connection, even across a restart of the service.
         """
         failed_at_s: float | None = None
         in_doubt = False
@@ -113,7 +112,7 @@ class Service:
                 failed_at_s = now_s if failed_at_s is None else failed_at_s
                 in_doubt = in_doubt or error.unanswered or error.code == _OUTCOME_UNKNOWN
                 if key and error.code == _TOO_MANY and not in_doubt:
-                    # There may be no room for another answer. What has surely not been done needs no key.
+                    # There may be no room to store another answer. Nothing was done yet, so no key is needed.
                     key = ""
                     continue
                 if (
@@ -150,7 +149,7 @@ class Service:
             envelope = None
         if envelope is None or not (envelope.success or envelope.errors):
             raise ServiceError(
-                f"{self._url} answered {response.status_code}, but not as this service does",
+                f"{self._url} answered {response.status_code}, but not with this service's envelope",
                 unanswered=response.status_code in _GATEWAY,
             )
         return envelope

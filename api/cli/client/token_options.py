@@ -1,4 +1,4 @@
-"""The token of a command that calls a running service: an option, a variable, or a file."""
+"""The options with which a command is given a token: --token and --token-file, or their variables."""
 
 import functools
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from api.secret_files import SecretFileError, read_secret, readable_by_others
 
 
 def token_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --token and --token-file, of which one is needed; the command is given `token`."""
+    """Add --token and --token-file, one of which is required; the command receives `token`."""
 
     @functools.wraps(command)
     def with_token(*, token: str | None, token_file: Path | None, **given: Any) -> None:
@@ -23,13 +23,13 @@ def token_options(command: Callable[..., None]) -> Callable[..., None]:
         metavar="FILE",
         type=click.Path(path_type=Path),
         envvar="RULE_DETECTOR_TOKEN_FILE",
-        help="A file that holds the token.  [env RULE_DETECTOR_TOKEN_FILE]",
+        help="File that holds the token.  [env RULE_DETECTOR_TOKEN_FILE]",
     )(with_token)
     return click.option(
         "--token",
         envvar="RULE_DETECTOR_TOKEN",
-        help="A token of the service. Everyone on the machine can read it in the list of processes; the "
-        "variable and the file keep it secret.  [env RULE_DETECTOR_TOKEN]",
+        help="Token of the service. Every user of the machine can read an option in the process list; prefer "
+        "the variable or the file.  [env RULE_DETECTOR_TOKEN]",
     )(with_file)
 
 

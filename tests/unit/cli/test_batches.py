@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from api.cli.client.service import Service, ServiceError
-from api.cli.recorded import batches as subject
-from api.cli.recorded.batches import Batches, send
-from api.cli.recorded.firings import Report
-from api.cli.recorded.reading import RecordedEvent
+from api.cli.recordings.reading import RecordedEvent
+from api.cli.replaying import batches as subject
+from api.cli.replaying.batches import Batches, send
+from api.cli.replaying.firings import Report
 
 
 def events(count: int, fields: bytes = b"{}") -> list[RecordedEvent]:

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from api.cli import main
-from api.cli.check import named_conditions
+from api.cli.rule_files import named_conditions
 from engine import format, parse  # noqa: A004 -- the engine's name for it
 from engine.language.json.writer import condition_to_document
 
@@ -47,7 +47,7 @@ def test_all_defects_of_a_condition_are_shown() -> None:
 def test_no_condition_at_all_is_a_failure(text: str) -> None:
     run = check(text)
     assert run.exit_code == 1
-    assert "standard input: there is no condition in it" in run.stderr
+    assert "standard input: no condition in it" in run.stderr
 
 
 def test_lines_that_go_on_with_a_condition_are_indented_or_begin_with_a_joining_word() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from api.cli.client.detectors import Named, add_rules, find_detector
-from api.cli.client.rule_files import conditions_of
 from api.cli.client.service import Service, ServiceError
+from api.cli.rule_files import conditions_of
 from engine import parse
 from engine.language.json.writer import condition_to_document
 

@@ -2,7 +2,7 @@ import json
 
 import msgspec
 
-from api.cli.folders.report import (
+from api.cli.inspection.report import (
     Catalogue,
     Contents,
     Defect,
@@ -133,7 +133,7 @@ def test_damage_is_told_at_the_end_with_file_and_offset_and_what_is_lost_is_left
     assert "  refused    a hole" in lines
     assert "  set aside  snapshot-9.rds.damaged" in lines
     assert lines[-9:] == [
-        "orphans: folders of detectors that the catalogue does not have",
+        "orphans: folders of detectors that are not in the catalogue",
         "  /d/detectors/x",
         "",
         "remarks",

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from api.cli import main
-from api.cli.folders import data_folder
-from api.cli.folders.report import Defect, Storage
-from api.cli.folders.storage import Look
+from api.cli.inspection import data_folder
+from api.cli.inspection.folder_files import Look
+from api.cli.inspection.report import Defect, Storage
 from engine.evaluation.detector import Detector
 from engine.runtime.catalogue import catalogue_state as register
 from engine.runtime.catalogue.catalogue_state import Kept

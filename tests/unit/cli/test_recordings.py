@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api.cli.recorded.columns import ColumnType
-from api.cli.recorded.reading import Reading, RecordedEvent, Recording, RecordingError
+from api.cli.recordings.columns import ColumnType
+from api.cli.recordings.reading import Reading, RecordedEvent, Recording, RecordingError
 
 TWO = b'{"time": 1, "a": "x"}\n\n  {"time": 2.5, "a": {"b": 1e2}}  \n'
 
@@ -81,7 +81,7 @@ def test_a_csv_column_has_one_type_which_is_told(tmp_path: Path) -> None:
     assert first == {"ts": 1, "user": "1234", "n": 1, "ok": True, "mixed": "true"}
     assert second == {"ts": 2, "user": "ada", "n": 2.5, "mixed": "7"}
     types = "ts number, user text, n number, ok boolean, mixed text"
-    assert told == [f"{path}: columns, by the first 2 rows: {types}"]
+    assert told == [f"{path}: column types from the first 2 rows: {types}"]
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_a_column_has_the_type_that_is_given(
 def test_a_cell_of_another_type_than_its_column_is_named_with_the_way_out(tmp_path: Path) -> None:
     rows = "".join(f"{n},{n}\n" for n in range(1, 400_000))
     path = written(tmp_path, "e.csv", f"ts,n\n{rows}400000,x\n".encode())
-    with pytest.raises(RecordingError, match=r"line 400001: `n`: `x` is no number.* `--types n=text`"):
+    with pytest.raises(RecordingError, match=r"line 400001: `n`: `x` is not a number.* `--types n=text`"):
         read(path)
-    with pytest.raises(RecordingError, match=r"no column is named `m`, to which a type was given; .* ts, n"):
+    with pytest.raises(RecordingError, match=r"--types names the column `m`; there are .* ts, n"):
         read(path, types={"m": "text"})
 
 
@@ -112,7 +112,7 @@ def test_the_types_of_a_live_pipe_are_decided_by_what_has_come() -> None:
         assert json.loads(next(events).fields) == {"ts": 1, "user": 1234}
         os.write(begin, b"2,ada\n")
         os.close(begin)
-        with pytest.raises(RecordingError, match="line 3: `user`: `ada` is no number"):
+        with pytest.raises(RecordingError, match="line 3: `user`: `ada` is not a number"):
             next(events)
 
 
@@ -180,22 +180,22 @@ def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("e", b'{"ts": 1}\n{"ts": 2\n', "line 2: not JSON"),
-        ("e", b'{"ts": 1}\n[1]\n', "line 2: expected a JSON object"),
+        ("e", b'{"ts": 1}\n[1]\n', "line 2: expected one JSON object"),
         ("e", b'{"ts": 1}\n{"ts": NaN}\n', "line 2: not JSON"),
         ("e", b'{"ts": 1}\n{"ts": 2, "a": 1e999}\n', "line 2: not JSON"),
         ("e", b'{"ts": 1}\n{"ts": 2, "a": "\xff"}\n', "line 2: not JSON: it is not valid UTF-8"),
         ("e", b'{"ts": 1}\n{"a":' + b"[" * 200_000 + b"\n", "line 2: not JSON: it is nested too deeply"),
-        ("e", b'{"ts": 1}\n\n{"other": 2}\n', "line 3: the event has no `ts`"),
+        ("e", b'{"ts": 1}\n\n{"other": 2}\n', "line 3: the event has no field `ts`"),
         ("e", b'{"ts": 1}\n{"ts": "noon"}\n', "line 2: `ts`: expected a time .* got `noon`"),
-        ("e", b'{"when": 1}\n', "line 1: none of @timestamp, timestamp, .* say which"),
+        ("e", b'{"when": 1}\n', "line 1: the event has none of @timestamp, timestamp, .* --time-field"),
         ("e.csv", b"ts,a\n1,2\n3\n", "line 3: expected 2 cells, got 1"),
         ("e.csv", b"ts,a,a\n1,2,3\n", "line 1: two columns are named `a`"),
         ("e.csv", b"ts,,a\n1,2,3\n", "line 1: column 2 has no name"),
         ("e.csv", b'ts,a\n1,"x\n', "line 2: not CSV"),
         ("e.csv", b"ts,a\n1,\xff\n", "not valid UTF-8"),
         ("e.csv", b"ts,a\nnoon,2\n", "line 2: `ts`: expected a time"),
-        ("e.csv", b"ts,a\n1,2\n,3\n", "line 3: the event has no `ts`"),
-        ("e.csv", b"when,a\n1,2\n", "line 2: none of @timestamp"),
+        ("e.csv", b"ts,a\n1,2\n,3\n", "line 3: the event has no field `ts`"),
+        ("e.csv", b"when,a\n1,2\n", "line 2: the event has none of @timestamp"),
         ("e.gz", gzip.compress(TWO)[:-12], "e.gz"),
         ("e.gz", gzip.compress(TWO * 9)[:30] + b"\x00" * 40, "e.gz"),
     ],

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from api.cli.replay import print_rows
+from api.cli.replaying.run import print_rows
 
 ROWS = [
     (

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.client.rule_files import RuleFileError, conditions_of, entries_of, read_rules
+from api.cli.rule_files import RuleFileError, conditions_of, entries_of, read_rules
 
 
 def test_yaml_and_json_give_the_same_entries() -> None:
@@ -33,12 +33,12 @@ def test_json_that_is_none_is_called_so_and_not_bad_yaml() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: x == 1\na: y == 2\n", "line 2, column 1: `a` stands there twice"),
+        ("a: x == 1\na: y == 2\n", "line 2, column 1: `a` is defined twice"),
         ("- x == 1\n", "expected a mapping"),
         ("", "expected a mapping"),
         ("just text", "expected a mapping"),
         ("a: [1]\n", "`a`: expected a condition as text"),
-        ("on: x == 1\n", "`True`: a rule's name is text"),
+        ("on: x == 1\n", "`True`: a rule's name must be text"),
         ("a: 'x\n", "line 2, column 1"),
         ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
     ],
@@ -61,5 +61,5 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(RuleFileError, match=r"nowhere\.yaml: no such file or directory"):
         read_rules(str(tmp_path / "nowhere.yaml"))
     (tmp_path / "r.yaml").write_bytes(b"r: \xff")
-    with pytest.raises(RuleFileError, match=r"r\.yaml: it is not valid UTF-8"):
+    with pytest.raises(RuleFileError, match=r"r\.yaml: byte 3 is not valid UTF-8"):
         read_rules(str(tmp_path / "r.yaml"))

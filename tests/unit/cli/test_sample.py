@@ -1,8 +1,8 @@
 import gzip
 import json
 
-from api.cli.client.rule_files import conditions_of
-from api.cli.recorded.reading import Reading, Recording
+from api.cli.recordings.reading import Reading, Recording
+from api.cli.rule_files import conditions_of
 from api.cli.sample import RECORDING, RULES
 from api.cli.sample.generate import recording
 from engine.language.json.writer import condition_to_document

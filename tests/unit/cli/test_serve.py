@@ -68,7 +68,7 @@ def test_wrong_settings_are_wrong_usage_and_all_told() -> None:
 
 def test_a_variable_that_is_no_setting_is_warned_of(chosen: list[Settings]) -> None:
     run = invoke("serve", RULE_DETECTOR_PROT="1")
-    assert "RULE_DETECTOR_PROT is set, but is no setting" in run.stderr
+    assert "RULE_DETECTOR_PROT is set, but there is no such setting" in run.stderr
     assert len(chosen) == 1
 
 

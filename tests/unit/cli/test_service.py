@@ -4,8 +4,8 @@ import httpx
 import pytest
 
 from api.cli.client.detectors import add_rules, find_detector
-from api.cli.client.rule_files import NamedCondition, conditions_of
 from api.cli.client.service import Service, ServiceError
+from api.cli.rule_files import NamedCondition, conditions_of
 
 Handler = Callable[[httpx.Request], httpx.Response]
 
@@ -196,7 +196,7 @@ def test_what_may_have_been_done_never_goes_without_its_key(lost: httpx.Response
     ],
 )
 def test_something_else_that_answers_is_recognised(answer: httpx.Response) -> None:
-    with pytest.raises(ServiceError, match="not as this service does"):
+    with pytest.raises(ServiceError, match="but not with this service's envelope"):
         service(lambda _: answer).call("GET", "/")
 
 
@@ -210,7 +210,7 @@ def test_a_service_that_is_not_there_is_said_so() -> None:
 
 @pytest.mark.parametrize("url", ["", "localhost:80", "ftp://x", "http://", "http://a:b", "::"])
 def test_what_is_no_address_is_refused_before_anything_is_sent(url: str) -> None:
-    with pytest.raises(ServiceError, match="no address of a service"):
+    with pytest.raises(ServiceError, match="not the address of a service"):
         Service(url, "t")
 
 

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from api.cli.recorded.times import NotATimeError, iso, microseconds_of
+from api.cli.recordings.times import NotATimeError, iso, microseconds_of
 
 SECONDS = 1_588_205_198
 

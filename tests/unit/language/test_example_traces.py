@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.check import named_conditions
-from api.cli.client.rule_files import entries_of
+from api.cli.rule_files import entries_of, named_conditions
 from api.cli.sample import RULES
 from engine import Detector, parse
 from engine.language.text.printer import format as text_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.check import named_conditions
+from api.cli.rule_files import named_conditions
 from engine import Detector
 from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError

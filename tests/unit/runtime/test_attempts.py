@@ -185,10 +185,12 @@ def test_the_operator_can_have_it_tried_again_at_once(world: World, deadly: pyte
     command = str(refused.value).split("`")[1].split()[1:]
     run = CliRunner().invoke(main, command)
     assert run.exit_code == 0, run.output
-    assert "is tried again at the next request: 5 processes were killed at record 3" in run.output
+    assert (
+        f"The next request tries the detector {ONE} again: 5 processes were killed at record 3" in run.output
+    )
     assert world.wake() == 4
     run = CliRunner().invoke(main, command)
-    assert (run.exit_code, run.output) == (0, f"Nothing keeps the detector {ONE} from being tried.\n")
+    assert (run.exit_code, run.output) == (0, f"The detector {ONE} is not paused.\n")
 
 
 def test_a_detector_that_is_not_there_cannot_be_tried_again(world: World) -> None:

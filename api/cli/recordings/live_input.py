@@ -1,4 +1,4 @@
-"""Standard input that may be a live pipe: somebody is told when it falls silent."""
+"""Standard input that may be a live pipe; reports when it is idle."""
 
 import io
 import os
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 IDLE_S: Final = 0.2
-"""A pipe is idle when nothing has come for so long."""
+"""A pipe is idle after this long without data."""
 
 
 class LiveInput(io.RawIOBase):
-    """The bytes of a file descriptor. Calls `on_idle` once each time that a read has to wait for IDLE_S.
+    """The bytes of a file descriptor. Calls `on_idle` once each time a read waits longer than IDLE_S.
 
-    What `on_idle` raises ends the read.
+    An exception from `on_idle` ends the read.
     """
 
     def __init__(self, descriptor: int, on_idle: Callable[[], None]) -> None:
@@ -24,11 +24,11 @@ class LiveInput(io.RawIOBase):
         self._on_idle = on_idle
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int | None:
-        """Read what is there, or wait for it."""
+        """Read the available bytes, or wait for some."""
         if not select.select([self._descriptor], [], [], IDLE_S)[0]:
             self._on_idle()
         return os.readv(self._descriptor, [buffer])

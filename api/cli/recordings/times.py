@@ -1,4 +1,4 @@
-"""The time of a recorded event, whichever of the usual ways it is written in."""
+"""Parses the time of a recorded event: ISO 8601, seconds or milliseconds."""
 
 import math
 import re
@@ -13,18 +13,18 @@ _MILLISECONDS_FROM: Final = 100_000_000_000
 """Smaller numbers are seconds (up to the year 5138), others milliseconds (from the year 1973)."""
 
 _TIME_US_MAX: Final = 8_640_000_000_000_000_000
-"""What the service takes: 8.64e15 milliseconds either way."""
+"""What the service accepts: 8.64e15 milliseconds either way."""
 
 
 class NotATimeError(ValueError):
-    """A value that is no time; the message says what was expected."""
+    """A value is not a time; the message says what was expected."""
 
 
 def microseconds_of(value: object, field: str) -> int:
     """Give a time in microseconds since 1970.
 
-    ISO 8601 texts (UTC where they name no zone) are told from numbers by their form, seconds from
-    milliseconds by their size, unless the field's name ends in `_ms`. Raises NotATimeError.
+    Text in ISO 8601 is UTC unless it names a zone. A number is seconds or milliseconds according to its
+    size, and always milliseconds if the field's name ends in `_ms`. Raises NotATimeError.
     """
     match value:
         case bool():
@@ -32,7 +32,7 @@ def microseconds_of(value: object, field: str) -> int:
         case int():
             return _from_number(Decimal(value), field)
         case float() if math.isfinite(value):
-            # The shortest decimal is what was written; binary multiplication would not give it back.
+            # repr gives the decimal as it was written; binary multiplication would not.
             return _from_number(Decimal(repr(value)), field)
         case str() if _NUMBER.fullmatch(value):
             return _from_number(Decimal(value.strip()), field)
@@ -44,12 +44,12 @@ def microseconds_of(value: object, field: str) -> int:
 
 
 def is_number(value: object) -> bool:
-    """Tell a time that is a count of seconds or milliseconds from one that is a date."""
+    """Tell whether a time is a count of seconds or milliseconds, not a date."""
     return not isinstance(value, str) or _NUMBER.fullmatch(value) is not None
 
 
 def iso(time_us: int) -> str:
-    """Give a time as ISO 8601 in UTC, to the millisecond, or as milliseconds where no calendar reaches."""
+    """Give a time as ISO 8601 in UTC, to the millisecond; as milliseconds beyond the calendar's years."""
     try:
         moment = _EPOCH + timedelta(microseconds=time_us)
     except OverflowError:

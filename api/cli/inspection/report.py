@@ -1,4 +1,4 @@
-"""What a data folder holds, as `inspect` tells it: lines for people, JSON for machines. Pure."""
+"""The report of `inspect`: its types, as lines for people and as JSON. Pure."""
 
 import json
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from typing import Final
 
 import msgspec
 
-from api.cli.recorded.times import iso
+from api.cli.recordings.times import iso
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _UNIT: Final = 1024
 
 
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a file, and where in it, if at a place."""
+    """What is wrong with a file, with the offset if it is at one place."""
 
     path: str
     offset: int | None = None
@@ -25,7 +25,7 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot: the last record that it includes, and its owner's epoch, None where that cannot be read."""
+    """A snapshot: the last record that it includes, and its owner's epoch, None if unreadable."""
 
     file: str
     sequence: int
@@ -34,7 +34,7 @@ class SnapshotFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment of a journal: its owner's epoch, and the whole records in it, up to any damage."""
+    """A segment of a journal: its owner's epoch, and its intact records, up to any damage."""
 
     file: str
     epoch: int
@@ -47,7 +47,7 @@ class SegmentFile(msgspec.Struct, frozen=True, kw_only=True):
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """The files of one folder.
 
-    `position` is the record that a recovery would come to; where it would be refused, `refusal` says why.
+    `position` is the last record that a recovery would apply; if it would fail, `refusal` says why.
     """
 
     folder: str
@@ -59,14 +59,14 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token, by what is no secret of it."""
+    """The public part of a token."""
 
     id: str
     hint: str
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens and detectors, as the directory keeps them; None where that cannot be read."""
+    """The directory's tokens and number of detectors; None if unreadable."""
 
     storage: Storage
     tokens: list[KnownToken] | None
@@ -85,7 +85,7 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a detector holds at its position. `clock_us` is None before the first event."""
+    """The contents of a detector at its position. `clock_us` is None before the first event."""
 
     clock_us: int | None
     events_seen: int
@@ -94,13 +94,13 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     rule_count: int
     rules_enabled: int
     diverged: str | None = None
-    """At which records of the journal other rules fire now than did at first, if there are any."""
+    """At which journal records other rules fire now than at first, if at any."""
     rules: list[RuleEntry] | msgspec.UnsetType = msgspec.UNSET
-    """Where they were asked for."""
+    """Only if requested."""
 
 
 class DetectorEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A detector, with None for what cannot be read."""
+    """A detector; None stands for what is unreadable."""
 
     id: str
     name: str | None
@@ -109,22 +109,22 @@ class DetectorEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was found in a data folder."""
+    """Everything found in a data folder."""
 
     data: str
     identity: str | None = None
-    """The folder's id; None where it has none yet, or one that cannot be read."""
+    """The folder's id; None if it has none yet or if it is unreadable."""
     catalogue: Catalogue
     detectors: list[DetectorEntry]
     orphans: list[str] = []
-    """Folders of detectors that the catalogue does not have."""
+    """Folders of detectors that are not in the catalogue."""
     remarks: list[str] = []
-    """What is worth knowing and no damage."""
+    """Notes that are not damage."""
     damage: list[Defect] = []
 
     @property
     def whole(self) -> bool:
-        """Whether a service would find all that it needs."""
+        """Whether nothing is damaged."""
         return not self.damage
 
 
@@ -146,7 +146,7 @@ def to_lines(report: FolderReport) -> Iterator[str]:
         yield f"detector {detector.id}" + ("" if detector.name is None else f"  {quoted(detector.name)}")
         yield from _detector_lines(detector)
     for title, lines in (
-        ("orphans: folders of detectors that the catalogue does not have", report.orphans),
+        ("orphans: folders of detectors that are not in the catalogue", report.orphans),
         ("remarks", report.remarks),
         ("damaged", list(map(str, report.damage))),
     ):
@@ -216,7 +216,7 @@ def _bytes(files: list[SnapshotFile] | list[SegmentFile]) -> str:
 
 
 def size(bytes_: int) -> str:
-    """Give a number of bytes in the unit in which it is read best."""
+    """Give a number of bytes in a readable unit."""
     number, power = float(bytes_), 0
     while number >= _UNIT and power < len(_UNITS) - 1:
         number, power = number / _UNIT, power + 1
@@ -226,10 +226,10 @@ def size(bytes_: int) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Give a number with its noun."""
+    """Give a number and its noun, in the plural if needed."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def quoted(name: str) -> str:
-    """Give a name on one line."""
+    """Give a name in quotes, on one line."""
     return json.dumps(name, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What came of a recording: which rules fired, how often and first when, and what was refused."""
+"""Counts the result of a replay: which rules fired, how often and first when, and what was refused."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from api.cli.recorded.reading import RecordedEvent
-from api.cli.recorded.times import iso
+from api.cli.recordings.reading import RecordedEvent
+from api.cli.recordings.times import iso
 
 
 class Action(msgspec.Struct, rename="camel"):
-    """One action of an evaluation, as far as it is counted."""
+    """The counted members of an action."""
 
     type: str
     rule_id: str
@@ -27,7 +27,7 @@ class Entry(msgspec.Struct):
 
 
 class Outcome(msgspec.Struct):
-    """What the service says of one event of a batch."""
+    """The service's result for one event of a batch."""
 
     actions: list[Action]
     errors: list[Entry] = []
@@ -56,10 +56,10 @@ class Report:
     examples: dict[int, str] = field(default_factory=dict)
     """The first message of each code, with its place."""
     on_first: Callable[[Firing], None] | None = None
-    """Takes each rule when it fires for the first time."""
+    """Receives each rule when it first fires."""
 
     def count(self, event: RecordedEvent, outcome: Outcome) -> None:
-        """Take one event and what was said of it."""
+        """Count one event and its outcome."""
         self.events += 1
         for action in outcome.actions:
             firing = self.firings.get(action.rule_id)
@@ -81,7 +81,7 @@ class Report:
     def rows(self, rules: Iterable[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
         """Give name, count, time and place of the first firing for each rule, given by id and name."""
         return [
-            # In a table the file's name is enough; its folders would be most of the line.
+            # The file's name is enough; its folders would fill the line.
             (name, str(firing.count), iso(firing.first.time_us), firing.first.place.rsplit("/", 1)[-1])
             if (firing := self.firings.get(rule_id))
             else (name, "0", "", "")

@@ -1,4 +1,4 @@
-"""Recorded streams as events: NDJSON or CSV, plain or gzipped, from files or standard input."""
+"""Reads recorded events: NDJSON or CSV, plain or gzipped, from files or standard input."""
 
 import csv
 import gzip
@@ -14,33 +14,33 @@ from typing import IO, Final, NamedTuple, Self, cast
 
 import msgspec
 
-from api.cli.recorded.columns import CellError, ColumnType, decide, value_of
-from api.cli.recorded.times import NotATimeError, is_number, iso, microseconds_of
+from api.cli.recordings.columns import CellError, ColumnType, decide, value_of
+from api.cli.recordings.times import NotATimeError, is_number, iso, microseconds_of
 
 TIME_FIELDS: Final = ("@timestamp", "timestamp", "timestamp_ms", "time", "ts")
-"""Where the time is looked for when nobody says where it stands."""
+"""The fields that may hold the time, unless one is named."""
 
 _GZIP: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 READ_BYTES: Final = 1024 * 1024
-"""How much is read at once, and how much of a CSV file decides the types of its columns."""
+"""How much is read at once. The first read of a CSV file decides the types of its columns."""
 _PLAUSIBLE_FROM_US: Final = 315_532_800_000_000
-"""The year 1980. A number that means an earlier time is rather a row number or a duration."""
+"""The year 1980. A number that means an earlier time is probably a row number or a duration."""
 
 
 class RecordingError(Exception):
-    """A recording that cannot be read, or not read on; the message names the file and the line."""
+    """A recording cannot be read, or read further; the message names file and line."""
 
 
 _Row = tuple[int, dict[str, object], bytes]
-"""The line, the event's fields, and these as a JSON object."""
+"""Line number, fields, and the fields as a JSON object."""
 
 
 class RecordedEvent(NamedTuple):
     """One event of a recording."""
 
     place: str
-    """File and line, for people."""
+    """File and line, for messages."""
     fields: bytes
     """The event's fields as a JSON object."""
     time_us: int
@@ -57,24 +57,25 @@ def _believe(_: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How recordings are read, beside what they say themselves."""
+    """Options for reading recordings."""
 
     time_field: str | None = None
-    """The field that holds the time; None for the first of TIME_FIELDS that the first event has."""
+    """The field with the time; None for the first of TIME_FIELDS in the first event."""
     needs_time: bool = True
-    """Whether an event must say its time. Where it need not, all have the time 0."""
+    """Whether events need a time. If not, all have the time 0."""
     types: Mapping[str, ColumnType] = field(default_factory=dict)
-    """The types of CSV columns that are not to be decided by their cells."""
+    """Types of CSV columns that override what their cells suggest."""
     tell: Callable[[str], None] = _say_nothing
-    """Takes what is worth knowing of how a recording is read."""
+    """Receives notes about how a recording is read."""
     accept_old: Callable[[str], bool] = _believe
-    """Asked with a sentence whether times as early as the first one can be."""
+    """Decides, given a sentence about it, whether an implausibly early first time is right."""
 
 
 class Recording:
     """An open recording; a context manager that closes it.
 
-    Gzip is told by its first two bytes, CSV by the name or else by a first character that is no brace.
+    Gzip is recognized by its first two bytes, CSV by the file's name or else by a first character other than
+    a brace.
     """
 
     def __init__(self, path: str, standard_input: IO[bytes], reading: Reading | None = None) -> None:
@@ -82,7 +83,7 @@ class Recording:
         self._reading = reading or Reading()
         self.name = "standard input" if path == "-" else path
         self.size: int | None = None
-        """Bytes as they lie in the file; None where nobody can know."""
+        """Size of the file in bytes, as stored; None for a pipe."""
         self._owned = path != "-"
         self._source = _opened(path) if self._owned else cast("io.BufferedReader", standard_input)
         self._bytes = self._source
@@ -109,14 +110,14 @@ class Recording:
             self._source.close()
 
     def position(self) -> int:
-        """How many of its bytes have been read; 0 where nobody counts."""
+        """Bytes of the file read so far; 0 for a pipe."""
         return 0 if self.size is None else self._source.tell()
 
     def events(self) -> Iterator[RecordedEvent]:
-        """Give the events in the order of the recording. Raises RecordingError at the first that is none."""
+        """Give the events in order. Raises RecordingError at the first line that is not an event."""
         time_field = self._reading.time_field
         first = True
-        # Closed here and now: the rows hold on to the bytes, which must not be closed before them.
+        # Closed now: the rows refer to the bytes, which must be closed after them.
         with closing(self._csv_rows() if self._is_csv() else self._json_rows()) as rows:
             try:
                 for line, event, fields in rows:
@@ -138,7 +139,7 @@ class Recording:
         if 0 <= time_us < _PLAUSIBLE_FROM_US:
             said += f", which as a time is {iso(time_us)}"
             if not self._reading.accept_old(said):
-                raise RecordingError(f"{said}; is it a row number? Say which field holds the time")
+                raise RecordingError(f"{said}; is it a row number? Name the time field with --time-field")
 
     def _is_csv(self) -> bool:
         name = self.name.lower().removesuffix(".gz")
@@ -158,11 +159,11 @@ class Recording:
             except (ValueError, RecursionError) as error:
                 raise RecordingError(f"{place}: not JSON: {_reason(error)}") from None
             if not isinstance(event, dict):
-                raise RecordingError(f"{place}: expected a JSON object, one to a line")
+                raise RecordingError(f"{place}: expected one JSON object a line")
             yield number, event, text
 
     def _csv_rows(self) -> Generator[_Row, None, None]:
-        # The sample is what one read brings. A pipe might be long in bringing more.
+        # The sample is what one read returns; a pipe may take long to deliver more.
         sample_rows = max(1, self._bytes.peek(1).count(b"\n") - 1)
         text = io.TextIOWrapper(self._bytes, encoding="utf-8", newline="")
         reader = csv.reader(text, strict=True)
@@ -183,20 +184,19 @@ class Recording:
         except (csv.Error, UnicodeDecodeError) as error:
             raise RecordingError(f"{self.name}, line {reader.line_num}: not CSV: {_reason(error)}") from None
         finally:
-            # The bytes are closed by whoever opened them.
+            # Whoever opened the bytes closes them.
             text.detach()
 
     def _column_types(self, header: list[str], sample: list[tuple[int, list[str]]]) -> dict[str, ColumnType]:
         unknown = [name for name in self._reading.types if name not in header]
         if unknown:
             raise RecordingError(
-                f"{self.name}: no column is named `{unknown[0]}`, to which a type was given; "
-                f"there are {', '.join(header)}"
+                f"{self.name}: --types names the column `{unknown[0]}`; there are {', '.join(header)}"
             )
         whole = [cells for _, cells in sample if len(cells) == len(header)]
         types = decide(header, whole, self._reading.types)
         told = ", ".join(f"{name} {type_}" for name, type_ in types.items())
-        self._reading.tell(f"{self.name}: columns, by the first {len(whole)} rows: {told}")
+        self._reading.tell(f"{self.name}: column types from the first {len(whole)} rows: {told}")
         return types
 
 
@@ -216,8 +216,8 @@ def _event_of(
             event[name] = value_of(cell, types[name])
         except CellError as error:
             raise RecordingError(
-                f"{place}: `{name}`: {error}, as the cells of this column were before; "
-                f"`--types {name}=text` takes all of them as text"
+                f"{place}: `{name}`: {error}, unlike the cells before it; "
+                f"`--types {name}=text` reads the whole column as text"
             ) from None
     return event
 
@@ -243,19 +243,19 @@ def _time_field_of(event: dict[str, object], place: str) -> str:
         if name in event:
             return name
     raise RecordingError(
-        f"{place}: none of {', '.join(TIME_FIELDS)} is there; say which field holds the time"
+        f"{place}: the event has none of {', '.join(TIME_FIELDS)}; name the time field with --time-field"
     )
 
 
 def _looked_up(event: dict[str, object], time_field: str, place: str) -> object:
     value: object = event.get(time_field)
     if value is None:
-        # The same look-up as in conditions: the whole name first, then along its dots.
+        # As in conditions: the whole name first, then its parts between the dots.
         value = event
         for part in time_field.split("."):
             value = value.get(part) if isinstance(value, dict) else None
     if value is None:
-        raise RecordingError(f"{place}: the event has no `{time_field}`, which is to hold its time")
+        raise RecordingError(f"{place}: the event has no field `{time_field}` for its time")
     return value
 
 

@@ -1,11 +1,11 @@
-"""The files of one folder of a data folder, in the words of the report, and what can be read from them."""
+"""Reads the files of the directory or of one detector into the types of the report."""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from api.cli.folders.report import Defect, SegmentFile, SnapshotFile, Storage
+from api.cli.inspection.report import Defect, SegmentFile, SnapshotFile, Storage
 from snapshots.format.file_names import listing
 from snapshots.inspection import FolderReport, inspect_folder, read_only
 from snapshots.takeover.recovered import Recovered
@@ -15,7 +15,7 @@ _PLACE: Final = re.compile(r"at offset ([0-9]+), (.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one look at a folder gave. `recovered` is None where a recovery would be refused."""
+    """What one look at a folder found. `recovered` is None if a recovery would fail."""
 
     storage: Storage
     recovered: Recovered | None = None
@@ -24,7 +24,7 @@ class Look:
 
 
 def look_at(folder: Path) -> Look:
-    """Look at the files of a folder, and change nothing. Raises StorageError where they cannot be read."""
+    """Read the files of a folder without changing anything. Raises StorageError."""
     found = inspect_folder(folder)
     damage, remarks = _judged(found)
     return Look(
@@ -58,7 +58,7 @@ def look_at(folder: Path) -> Look:
 
 
 def _judged(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
-    """Tell damage from what is none: a write that was never finished, and what no recovery needs."""
+    """Separate damage from notes: an unfinished write, or a defect in what no recovery needs."""
     folder = found.folder
     damage = [_defect(folder / one.name, one.reason) for one in found.snapshots if one.reason is not None]
     remarks = []

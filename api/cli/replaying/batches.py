@@ -1,4 +1,4 @@
-"""Recorded events sent to a detector in batches."""
+"""Sends recorded events to a detector in batches."""
 
 import secrets
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from typing import Final
 import msgspec
 
 from api.cli.client.service import Service, ServiceError
-from api.cli.recorded.firings import Entry, Outcome, Report
-from api.cli.recorded.reading import RecordedEvent
+from api.cli.recordings.reading import RecordedEvent
+from api.cli.replaying.firings import Entry, Outcome, Report
 
 EVENTS_MAX: Final = 1_000
-"""Past this the gain of larger batches is small, and the progress would move in jumps."""
+"""Larger batches gain little and make the progress jump."""
 BYTES_MAX: Final = 4 * 1024 * 1024
 
 _OF_THE_BODY: Final = frozenset({1000, 1001, 1003})
-"""Refusals of a whole batch that one of its events may have brought upon all."""
+"""Codes with which a single event can cause the whole batch to be refused."""
 
 
 class _Result(msgspec.Struct):
@@ -31,7 +31,7 @@ class Batches:
         self._size_bytes = 0
 
     def add(self, event: RecordedEvent) -> None:
-        """Add an event; hands over those before it where there is no room for it."""
+        """Add an event; hands over those before it if it does not fit."""
         size_bytes = len(event.fields)
         if len(self._batch) >= EVENTS_MAX or self._size_bytes + size_bytes > BYTES_MAX:
             self.flush()
@@ -39,21 +39,21 @@ class Batches:
         self._size_bytes += size_bytes
 
     def flush(self) -> None:
-        """Hand over what has been collected, if anything has."""
+        """Hand over the collected events, if any."""
         batch, self._batch, self._size_bytes = self._batch, [], 0
         if batch:
             self._take(batch)
 
 
 def send(service: Service, detector_id: str, batch: list[RecordedEvent], report: Report) -> None:
-    """Evaluate a batch and count it into `report`. Raises ServiceError where the service takes none."""
+    """Evaluate a batch and count it into `report`. Raises ServiceError."""
     for event, outcome in zip(batch, _outcomes(service, detector_id, batch), strict=True):
         report.count(event, outcome)
 
 
 def _outcomes(service: Service, detector_id: str, batch: list[RecordedEvent]) -> list[Outcome]:
     try:
-        # With a key, so that it may be repeated whatever becomes of the answer.
+        # The key makes the request safe to retry.
         result = service.call(
             "POST",
             f"/api/detectors/{detector_id}/evaluate/batch",
@@ -65,7 +65,7 @@ def _outcomes(service: Service, detector_id: str, batch: list[RecordedEvent]) ->
             raise
         if len(batch) == 1:
             return [Outcome(actions=[], errors=[Entry(error.code, str(error).split(" ", 1)[1])])]
-        # Nothing was evaluated. Halving finds the events at fault; the others still get in, in order.
+        # Nothing was evaluated. Halving finds the events at fault; the others are still evaluated in order.
         middle = len(batch) // 2
         return _outcomes(service, detector_id, batch[:middle]) + _outcomes(
             service, detector_id, batch[middle:]

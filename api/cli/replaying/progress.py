@@ -1,4 +1,4 @@
-"""How far a replay has come: a bar on a terminal, a plain line every few seconds elsewhere."""
+"""Shows the progress of a replay: a bar on a terminal, otherwise a line every few seconds."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Gauge(Protocol):
     ) -> None: ...
 
     def advance(self, events: int, position: int) -> None:
-        """Take note of so many events more, and of how many bytes have been read in all."""
+        """Add `events`; `position` is the number of bytes read in all."""
 
 
 class _Count(ProgressColumn):
@@ -35,7 +35,7 @@ class _Count(ProgressColumn):
 
 
 class BarGauge:
-    """A bar with events, rate and time left; the time left only where the size is known."""
+    """A bar with events and rate, and with the time left if the size is known."""
 
     def __init__(self, console: Console, size: int | None) -> None:
         columns: list[ProgressColumn] = [TextColumn("Replaying"), BarColumn(), _Count()]
@@ -56,7 +56,7 @@ class BarGauge:
         self._progress.stop()
 
     def advance(self, events: int, position: int) -> None:
-        """Move the bar: by bytes, since nobody knows the number of events beforehand."""
+        """Move the bar, by bytes, because the number of events is not known in advance."""
         self._events += events
         completed = position if self._size is not None else None
         self._progress.update(self._task, completed=completed, events=self._events)
@@ -86,7 +86,7 @@ class LineGauge:
         self._echo(f"{self._events} events in {elapsed_s:.1f} s{self._rate(elapsed_s)}")
 
     def advance(self, events: int, position: int) -> None:
-        """Say how far it has come, where enough time has passed since it was last said."""
+        """Print a line if LINE_EVERY_S seconds have passed since the last one."""
         self._events += events
         self._position = position
         now_s = self._now_s()

@@ -1,4 +1,4 @@
-"""The types of CSV columns: a cell has none of its own, so each column is given one."""
+"""The types of CSV columns, decided by their cells."""
 
 import math
 import re
@@ -14,15 +14,15 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 class CellError(ValueError):
-    """A cell that is not of its column's type; the message shows the cell."""
+    """A cell does not have its column's type; the message shows the cell."""
 
 
 def decide(
     header: Sequence[str], sample: Iterable[Sequence[str]], given: Mapping[str, ColumnType]
 ) -> dict[str, ColumnType]:
-    """Give the type of each column: the `given` one, else what all its cells in the sample can be.
+    """Give the type of each column: the `given` one, else one that fits all its cells in the sample.
 
-    Empty cells are missing and decide nothing; a column without any other cell is text.
+    Empty cells count as missing and decide nothing. A column with only empty cells is text.
     """
     rows = list(sample)
     return {
@@ -41,7 +41,7 @@ def value_of(cell: str, type_: ColumnType) -> str | float | bool:
         case "number" if (number := _number(cell)) is not None:
             return number
         case _:
-            raise CellError(f"`{cell[:40]}` is no {type_}")
+            raise CellError(f"`{cell[:40]}` is not a {type_}")
 
 
 def _type_of(cells: Sequence[str]) -> ColumnType:
@@ -53,7 +53,7 @@ def _type_of(cells: Sequence[str]) -> ColumnType:
 
 
 def _number(cell: str) -> float | None:
-    """Give the number that JSON would read; None for text, and for what no number can hold."""
+    """Give the number that JSON would read; None if there is none, or if it is out of range."""
     match = _NUMBER.fullmatch(cell)
     if not match:
         return None

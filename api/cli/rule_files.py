@@ -1,9 +1,11 @@
-"""Files of rules: a mapping from names to conditions, in YAML or JSON."""
+"""Reads rules (`name: condition`, in YAML or JSON) and conditions (text, one a line) from files."""
 
 import json
+import re
+import sys
 from collections.abc import Hashable
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 import yaml
@@ -11,24 +13,28 @@ import yaml
 from engine.language.condition import Condition
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
+from engine.language.operators import FORMS
 from engine.language.text.parser import parse
+
+_CONTINUED: Final = re.compile(r"[ \t)\]}]|(and|or|since)\b")
+"""How a line begins that continues the condition of the line before."""
 
 
 class RuleFileError(Exception):
-    """A rule file that cannot be used; the message has every defect, one after the other."""
+    """A rule file is not valid; the message lists every defect, one a line."""
 
 
 class NamedCondition(NamedTuple):
-    """One entry of a rule file: what it says, and what that means."""
+    """One rule of a file: name, text and parsed condition."""
 
     name: str
     text: str
-    """As the service takes it: the text language, or JSON."""
+    """The condition as sent to the service: text or JSON."""
     condition: Condition
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML, except that a name given twice is refused: the last would silently replace the others."""
+    """YAML that refuses a duplicate key, where the last one would silently win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         seen: set[str] = set()
@@ -36,14 +42,14 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"`{key.value}` stands there twice", key.start_mark
+                        None, None, f"`{key.value}` is defined twice", key.start_mark
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def entries_of(text: str, source: str) -> dict[str, str]:
-    """Give name and condition text of each entry, conditions not yet judged. Raises RuleFileError."""
+    """Give name and condition text of each entry, without parsing the conditions. Raises RuleFileError."""
     document = _document(text, source)
     if not isinstance(document, dict) or not document:
         raise RuleFileError(f"{source}: expected a mapping `name: condition`")
@@ -59,14 +65,14 @@ def entries_of(text: str, source: str) -> dict[str, str]:
             case str(), _:
                 defects.append(f"{source}: `{name}`: expected a condition as text or as an object")
             case _:
-                defects.append(f"{source}: `{name}`: a rule's name is text; put it between quotes")
+                defects.append(f"{source}: `{name}`: a rule's name must be text; quote it")
     if defects:
         raise RuleFileError("\n".join(defects))
     return found
 
 
 def _document(text: str, source: str) -> object:
-    # YAML 1.1 takes `1e3` for text, so what is JSON is read as JSON.
+    # YAML 1.1 reads `1e3` as text, so JSON is read as JSON.
     if text.lstrip().startswith("{"):
         try:
             return cast("object", msgspec.json.decode(text))
@@ -80,7 +86,7 @@ def _document(text: str, source: str) -> object:
 
 
 def conditions_of(text: str, source: str) -> list[NamedCondition]:
-    """Give the rules of a file, every condition judged. Raises RuleFileError with the defects of all."""
+    """Give the rules of a file, every condition parsed. Raises RuleFileError with all defects."""
     found: list[NamedCondition] = []
     defects: list[str] = []
     for name, condition in entries_of(text, source).items():
@@ -94,14 +100,48 @@ def conditions_of(text: str, source: str) -> list[NamedCondition]:
 
 
 def read_rules(path: str) -> list[NamedCondition]:
-    """Give the rules of the file at `path`. Raises RuleFileError, also where it cannot be read."""
+    """Give the rules of the file at `path`, every condition parsed. Raises RuleFileError."""
+    return conditions_of(read_text(path), path)
+
+
+def read_text(path: str) -> str:
+    """Give the text of the file at `path`; `-` is standard input. Raises RuleFileError."""
+    shown = "standard input" if path == "-" else path
     try:
-        text = Path(path).read_text("utf-8-sig")
-    except UnicodeDecodeError:
-        raise RuleFileError(f"{path}: it is not valid UTF-8") from None
+        raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RuleFileError(f"{shown}: byte {error.start} is not valid UTF-8") from None
     except OSError as error:
-        raise RuleFileError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    return conditions_of(text, path)
+        raise RuleFileError(f"{shown}: {(error.strerror or str(error)).lower()}") from None
+
+
+def named_conditions(text: str, file: str) -> dict[str, str]:
+    """Give the conditions of a file by rule name or line. Raises RuleFileError."""
+    if file.lower().endswith((".yaml", ".yml", ".json")) and not _is_condition(text):
+        return entries_of(text, file)
+    conditions: dict[str, str] = {}
+    start = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        blank = not line.strip() or line.lstrip().startswith("#")
+        if not start and blank:
+            continue
+        if start and (blank or _CONTINUED.match(line)):
+            # Keeps blank lines and comments, so that line numbers within the condition stay right.
+            conditions[f"line {start}"] += "\n" + line
+        else:
+            start = number
+            conditions[f"line {start}"] = line
+    return conditions
+
+
+def _is_condition(text: str) -> bool:
+    """Tell whether JSON is one condition, not rules: its only member is one of a condition."""
+    try:
+        document = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and len(document) == 1 and document.keys() <= FORMS.keys()
 
 
 def _yaml_reason(error: Exception) -> str:

@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from api.cli.folders.report import (
+from api.cli.inspection.folder_files import Look, look_at
+from api.cli.inspection.report import (
     Catalogue,
     Contents,
     Defect,
@@ -18,7 +19,6 @@ from api.cli.folders.report import (
     RuleEntry,
     Storage,
 )
-from api.cli.folders.storage import Look, look_at
 from engine.evaluation.detector import Detector
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.printer import format as canonical

@@ -1,1 +1,0 @@
-"""A data folder, read from outside without a service."""

@@ -1,0 +1,1 @@
+"""Recordings read from files or a pipe: NDJSON or CSV to events with a time."""

@@ -1,0 +1,1 @@
+"""Recordings sent to a detector in batches, and what came of them."""
