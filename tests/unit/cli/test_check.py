@@ -129,4 +129,4 @@ def test_events_that_cannot_be_read_are_said(tmp_path: Path) -> None:
     (tmp_path / "e.ndjson").write_text("[1]\n")
     run = check("a == 1", "--events", str(tmp_path / "e.ndjson"))
     assert run.exit_code == 1
-    assert "line 1: expected a JSON object" in run.stderr
+    assert "line 1: expected one JSON object" in run.stderr

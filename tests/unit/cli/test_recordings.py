@@ -100,7 +100,7 @@ def test_a_cell_of_another_type_than_its_column_is_named_with_the_way_out(tmp_pa
     path = written(tmp_path, "e.csv", f"ts,n\n{rows}400000,x\n".encode())
     with pytest.raises(RecordingError, match=r"line 400001: `n`: `x` is not a number.* `--types n=text`"):
         read(path)
-    with pytest.raises(RecordingError, match=r"--types names the column `m`; there are .* ts, n"):
+    with pytest.raises(RecordingError, match=r"--types names the column `m`; there are ts, n"):
         read(path, types={"m": "text"})
 
 
@@ -171,7 +171,7 @@ def test_the_time_stands_under_the_whole_name_or_along_its_dots(tmp_path: Path) 
 
 def test_the_usual_time_fields_are_found_in_their_order(tmp_path: Path) -> None:
     content = b'{"ts": 5, "timestamp_ms": 1500, "@timestamp": null, "x": "2020-01-01"}'
-    with pytest.raises(RecordingError, match="no `@timestamp`"):
+    with pytest.raises(RecordingError, match="no field `@timestamp`"):
         read(written(tmp_path, "e", content))
     assert read(written(tmp_path, "e", content.replace(b'"@timestamp": null, ', b"")))[0].time_us == 1_500_000
 
