@@ -42,7 +42,7 @@ class Application:
         self.pipeline = Pipeline(
             settings,
             FastPath(settings, authenticator, fleet, memory),
-            SlowPath(settings, router, authenticator, fleet, memory=memory, streams=self._streams),
+            SlowPath(settings, router, authenticator, fleet, memory, self._streams),
             self._discard,
             self._metrics,
         )

@@ -80,4 +80,4 @@ def _digest(token: bytes) -> bytes:
 def _what_is_wrong(authorization: bytes | None) -> str:
     if authorization is None:
         return "the header `Authorization: Bearer TOKEN` is missing"
-    return "the Authorization header is not of the form `Bearer TOKEN`, with one blank between the two"
+    return "the Authorization header is not of the form `Bearer TOKEN`, with one space between the two"

@@ -83,7 +83,7 @@ def _check_grammar(source: bytes) -> None:
     except RecursionError:
         return
     except ValueError:
-        raise Refusal(Entry(_NOT_JSON, "the body is not JSON: the condition is none")) from None
+        raise Refusal(Entry(_NOT_JSON, "the body is not JSON: the condition is malformed")) from None
 
 
 def _ignored(_digits: str) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import re
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from api.http.authentication import Authenticator
@@ -40,19 +41,17 @@ class _Head(NamedTuple):
     body_bytes: int
 
 
+@dataclass(frozen=True)
 class FastPath:
     """Answers valid evaluations of known detectors by known callers.
 
     It leaves everything else untouched. The slow path validates again and reports the error.
     """
 
-    def __init__(
-        self, settings: Settings, authenticator: Authenticator, fleet: Fleet, memory: BodyMemory
-    ) -> None:
-        self._settings = settings
-        self._authenticator = authenticator
-        self._fleet = fleet
-        self._memory = memory
+    settings: Settings
+    authenticator: Authenticator
+    fleet: Fleet
+    memory: BodyMemory
 
     async def answer(
         self, scope: Scope, receive: Receive, request_timeout: RequestTimeout
@@ -67,23 +66,23 @@ class FastPath:
             return None
         request_timeout.mark_authenticated()
         detector_id = found[found.lastindex].decode()
-        if not self._fleet.exists(detector_id):
+        if not self.fleet.exists(detector_id):
             return None
         request_timeout.operation = operation.name
         message = await receive()
         if message.get("more_body", False):
-            claim = self._memory.claim(head.body_bytes, request_timeout.end)
+            claim = self.memory.claim(head.body_bytes, request_timeout.end)
             body = await read_rest(message, receive, head.body_bytes, claim)
             claim.release()
         else:
             body = part_of(message)
         request_timeout.body_read()
         call = evaluate_batch(body, head.key, head.form) if operation.is_batch else evaluate(body, head.key)
-        return answered(await self._fleet.call(detector_id, call))
+        return answered(await self.fleet.call(detector_id, call))
 
     def _check(self, scope: Scope, *, is_batch: bool) -> _Head | None:
         """Give what the head says, or None unless it is valid, with a known token and a known length."""
-        settings = self._settings
+        settings = self.settings
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None
         try:
@@ -97,7 +96,7 @@ class FastPath:
                 return None
             if head.repeated or head.size_bytes > settings.max_header_bytes:
                 return None
-            if self._authenticator.unknown(sent[b"authorization"]) is not None:
+            if self.authenticator.unknown(sent[b"authorization"]) is not None:
                 return None
         except Exception:  # noqa: BLE001 -- the slow path meets the same error and reports it
             return None

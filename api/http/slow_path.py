@@ -1,6 +1,7 @@
 """The slow path: validates any request step by step, and reports the first thing that is wrong with it."""
 
 import re
+from dataclasses import dataclass
 from typing import Any, Final
 
 from api.http.authentication import Authenticator
@@ -33,6 +34,7 @@ STREAM: Final = "evaluate_stream"
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
+@dataclass(frozen=True)
 class SlowPath:
     """Validates a request in the documented order, reads its body, and says what is to answer it.
 
@@ -40,22 +42,12 @@ class SlowPath:
     not read here. Everything else goes to Quart once its body is in memory.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        router: Router,
-        authenticator: Authenticator,
-        fleet: Fleet,
-        *,
-        memory: BodyMemory,
-        streams: NdjsonStreams,
-    ) -> None:
-        self._settings = settings
-        self._router = router
-        self._authenticator = authenticator
-        self._fleet = fleet
-        self._memory = memory
-        self._streams = streams
+    settings: Settings
+    router: Router
+    authenticator: Authenticator
+    fleet: Fleet
+    memory: BodyMemory
+    streams: NdjsonStreams
 
     async def accept(
         self, scope: Scope, receive: Receive, request_timeout: RequestTimeout
@@ -79,8 +71,8 @@ class SlowPath:
             await self._confirm(detector_id)
             if is_stream:
                 request_timeout.operation = STREAM
-                return self._streams.open(detector_id, authorization(head))
-        claim = self._memory.claim(announced_length(head), request_timeout.end)
+                return self.streams.open(detector_id, authorization(head))
+        claim = self.memory.claim(announced_length(head), request_timeout.end)
         if operation is None or operation.body is None:
             await skip_body(receive, bytes_max)
         else:
@@ -91,14 +83,14 @@ class SlowPath:
             if operation.is_evaluation:
                 # The bounded queue of the detector counts the body from here on.
                 claim.release()
-        return QuartCall(self._router.quart, scope, path, Match(route.rule, arguments), claim=claim)
+        return QuartCall(self.router.quart, scope, path, Match(route.rule, arguments), claim=claim)
 
     async def _route(self, head: Head, path: str, method: str, request_timeout: RequestTimeout) -> Route:
         """Authenticate the caller where that is needed, then find the route."""
         if path == "/api" or path.startswith("/api/"):
-            await self._authenticator.check(authorization(head))
+            await self.authenticator.check(authorization(head))
             request_timeout.mark_authenticated()
-        route = self._router.find(path, method)
+        route = self.router.find(path, method)
         needs_token = route.operation is not None and not route.operation.is_open
         if needs_token and not request_timeout.is_authenticated:
             # The URL map found an operation under a path that was not authenticated.
@@ -107,7 +99,7 @@ class SlowPath:
 
     def _check_headers(self, head: Head, operation: Operation | None) -> bytes:
         """Check the headers and give the media type of the body, empty where the operation takes none."""
-        bytes_max = self._settings.max_header_bytes
+        bytes_max = self.settings.max_header_bytes
         if operation is None or operation.body is None:
             return check_headers(head, bytes_max=bytes_max, media_types=())
         media_type = check_headers(
@@ -115,12 +107,12 @@ class SlowPath:
         )
         if media_type == NDJSON and idempotency_key(head):
             # A stream is answered while it arrives, so there is no whole answer to repeat.
-            raise RequestRefusal(1006, "Idempotency-Key: a stream of lines is no one request; it takes none")
+            raise RequestRefusal(1006, "Idempotency-Key: a stream takes none, since it has no single answer")
         return media_type
 
     def _bytes_max(self, operation: Operation | None) -> int:
         """Give the maximum size of the body."""
-        settings = self._settings
+        settings = self.settings
         if operation is None or operation.body is None:
             return settings.max_drain_bytes
         return settings.max_batch_body_bytes if operation.is_batch else settings.max_body_bytes
@@ -129,7 +121,7 @@ class SlowPath:
         """Raise Refusal 1200 unless the detector exists. A malformed id is an unknown one."""
         if not _ID.fullmatch(detector_id):
             raise no_such_detector(detector_id)
-        await self._fleet.confirm(detector_id)
+        await self.fleet.confirm(detector_id)
 
     def _arguments(self, operation: Operation, head: Head, media_type: bytes) -> dict[str, Any]:
         """Give what the handler takes beside the ids, the query and the body."""
@@ -139,5 +131,5 @@ class SlowPath:
         if operation.takes_key:
             found["key"] = idempotency_key(head)
         if operation.says_more:
-            found["has_token"] = self._authenticator.knows(authorization(head))
+            found["has_token"] = self.authenticator.knows(authorization(head))
         return found

@@ -55,7 +55,7 @@ class _Families(Collector):
     def _requests(self) -> Metric:
         family = CounterMetricFamily(
             f"{PREFIX}requests",
-            "Requests by the status of their reply; 499 where the caller left before its end.",
+            "Requests by the status of their response; 499 if the caller left before its end.",
             labels=("operation", "status"),
         )
         for name, value in sorted(self._status.tallies.items()):

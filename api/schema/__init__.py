@@ -1,1 +1,1 @@
-"""What the API says of itself: operations, request and reply types, the envelope, OpenAPI."""
+"""The description of the API: operations, types of requests and responses, envelope, OpenAPI."""

@@ -160,7 +160,7 @@ def entries_of(error: Exception) -> Sequence[Entry]:
         case DetectorUnavailable():
             return [Entry(error.code, error.message)]
         case DeadlinePassed():
-            message = "the deadline passed before there was an answer; whether it was done is not known"
+            message = "the deadline passed before an answer; whether the request was carried out is not known"
             return [Entry(1502, message)]
         case _:
             reference = secrets.token_hex(6)

@@ -288,6 +288,6 @@ _EXAMPLES: Final = {
     1402: "the event is more than 300000 ms late; a recorded past wants a fresh detector",
     1500: "an internal error; its reference is 3f9ac1d2e4b5",
     1501: "the detector is starting",
-    1502: "the deadline passed before there was an answer; whether it was done is not known",
+    1502: "the deadline passed before an answer; whether the request was carried out is not known",
     1503: "the server is shutting down",
 }

@@ -124,7 +124,7 @@ class Slow(Body):
 async def test_silence_has_an_end_and_any_line_breaks_it() -> None:
     async with reading(Body([b"a\n"], ends=False), patience_s=0.02) as lines:
         assert await lines.take() == [b"a"]
-        with pytest.raises(Refusal, match=r"no line came for 0.02 s") as caught:
+        with pytest.raises(Refusal, match=r"no line arrived for 0.02 s") as caught:
             await lines.take()
         assert caught.value.code == 1502
     async with reading(Slow([b"\n"] * 10 + [b"a\n"]), patience_s=0.1) as lines:
@@ -133,7 +133,7 @@ async def test_silence_has_an_end_and_any_line_breaks_it() -> None:
 
 async def test_a_line_that_trickles_does_not_break_silence() -> None:
     async with reading(Slow([b"a"] * 1_000), patience_s=0.1) as lines:
-        with pytest.raises(Refusal, match=r"no line came for 0.1 s"):
+        with pytest.raises(Refusal, match=r"no line arrived for 0.1 s"):
             await lines.take()
 
 
@@ -175,7 +175,7 @@ async def test_whoever_was_not_listened_to_was_not_silent() -> None:
         await asyncio.sleep(0.2)
         assert await lines.take() == [b"a"]
         began_s = asyncio.get_running_loop().time()
-        with pytest.raises(Refusal, match="no line came"):
+        with pytest.raises(Refusal, match="no line arrived"):
             await lines.take()
         assert asyncio.get_running_loop().time() - began_s > 0.09
 
@@ -192,5 +192,5 @@ async def test_whoever_goes_is_noticed_and_what_is_given_up_is_read_past() -> No
     with pytest.raises(CallerGone):
         await task
     assert lines.held_bytes == 0
-    with pytest.raises(Refusal, match="no reply was taken"):
+    with pytest.raises(Refusal, match="no result was read"):
         await lines.take()

@@ -243,7 +243,7 @@ def test_what_runs_on_after_the_end_of_its_connection_is_cancelled_and_told(
             async def hangs(*_: object) -> None:
                 await asyncio.sleep(FOR_EVER_S)
 
-            monkeypatch.setattr(given.app.pipeline._fast_path, "answer", hangs)
+            monkeypatch.setattr("api.http.fast_path.FastPath.answer", hangs)
             monkeypatch.setattr("api.http.request.timeout.RequestTimeout.start", lambda _: None)
             caller = Connection(*await asyncio.open_connection("127.0.0.1", given.wire.port))
             await caller.send(request("GET", "/healthz"))

@@ -189,5 +189,5 @@ class _Share:
 
 def no_room() -> RequestRefusal:
     """Give the refusal of a body for which there is no memory."""
-    message = "there is no memory for more of the body beside those of others; nothing was done"
+    message = "there is no memory for the body beside those of other requests; nothing was done"
     return RequestRefusal(1401, message, headers=((b"retry-after", b"%d" % _RETRY_AFTER_S),))

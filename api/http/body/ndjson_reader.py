@@ -78,7 +78,7 @@ class NdjsonReader:
         self.check()
         while not self._ready:
             if self._given_up:
-                raise Refusal(Entry(_OVERDUE, f"no reply was taken for {self._patience_s:g} s"))
+                raise Refusal(Entry(_OVERDUE, f"no result was read for {self._patience_s:g} s"))
             if self.ended:
                 return []
             self._news.clear()
@@ -86,7 +86,7 @@ class NdjsonReader:
                 async with asyncio.timeout_at(self._heard_s + self._patience_s):
                     await self._news.wait()
             except TimeoutError:
-                said = f"no line came for {self._patience_s:g} s, and all that came before was answered"
+                said = f"no line arrived for {self._patience_s:g} s, and all earlier ones were answered"
                 raise Refusal(Entry(_OVERDUE, said)) from None
             self.check()
         taken, self._ready, self._ready_bytes = self._ready, [], 0

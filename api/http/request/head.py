@@ -121,7 +121,7 @@ def check_headers(
         defects.append("Content-Type: expected once, came more than once")
     encoding = found.get(b"content-encoding", b"identity")
     if encoding.strip().lower() != b"identity":
-        defects.append("Content-Encoding: bodies are taken as they are, in no encoding")
+        defects.append("Content-Encoding: encoded bodies are not accepted")
     if takes_key:
         defects += _defects_of_key(head)
     if defects:

@@ -1,4 +1,4 @@
-"""The order in which a request is judged: of two defects, the one that comes first in SPEC sets the reply."""
+"""The order of validation: of two defects, the first in the documented order sets the response."""
 
 import itertools
 import json
@@ -439,7 +439,7 @@ async def test_each_spelling_of_a_content_type_takes_the_fast_path(
 async def test_no_operation_is_found_under_a_path_for_which_no_token_was_asked(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Should the map of routes and the judgement ever read a path differently, nothing is served."""
+    """If the URL map and the check for a token ever read a path differently, nothing is served."""
     monkeypatch.setattr("api.http.slow_path.canonical_path", lambda _: "/apis/detectors")
     rule = QuartRule("/api/detectors", methods={"GET"}, endpoint="list_detectors")
     monkeypatch.setattr(MapAdapter, "match", lambda *_, **__: (rule, {}))
