@@ -1,6 +1,6 @@
-"""Events as callers in process hand them in: Python's values as JSON's, or refused by the name of the field.
+"""Converts events of callers in the same process to JSON values, or refuses them by the name of the field.
 
-What comes from a body is JSON already and does not pass here.
+Events from bodies are JSON already and do not come here.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 TIMESTAMP_MS_MAX: Final = 8.64e15
-"""Either way; what a calendar date can be, in ECMAScript and here."""
+"""The largest distance from 1970 in both directions: the range of dates in ECMAScript."""
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _PLAIN_OR_FLOAT: Final = _PLAIN | {float}
@@ -27,10 +27,7 @@ _NAME_CHARS_SHOWN: Final = 80
 
 
 def are_plain(events: Sequence[Event]) -> bool:
-    """Tell whether events are as JSON has them, without contexts and none nested.
-
-    Takes a few passes in C over all of them.
-    """
+    """Tell whether events consist of JSON scalars and have no contexts. Takes a few passes in C."""
     if not events:
         return True
     all_fields, times, contexts = zip(*events, strict=True)
@@ -48,7 +45,7 @@ def are_plain(events: Sequence[Event]) -> bool:
 def _are_plain(objects: Sequence[dict[str, Any]]) -> bool:
     if len(set(map(len, objects))) > 1:
         return _is_plain(list(chain.from_iterable(map(dict.values, objects))))
-    # Where all are alike, the columns are of one type each, and few of them have to be gone through.
+    # If all objects have the same fields, most columns have one type, and few need a check of each value.
     return all(map(_is_plain, zip(*map(dict.values, objects), strict=True)))
 
 
@@ -66,26 +63,26 @@ def _are_finite(values: Collection[Any]) -> bool:
 
 
 def _is_a_time(timestamp_ms: float) -> bool:
-    # False for what is not a number, too.
+    # False for NaN, too.
     return -TIMESTAMP_MS_MAX <= timestamp_ms <= TIMESTAMP_MS_MAX
 
 
 def as_time(value: Any) -> float:
-    """Give a timestamp in milliseconds. Raises Refusal 1001."""
+    """Convert a timestamp to milliseconds. Raises Refusal 1001."""
     if type(value) in _NUMBERS and _is_a_time(value):
         return value  # type: ignore[no-any-return]  # of those two types
     return _milliseconds(value)
 
 
 def as_object(value: Any, place: str, depth_max: int) -> dict[str, Any]:
-    """Give fields or vars as JSON has them. Raises Refusal 1001 with the name of what it has not."""
+    """Convert fields or vars to JSON values. Raises Refusal 1001 with the name of an invalid value."""
     if type(value) is dict and _is_plain(value.values()):
         return value
     return _object(value, place, depth_max)
 
 
 class Intake:
-    """Takes events in. A context that comes with one event after another is looked through once."""
+    """Converts events. A context that comes with several events in a row is converted once."""
 
     def __init__(self, limits: Limits) -> None:
         self._depth_max = limits.body_depth_max
@@ -93,7 +90,7 @@ class Intake:
         self._taken: Mapping[str, Any] = _NOTHING
 
     def event(self, fields: Any, timestamp_ms: Any, given: Any) -> tuple[dict[str, Any], float, Any]:
-        """Give an event as JSON has it. Raises Refusal 1001."""
+        """Convert an event to JSON values. Raises Refusal 1001."""
         if given is None:
             sent = _NOTHING
         elif given is self._given:
@@ -104,17 +101,17 @@ class Intake:
         return as_object(fields, "fields", self._depth_max), as_time(timestamp_ms), sent
 
     def event_or_refusal(self, fields: Any, timestamp_ms: Any, given: Any) -> Event | Refusal:
-        """Give an event as JSON has it, or why it has none."""
+        """Convert an event to JSON values, or give the Refusal."""
         try:
             return self.event(fields, timestamp_ms, given)
         except Refusal as refusal:
             return refusal
 
     def events(self, events: Iterable[Event], before_next: Callable[[], None]) -> Iterable[Event]:
-        """Give events as JSON has them. Raises Refusal 1001 when it comes to one that has what JSON has not.
+        """Convert events to JSON values. Raises Refusal 1001 at the first event that JSON cannot express.
 
-        Where they are made one by one, `before_next` is called each time: the next may be made of the same
-        objects, changed.
+        If `events` is an iterator, `before_next` is called before each next event, which may consist of the
+        same objects, changed.
         """
         if not isinstance(events, list | tuple):
             return self._made(events, before_next)
@@ -155,7 +152,7 @@ def _object(value: Any, place: str, depth: int) -> dict[str, Any]:
 
 
 def _plain(value: Any, place: str, depth: int) -> Any:
-    """Give a value as JSON has it."""
+    """Convert a value to JSON values."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -178,12 +175,12 @@ def _plain(value: Any, place: str, depth: int) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    """Give a number or boolean of any type, those of NumPy too, as Python's own; None for anything else."""
+    """Convert a number or boolean of any type, NumPy's included, to Python's; give None for anything else."""
     match value:
         case Integral():
             return int(value)
         case Decimal():
-            # Whole ones are exact at any size, as integers are.
+            # Whole numbers are exact at any size.
             return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
         case Real():
             return float(value)

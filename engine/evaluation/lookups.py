@@ -1,8 +1,8 @@
-"""What many rules ask of one value: found once for each event, or for each batch where its context brings it.
+"""Look-ups in large values that rules share: done once for an event, or once for the context of a batch.
 
-Small values are walked as they are. Of a large one, what has been found is kept until `forget`: a set of an
-array's elements, the texts of `contains` that stand in a string, the canonical text of an array or object.
-Values are known again by identity, so `forget` must come before whoever owns them may change them.
+Small values are searched directly. For a large value, results are cached until `forget`: the set of the
+elements of an array, the texts of `contains` in a string, the canonical text of an array or object. The cache
+recognizes values by identity, so `forget` must be called before their owner can change them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,19 +15,19 @@ from engine.language.limits import Limits
 from engine.patterns.sets import PatternSets
 
 WALKED_MAX: Final = 64
-"""Up to this length, walking a value costs less than remembering what was found in it."""
+"""Up to this length, searching a value costs less than a cache."""
 
 SEARCHED_APART_MAX: Final = 8
-"""So few literals are searched for one by one, whatever the text."""
+"""Up to this many literals are searched for one by one in any text."""
 
 SEARCHED_CHARS_MAX: Final = 1 << 14
-"""The same where the characters of the text, and some more, times the literals are no more than this."""
+"""So they are, too, if the characters of the text times the literals are at most this."""
 
 _SEARCH_CHARS: Final = 64
-"""How many characters more could be searched in the time that it takes to begin."""
+"""The time to start a search, in characters."""
 
 SETS_MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What RE2 may use for one set of literals. Every state that a set can have fits, whatever the text."""
+"""RE2's memory for one set of literals. Every state that a set can have fits in it."""
 
 _ANY_LENGTH: Final = 1 << 62
 _NUMBER: Final = "number"
@@ -45,7 +45,7 @@ _KINDS: Final[Mapping[type, object]] = {
 
 
 class Lookups:
-    """The look-ups of one detector, by fact, and the relations of the context at hand."""
+    """The look-ups of one detector by fact, and the relations of the current context."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = replace(limits, pattern_text_chars_max=_ANY_LENGTH, pattern_work_max=_ANY_LENGTH)
@@ -53,17 +53,17 @@ class Lookups:
         self._with_literals: dict[str, Lookup] = {}
         self._relations: Relations | None = None
         self.used: list[Lookup] = []
-        """Those that hold something, until `forget`."""
+        """Those with cached results."""
 
     def of(self, fact: str) -> "Lookup":
-        """Give the look-up of a fact. All who ask for one fact share it."""
+        """Give the look-up of a fact. All rules about the fact share it."""
         lookup = self._by_fact.get(fact)
         if lookup is None:
             lookup = self._by_fact[fact] = Lookup(self._limits, self.used)
         return lookup
 
     def add(self, literals: Iterable[tuple[str, str]]) -> None:
-        """Add texts that a rule asks for with `contains`, each with its fact."""
+        """Add the texts of a rule's `contains`, each with its fact."""
         for fact, literal in literals:
             lookup = self._with_literals[fact] = self.of(fact)
             lookup.add(literal)
@@ -77,14 +77,14 @@ class Lookups:
                 del self._with_literals[fact]
 
     def relations(self, sent: Mapping[str, Any]) -> Relations:
-        """Give the relations of a context: the same for as long as the same context comes."""
+        """Give the relations of a context: the same object as long as the context is the same."""
         relations = self._relations
         if relations is None or relations.sent is not sent:
             relations = self._relations = Relations(sent)
         return relations
 
     def forget(self) -> None:
-        """Let go of what was found, and of the values it was found in."""
+        """Drop all cached results and the values that they belong to."""
         self._relations = None
         if self.used:
             for lookup in self.used:
@@ -93,7 +93,7 @@ class Lookups:
 
 
 class Lookup:
-    """What is asked of the values of one fact."""
+    """The look-up in the values of one fact."""
 
     __slots__ = (
         "__weakref__",
@@ -117,14 +117,14 @@ class Lookup:
         self._found: frozenset[str] | None = None
         self._sets: PatternSets | None = None
         self._literal_of: dict[str, str] = {}
-        """By the pattern that stands for it in the sets."""
+        """Each literal by its pattern in the sets."""
         self.literals: dict[str, int] = {}
-        """The texts of `contains`, and how many rules ask for each."""
+        """The texts of `contains`, and the number of rules with each."""
 
-    # -- what rules ask -------------------------------------------------------------------------------------
+    # -- for rules -------------------------------------------------------------------------------------
 
     def contains(self, value: Any, wanted: Any) -> bool:
-        """Tell whether a text has `wanted` in it, or an array an element that equals it."""
+        """Tell whether a text contains `wanted`, or whether an array has an element that equals it."""
         if type(value) is list:
             return self.holds(value, wanted)
         if type(value) is not str or type(wanted) is not str:
@@ -134,7 +134,7 @@ class Lookup:
         return wanted in self.found(value)
 
     def holds(self, array: Any, wanted: Any, wanted_by: "Lookup | None" = None) -> bool:
-        """Tell whether `array` is an array with an element equal to `wanted`, a value of `wanted_by`."""
+        """Tell whether `array` has an element equal to `wanted`, which is a value of `wanted_by`'s fact."""
         if type(array) is not list:
             return False
         if len(array) <= WALKED_MAX:
@@ -143,7 +143,7 @@ class Lookup:
             if type(wanted) is not list and type(wanted) is not dict:
                 return holds(array, wanted)
         if type(wanted) is str and not self._turn_to(array):
-            # The first of all questions takes less than a set would.
+            # A single search costs less than building a set.
             return wanted in array
         kind = _KINDS[type(wanted)]
         if kind is _NESTED:
@@ -153,14 +153,14 @@ class Lookup:
         return key in self.elements(array, kind)
 
     def equals(self, value: Any, other: Any, other_by: "Lookup") -> bool:
-        """Tell whether two arrays or objects are equal; `other` is a value of `other_by`."""
+        """Tell whether two arrays or objects are equal. `other` is a value of `other_by`'s fact."""
         if type(value) is not type(other) or len(value) != len(other):
             return False
         if not self._turn_to(value):
             return equal(value, other)
         return self.canonical(value) == other_by.canonical(other)
 
-    # -- what an index asks ---------------------------------------------------------------------------------
+    # -- for the index ---------------------------------------------------------------------------------
 
     def keys(self, array: list[Any]) -> frozenset[Any]:
         """Give the keys of the scalars in an array."""
@@ -173,7 +173,7 @@ class Lookup:
         )
 
     def found(self, text: str) -> frozenset[str]:
-        """Give the literals that stand in a text."""
+        """Give the literals that a text contains."""
         if self._is_little(text):
             return frozenset([literal for literal in self.literals if literal in text])
         self._turn_to(text)
@@ -182,7 +182,7 @@ class Lookup:
         return self._found
 
     def elements(self, array: list[Any], kind: object) -> frozenset[Any]:
-        """Give the keys of the elements of one kind."""
+        """Give the keys of the elements of one type."""
         self._turn_to(array)
         elements = self._elements.get(kind)
         if elements is None:
@@ -196,10 +196,10 @@ class Lookup:
             self._canonical = canonical(value)
         return self._canonical
 
-    # -- what is kept ---------------------------------------------------------------------------------------
+    # -- the cache ---------------------------------------------------------------------------------------
 
     def add(self, literal: str) -> None:
-        """Add a literal; one that is there is counted."""
+        """Add a literal, or count one more use of it."""
         count = self.literals.get(literal, 0)
         self.literals[literal] = count + 1
         if self._sets is not None and not count:
@@ -216,13 +216,13 @@ class Lookup:
                 del self._literal_of[pattern]
 
     def forget(self) -> None:
-        """Let go of the value, and of what was found in it."""
+        """Drop the value and the cached results."""
         self._value = None
         self._elements = {}
         self._canonical = self._found = None
 
     def _turn_to(self, value: Any) -> bool:
-        """Turn to a value, and tell whether it is the one that was asked about before."""
+        """Make a value the current one. Tell whether it already was."""
         if self._value is value:
             return True
         if self._value is None:
@@ -242,7 +242,7 @@ class Lookup:
         try:
             text.encode()
         except UnicodeEncodeError:
-            # Half of a surrogate pair is no text to RE2, and to JSON neither.
+            # RE2 does not accept surrogates.
             return frozenset([literal for literal in self.literals if literal in text])
         if self._sets is None:
             self._sets = PatternSets(
@@ -273,5 +273,5 @@ def _elements(array: list[Any], kind: object) -> frozenset[Any]:
 
 
 def _pattern_of(literal: str) -> str:
-    """Give the pattern that is found in a text where the literal stands in it."""
+    """Give the pattern that matches exactly the literal."""
     return "".join(char if char.isalnum() or char > "\x7f" else f"\\x{ord(char):02x}" for char in literal)

@@ -1,4 +1,4 @@
-"""Many names: finds those that lead to a value, by the names or by the values, whichever are fewer."""
+"""Many names at once: finds those that lead to a value, by names or by values, whichever are fewer."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class _Branch(Generic[T]):
-    """What lies behind a step of dotted names."""
+    """The dotted names that share a prefix of steps."""
 
     __slots__ = ("branches", "item", "whole")
 
@@ -17,26 +17,26 @@ class _Branch(Generic[T]):
         self.branches: dict[str, _Branch[T]] = {}
         self.item: T | None = None
         self.whole = ""
-        """The name that ends here, if there is an item."""
+        """The whole name of the item, if there is one."""
 
 
 class Names(Generic[T]):
-    """Items by name, all of fields or all of vars."""
+    """Items by name: either names of fields or names of vars."""
 
     __slots__ = ("_branches", "_dotted", "_plain")
 
     def __init__(self) -> None:
         self._plain: dict[str, T] = {}
-        """By names without dots."""
+        """Items by name without dots."""
         self._dotted: dict[str, T] = {}
         self._branches: dict[str, _Branch[T]] = {}
-        """The dotted ones once more, by their first step."""
+        """Items by dotted name again, by their first step."""
 
     def __bool__(self) -> bool:
         return bool(self._plain or self._dotted)
 
     def add(self, name: Name, item: T) -> None:
-        """Add a name, which is not there."""
+        """Add a new name."""
         if not name.steps:
             self._plain[name.whole] = item
             return
@@ -48,7 +48,7 @@ class Names(Generic[T]):
         branch.item, branch.whole = item, name.whole
 
     def remove(self, name: Name) -> None:
-        """Remove a name, which is there."""
+        """Remove a name."""
         if not name.steps:
             del self._plain[name.whole]
             return
@@ -67,7 +67,7 @@ class Names(Generic[T]):
             del branches[step]
 
     def found_in(self, values: Mapping[str, Any]) -> Iterator[tuple[T, Any]]:
-        """Give each item whose name leads to a value, with the value. Looks names up as `values.dig` does."""
+        """Give each item whose name leads to a value, with the value. The look-up is that of `values.dig`."""
         yield from _common(self._plain, values)
         if self._dotted:
             yield from _common(self._dotted, values)
@@ -91,7 +91,7 @@ def _behind(
     branches: Mapping[str, _Branch[T]], values: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> Iterator[tuple[T, Any]]:
     for branch, value in _common(branches, values):
-        # A field that has the whole name comes first, even if it is null.
+        # A field with the whole name takes precedence, even if it is null.
         if branch.item is not None and branch.whole not in fields:
             yield branch.item, value
         if branch.branches and type(value) is dict:

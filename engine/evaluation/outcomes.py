@@ -1,4 +1,4 @@
-"""What events come to: rules that fired, messages, refusals."""
+"""The outcomes of events: rules that fired, messages, refusals."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ from engine.language.diagnostics import Entry, Refusal
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one event came to: the rules that fired, in order of priority, and what is said about it."""
+    """The outcome of one event: the rules that fired, in order of priority, and the messages about it."""
 
     fired: Fired
     messages: list[Entry]
@@ -21,7 +21,7 @@ class Outcome:
 
 
 class BatchRefused(Refusal):
-    """An event of `evaluate_many` was refused: `index` is its place, `results` what came before it."""
+    """The event at `index` of `evaluate_many` was refused. `results` are those of the events before it."""
 
     def __init__(self, *entries: Entry, index: int = 0, results: tuple[Fired, ...] = ()) -> None:
         super().__init__(*entries)
@@ -31,30 +31,30 @@ class BatchRefused(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What the events of a batch came to, by place.
+    """The outcomes of a batch, by the index of the event.
 
-    An object for each event would cost as much as a few of its rules.
+    An object for each event would cost as much as the evaluation of a few rules.
     """
 
     fired: list[Fired] = field(default_factory=list)
-    """For each event the rules that fired, in order of priority; none for one that was refused."""
+    """The rules that fired at each event, in order of priority; none for a refused event."""
     messages: dict[int, list[Entry]] = field(default_factory=dict)
-    """What is said about events, for those about which anything is."""
+    """The messages about each event that has any."""
     refused: dict[int, Refusal] = field(default_factory=dict)
 
     def each(self) -> list[Outcome | Refusal]:
-        """Give them one by one."""
+        """Give the outcome of each event."""
         return [
             self.refused.get(place) or Outcome(fired, self.messages.get(place, []))
             for place, fired in enumerate(self.fired)
         ]
 
     def append(self, entry: Entry) -> None:
-        """Take a message about the event whose place is the next."""
+        """Add a message about the next event."""
         self.messages.setdefault(len(self.fired), []).append(entry)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Take the refusal of the event whose place is the next. Nothing else is said of it."""
+        """Record the refusal of the next event. It replaces all messages about that event."""
         place = len(self.fired)
         self.messages.pop(place, None)
         self.refused[place] = refusal

@@ -1,4 +1,4 @@
-"""A bound on the patterns of a detector, which are judged and compiled again each time that it wakes."""
+"""A bound on the work of compiling a detector's patterns, which is repeated at each activation."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _FULL: Final = 1400
 
 
 class Preparation:
-    """The different patterns of all rules of a detector, enabled or not, and the work of preparing them."""
+    """The distinct patterns of a detector's rules, even disabled ones, and the work of compiling them."""
 
     def __init__(self, conditions: Iterable[Condition], limits: Limits) -> None:
         self._limits = limits
@@ -24,13 +24,13 @@ class Preparation:
             self.add(condition)
 
     def check(self, new: Condition, instead_of: Condition | None = None) -> None:
-        """Raise Refusal 1400 where a new condition, perhaps in place of another one, needs too much work."""
+        """Raise Refusal 1400 if a new condition needs too much work. It may replace another condition."""
         coming = _patterns(new)
         more = sum(self._work_of(pattern) for pattern in coming if not self._uses[pattern])
         going = _patterns(instead_of) - coming if instead_of is not None else ()
         less = sum(self._work_of(pattern) for pattern in going if self._uses[pattern] == 1)
         bound = self._limits.detector_preparation_max
-        # A detector that is past the bound already, because that was lowered, may still lose patterns.
+        # If the bound was lowered, a detector may exceed it and can still lose patterns.
         if more > less and self.work + more - less > bound:
             said = (
                 f"the regular expressions of the detector's rules would take {self.work + more - less} units "

@@ -1,4 +1,4 @@
-"""What a rule is, as its owner sees it, and what it yields when it fires."""
+"""Rules as their owners see them, and the actions that they yield."""
 
 import re
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from engine.language.validation.document import condition_from_document
 
 NAME_CHARS_MAX: Final = 255
 NAME_PATTERN: Final = r"\A[^\x00-\x08\x0b-\x1f\x7f-\x9f]*\Z"
-"""Any characters but control characters other than tab and newline."""
+"""No control characters except tab and newline."""
 
 NAME_EXPECTED: Final = f"1 to {NAME_CHARS_MAX} characters, no control characters but tab and newline"
 
 _ACTION_BYTES_MAX: Final = 128
-"""An action without its id and name, where priorities have at most 19 digits."""
+"""The most bytes of an action besides its id and name. A priority has at most 19 digits."""
 _CHARACTER_BYTES_MAX: Final = 4
-"""In UTF-8, and as JSON escapes what may stand in names."""
+"""The most bytes of a character of a name, in UTF-8 and with the escapes of JSON."""
 
 NameText = Annotated[
     str,
@@ -31,26 +31,26 @@ NameText = Annotated[
         min_length=1, max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN, extra={"expected": NAME_EXPECTED}
     ),
 ]
-"""The name of a detector or a rule, as bodies carry it."""
+"""The name of a detector or a rule in a body."""
 
 
 def check_name(name: str) -> None:
-    """Raise Refusal 1001 unless `name` can name a detector or a rule."""
+    """Raise Refusal 1001 unless a name is valid for a detector or a rule."""
     if not 1 <= len(name) <= NAME_CHARS_MAX or not re.match(NAME_PATTERN, name):
         raise Refusal(Entry(1001, f"name: expected {NAME_EXPECTED}"))
 
 
 def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limits) -> Condition:
-    """Give a condition from its text, its JSON, or as it is built by hand. Raises ConditionError."""
+    """Give the condition of a text, of JSON, or as it was built by hand. Raises ConditionError."""
     if isinstance(condition, str | Mapping):
         return parse(condition, limits)
-    # One that is built by hand is held to what its JSON is held to.
+    # A condition that was built by hand is validated as its JSON.
     return condition_from_document(condition_to_document(condition), limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule. Lower priorities come first; a disabled rule observes nothing and yields nothing."""
+    """A rule. Lower priorities come first. A disabled rule sees no events."""
 
     id: str
     name: str
@@ -72,11 +72,11 @@ class Rule:
 
     @property
     def action_bytes_max(self) -> int:
-        """What `action_json` and a comma take at most, told without making it."""
+        """An upper bound for the size of `action_json` and a comma."""
         return _ACTION_BYTES_MAX + len(self.id) + _CHARACTER_BYTES_MAX * len(self.name)
 
     def action_json(self) -> bytes:
-        """Give the same as JSON. It is made once, for a rule that fires may fire often."""
+        """Give the action as JSON. It is encoded once, since a rule can fire often."""
         made = self._json
         if made is None:
             made = msgspec.json.encode(self.action())
@@ -86,8 +86,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class LiveRule:
-    """A rule, and when its history began. A disabled rule has none."""
+    """A rule, and when its history began. A disabled rule has no history."""
 
     rule: Rule
     birth: int
-    """How many events the detector had seen when the rule's history began."""
+    """The number of events that the detector had seen when the rule's history began."""

@@ -1,6 +1,6 @@
-"""Names, look-up, typed equality, keys: SPEC's values as they are when an event is evaluated.
+"""Values at evaluation: names and their look-up, typed equality, keys, relations.
 
-A missing value is None throughout: JSON `null` and a name that leads nowhere are the same.
+None stands for a missing value, whether the event has JSON `null` or does not have the fact at all.
 """
 
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from typing import Any, Final, NamedTuple
 
 TRUE_KEY: Final = ("true",)
 FALSE_KEY: Final = ("false",)
-"""Booleans as keys. Python holds `True == 1`; SPEC does not."""
+"""Booleans as keys. In Python `True == 1`; here they differ."""
 
 
 KEY_CHARS_MAX: Final = 256
-"""Longer texts are kept as keys by their SHA-256."""
+"""The keys of longer texts are their SHA-256."""
 
 LONG_TEXT: Final = "text"
 _LARGE_NUMBER: Final = "number"
 _PLAIN_NUMBER_MAX: Final = 1 << 60
-"""Floats from here on are whole."""
+"""Floats of this size and larger are whole numbers."""
 
 
 class Name(NamedTuple):
-    """A name taken apart once: where it is looked up, and how."""
+    """A name split into what a look-up needs."""
 
     of_vars: bool
     whole: str
@@ -33,14 +33,14 @@ class Name(NamedTuple):
 
 
 def split_name(name: str) -> Name:
-    """Give the parts of a valid name."""
+    """Split a valid name."""
     of_vars = name.startswith("$")
     whole = name[1:] if of_vars else name
     return Name(of_vars, whole, tuple(whole.split(".")) if "." in whole else ())
 
 
 def dig(values: Mapping[str, Any], whole: str, steps: tuple[str, ...]) -> Any:
-    """Give the value of a dotted name: the whole name as one key first, then step by step."""
+    """Give the value of a dotted name: first by the whole name as one key, then step by step."""
     if whole in values:
         return values[whole]
     found: Any = values
@@ -52,13 +52,13 @@ def dig(values: Mapping[str, Any], whole: str, steps: tuple[str, ...]) -> Any:
 
 
 def value_of(name: Name, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
-    """Give the value of a name at an event with these fields and vars, None where it is missing."""
+    """Give the value of a name in an event's fields or vars, or None if it is missing."""
     values = sent if name.of_vars else fields
     return dig(values, name.whole, name.steps) if name.steps else values.get(name.whole)
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Tell whether two JSON values are equal, types told apart, numbers by value, the rest deeply."""
+    """Tell whether two JSON values are equal: of one type, numbers by value, arrays and objects deeply."""
     kind = type(left)
     if kind is int or kind is float:
         other = type(right)
@@ -73,15 +73,15 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def holds(array: Any, value: Any) -> bool:
-    """Tell whether `array` is an array with an element equal to `value`."""
+    """Tell whether `array` is an array with an element that equals `value`."""
     return type(array) is list and any(equal(element, value) for element in array)
 
 
 def key_of(value: Any) -> Any:
-    """Give the hashable form of a scalar, in which `1` is `1.0` but not `true`; None for anything else.
+    """Give the hashable form of a scalar, in which `1` equals `1.0` but not `true`; None for other values.
 
-    Python's hash of an integer is the integer modulo 2**61 - 1, so a stranger could send any number of keys
-    that share one. Large numbers are therefore told apart by their digits, whose hash nobody can foresee.
+    Python hashes an integer modulo 2**61 - 1, so a caller could send any number of keys with the same hash.
+    Large numbers are therefore represented by their digits, whose hash nobody can predict.
     """
     kind = type(value)
     if kind is str:
@@ -96,22 +96,22 @@ def key_of(value: Any) -> Any:
 
 
 def slice_key_of(value: Any) -> Any:
-    """Give `key_of` a scalar as it is kept: of a long text its digest, so that a key takes little room."""
+    """Give the `key_of` a scalar for storage: for a long text its digest, so that keys stay small."""
     if type(value) is str and len(value) > KEY_CHARS_MAX:
         return (LONG_TEXT, _digest(value))
     return key_of(value)
 
 
 _RECENT: Final[list[tuple[tuple[str, str], ...]]] = [()]
-"""The long texts that were last asked for, with their digests."""
+"""The most recent long texts, with their digests."""
 
 _RECENT_MAX: Final = 4
 
 
 def _digest(text: str) -> str:
-    """Give the SHA-256 of a text, made once for all the paths of one event that have it among their keys.
+    """Give the SHA-256 of a text, computed once for all paths of one event with this key.
 
-    Texts are known again by identity: to compare two that are equal would take about as long as the digest.
+    The cache compares texts by identity: comparing equal texts would take about as long as the digest.
     """
     for known, digest in _RECENT[0]:
         if known is text:
@@ -122,10 +122,10 @@ def _digest(text: str) -> str:
 
 
 def part_of_key(key: Any) -> Any:
-    """Give the key of a scalar, or None, as it stands in a tuple with others.
+    """Give the form of a key, or of None, inside a tuple of keys.
 
-    The hash of a tuple of numbers can be foreseen, so a stranger could send many that share one; that of
-    bytes cannot.
+    The hash of a tuple of numbers can be predicted, so a caller could send many with the same hash. The hash
+    of bytes cannot.
     """
     kind = type(key)
     if kind is float and key.is_integer():
@@ -134,7 +134,7 @@ def part_of_key(key: Any) -> Any:
 
 
 def scalar_of(key: Any) -> Any:
-    """Give a scalar of which `key` is the `key_of`, or that as a part; it is of no long text."""
+    """Give the scalar of a key or of a part of a key. The key is not that of a long text."""
     if type(key) is bytes:
         return float(key) if b"." in key or b"e" in key else int(key)
     if type(key) is not tuple:
@@ -143,11 +143,11 @@ def scalar_of(key: Any) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Give a text that two JSON values have in common exactly if they are equal."""
+    """Give the canonical text of a JSON value: two values are equal exactly if their texts are."""
     kind = type(value)
     if kind is list:
         if _SIMPLE.issuperset(map(type, value)):
-            # Python writes no integer past some thousands of digits, none that has come as JSON.
+            # Python refuses to write integers of more than some thousands of digits.
             with suppress(ValueError):
                 return repr(value)
         return "[" + ", ".join(map(canonical, value)) + "]"
@@ -163,11 +163,11 @@ def canonical(value: Any) -> str:
 
 
 _SIMPLE: Final = frozenset({str, int, bool, type(None)})
-"""What is written by `repr` as `canonical` has it."""
+"""Types for which `repr` gives the canonical text."""
 
 
 class Relations:
-    """The relations that come with a context, each read at most once."""
+    """The relations of a context. Each is read at most once."""
 
     __slots__ = ("_read", "sent")
 
@@ -176,7 +176,7 @@ class Relations:
         self._read: dict[str, frozenset[Any]] = {}
 
     def holds(self, relation: str, *values: Any) -> bool:
-        """Tell whether the tuple of `values` is in the relation; never where one of them is missing."""
+        """Tell whether the relation contains the tuple of `values`; never if one of them is missing."""
         if relation not in self._read:
             self._read[relation] = _tuples(self.sent.get(relation))
         tuples = self._read[relation]
@@ -187,7 +187,7 @@ class Relations:
 
 
 def _tuples(sent: Any) -> frozenset[Any]:
-    """Give the tuples of a relation as a caller sends it; none where it has any other shape."""
+    """Give the tuples of a relation that a caller sent, or none if it is malformed."""
     if type(sent) is not list:
         return frozenset()
     rows = [element if type(element) is list else [element] for element in sent]

@@ -1,4 +1,4 @@
-"""Which rules fired at which events, as one number: to find out whether an evaluation can be repeated."""
+"""A checksum of verdicts, which tells whether a replay repeats an evaluation."""
 
 import sys
 import zlib
@@ -12,24 +12,24 @@ _PRIORITY: Final = attrgetter("priority")
 
 
 class Verdicts:
-    """A checksum of the rules that fired at some events, in order. Where nothing fired it stays as it is.
+    """A checksum of the rules that fired and of the events at which they did.
 
     Two evaluations of the same events have the same checksum if the same rules fired at the same events, and
-    hardly ever otherwise.
+    almost never otherwise. An event at which nothing fired does not change it.
     """
 
     def __init__(self) -> None:
         self.checksum = 0
 
     def note(self, number: int, fired: Fired) -> None:
-        """Take in what fired at the event of this number."""
-        # A priority is a rule's own for ever; to look at its action too would cost several times as much.
+        """Add the rules that fired at the event with this number."""
+        # No other rule ever gets the same priority. Including the actions would cost several times as much.
         told = array("q", map(_PRIORITY, fired))
         if sys.byteorder == "big":
             told.byteswap()
         self.checksum = zlib.crc32(told, (self.checksum ^ number) & 0xFFFFFFFF)
 
     def take(self) -> int:
-        """Give the checksum, and begin anew."""
+        """Give the checksum, and start a new one."""
         checksum, self.checksum = self.checksum, 0
         return checksum

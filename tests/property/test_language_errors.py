@@ -123,7 +123,7 @@ def test_any_document_is_answered_and_every_place_is_in_it(document: Json) -> No
 
 
 @given(small_conditions, st.data())
-def test_defects_of_several_places_are_all_told_in_the_order_of_the_document(
+def test_violations_in_several_places_are_all_reported_in_document_order(
     condition: Condition, data: st.DataObject
 ) -> None:
     document = json.loads(json.dumps(condition_to_document(condition)))
@@ -179,12 +179,12 @@ words = st.text("abc", max_size=5)
 
 
 @given(words, words)
-def test_one_slip_is_one_apart(word: str, other: str) -> None:
-    slips = {word[:i] + word[i + 1 :] for i in range(len(word))}
-    slips |= {
+def test_one_typo_is_one_apart(word: str, other: str) -> None:
+    typos = {word[:i] + word[i + 1 :] for i in range(len(word))}
+    typos |= {
         word[:i] + letter + word[i + n :] for i in range(len(word) + 1) for letter in "abc" for n in (0, 1)
     }
-    slips |= {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1)}
+    typos |= {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1)}
     assert (edit_distance(word, other) == 0) == (word == other)
-    assert (edit_distance(word, other) <= 1) == (other in slips | {word})
+    assert (edit_distance(word, other) <= 1) == (other in typos | {word})
     assert edit_distance(word, other) == edit_distance(other, word)

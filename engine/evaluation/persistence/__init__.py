@@ -1,1 +1,1 @@
-"""State to bytes and back, and from older versions."""
+"""The state of a detector to bytes and back, older versions included."""

@@ -1,6 +1,6 @@
-"""A detector as it is at one moment: copied at the speed of memory, to be packed while the detector goes on.
+"""Copies a detector's state between two events, so that it can be packed while the detector goes on.
 
-What events change in place is copied; what is replaced as a whole (rules, conditions, names) is only named.
+What events change in place is copied. Immutable objects (rules, conditions, names) are shared.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CapturedTable(NamedTuple):
-    """A KeyTable."""
+    """A copy of a KeyTable."""
 
     path: tuple[str, ...]
     keys: list[Key | None]
@@ -31,14 +31,14 @@ class CapturedTable(NamedTuple):
 
 
 class CapturedCell(NamedTuple):
-    """The memory of an unkeyed node: a time, and the event up to which it says all."""
+    """The memory of an unkeyed node: a time, and the event up to which it is complete."""
 
     time_us: int
     tick: int
 
 
 class CapturedColumn(NamedTuple):
-    """A Column: `few`, or its pages that hold something, by number."""
+    """A copy of a Column: `few`, or its nonempty pages by number."""
 
     few: Mapping[int, int] | None
     pages: Mapping[int, bytes]
@@ -49,11 +49,11 @@ class CapturedColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """All of a detector that is saved."""
+    """Everything of a detector that is saved."""
 
     marks: Mapping[str, Any]
     rules: list[tuple[Rule, int]]
-    """With the births of their histories, in order of priority."""
+    """Rules and the births of their histories, in order of priority."""
     tables: list[CapturedTable]
     memories: list[tuple[NodeName, CapturedCell | CapturedColumn]]
 
@@ -62,7 +62,7 @@ _NOTHING: Mapping[int, Any] = {}
 
 
 def capture(detector: "Detector") -> Captured:
-    """Give a copy of all that is saved, between two events: some 20 ms for a million keys."""
+    """Copy everything that is saved, between two events. A million keys take about 20 ms."""
     state = detector.state
     cells, ticks = state.whole.cells, state.whole.ticks
     return Captured(

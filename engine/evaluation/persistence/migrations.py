@@ -1,4 +1,4 @@
-"""Documents of older versions of a detector's state -> the next one, see `saved`."""
+"""Migrates documents of older versions to the next version; see `saved.py`."""
 
 import sys
 from array import array
@@ -10,9 +10,9 @@ from engine.evaluation.temporal import FOREVER, NEVER
 
 
 def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
-    """Give the document of version 2 for one of version 1.
+    """Migrate a document of version 1 to version 2.
 
-    There, keys stood in the order of sweeping, some of them twice, and their entries spoke of places in it:
+    In version 1, keys were in the order of sweeping, some of them twice. Entries referred to places in it:
 
         tables:   [path, keys, last sighting of each (nil: evicted), cursor]
         memories: [condition as JSON, path, birth, time], with a path [[place, time] …] in place of the time
@@ -21,7 +21,7 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
     tables = []
     for path, keys, sightings, _ in document["tables"]:
         live = [place for place, tick in enumerate(sightings) if tick is not None]
-        # Of a key that stands there twice, entries speak of the first place.
+        # Entries refer to the first place of a key that is there twice.
         first: dict[str, int] = {}
         for place in live:
             first.setdefault(repr(keys[place]), place)
@@ -33,7 +33,7 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
                 "keys": [keys[place] for place in places],
                 "seen": _packed(sightings[place] for place in places),
                 **dict.fromkeys(("times", "first_ticks", "first_times"), b""),
-                # Those that turn out to hold nothing are given back.
+                # Slots that turn out to hold nothing are freed.
                 "idle": _packed(range(len(places))),
                 **dict.fromkeys(("opened", "turn", "scanned", "ticked"), 0),
             }
@@ -48,7 +48,7 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
         "tables": tables,
         "memories": memories,
         "doomed": [],
-        # Every memory was written by every event.
+        # Every event wrote every memory.
         "indexed": False,
         "due": False,
         "busy": False,
@@ -58,10 +58,10 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
-    """Give the document of version 3 for one of version 2.
+    """Migrate a document of version 2 to version 3.
 
-    There, keys of a path of one key stood in arrays too, and the entries of columns in pages were listed as
-    those of others; for how many columns something was held followed from them.
+    In version 2, keys of a path of one key were in arrays, too. The entries of paged columns were listed like
+    those of other columns, and the number of columns that held something was derived from them.
 
         memories: … with a path, the slots and times of the entries, and whether they are paged
     """
@@ -82,10 +82,10 @@ def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_version_3(document: dict[str, Any]) -> dict[str, Any]:
-    """Give the document of version 4 for one of version 3.
+    """Migrate a document of version 3 to version 4.
 
-    There it also stood where tidying and evicting had come to, free slots were seen when their last key was,
-    and what was kept for the next event of a slice could be of a key that was there no more:
+    Version 3 also recorded the progress of expiry and eviction. A free slot kept the last sighting of its
+    last key, and a deviation could belong to a key that had gone:
 
         due, busy, rounds, doomed
         tables:   … idle, opened, turn, scanned, ticked

@@ -1,7 +1,6 @@
-"""A captured detector -> one msgpack document, in pieces that are each made within a millisecond.
+"""Packs a captured detector as a msgpack document, in pieces of less than a millisecond.
 
-`saved` says what stands in the document. The pieces are short so that a thread that packs can let the
-one that evaluates have its turn between them.
+`saved.py` describes the document. Between two short pieces, the packing thread lets the evaluating one run.
 """
 
 import struct
@@ -22,20 +21,20 @@ from engine.language.condition import Condition
 from engine.language.json.writer import condition_to_document
 
 BIG_INTEGER: Final = 1
-"""The extension type of an integer past 64 bits: its decimal digits."""
+"""The extension type of an integer beyond 64 bits: its decimal digits."""
 
 LONG_TEXT_TYPE: Final = 2
-"""The extension type of a key that is a long text: its SHA-256."""
+"""The extension type of a long text as a key: its SHA-256."""
 
 ANY_TEXT: Final = "surrogatepass"
-"""Who calls the engine in process may use texts as keys that are no Unicode."""
+"""Callers in the same process may use texts with surrogates as keys."""
 
 _KEYS: Final = 4096
 _NUMBERS: Final = 1 << 17
-"""How many of each make a piece."""
+"""The numbers of keys and of numbers in a piece."""
 
 _NUMBERED: Final = ("held", "seen", "times", "first_ticks", "first_times")
-"""What a table has a number of for each slot."""
+"""The columns of a table with a number for each slot."""
 
 _ARRAY_16_FROM: Final = 16
 _BIN_32: Final = struct.Struct(">BI")
@@ -43,7 +42,7 @@ _BIN_32_TYPE: Final = 0xC6
 
 
 def packed(captured: Captured) -> Iterator[bytes]:
-    """Give the document's bytes, piece by piece."""
+    """Give the bytes of the document, piece by piece."""
     packer = _packer()
     yield packer.pack_map_header(len(captured.marks) + 3)
     for name, mark in captured.marks.items():
@@ -60,7 +59,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
 
 
 def numbers_packed(numbers: Iterable[int]) -> bytes:
-    """Give a column of numbers: eight bytes for each, little end first."""
+    """Give a column of numbers as little-endian 64-bit integers."""
     column = numbers if isinstance(numbers, array) else array("q", numbers)
     if sys.byteorder == "big":
         column = column[:]
@@ -98,7 +97,7 @@ def _table(table: CapturedTable) -> Iterator[bytes]:
             if several
             else [key if type(key) is str else _scalar(key) for key in keys]
         )
-        # Without the header of an array of its own.
+        # The header of the portion's own array is dropped.
         yield portion[1 if len(keys) < _ARRAY_16_FROM else 3 :]
     for name in _NUMBERED:
         yield packer.pack(name)
@@ -139,7 +138,7 @@ def _entries(entries: Mapping[int, int]) -> list[bytes]:
 
 
 def _scalar(key: Key) -> Any:
-    """Give one part of a key, or nil where a slot has none."""
+    """Give one part of a key, or None for a free slot."""
     if type(key) is bytes:
         return scalar_of(key)
     if type(key) is not tuple:

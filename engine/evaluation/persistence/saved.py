@@ -1,19 +1,19 @@
-"""A detector from bytes: rules and temporal state, named by meaning, in one msgpack document.
+"""Loads a detector from a msgpack document: its rules, and its memories named by their conditions.
 
-Version 4 of the document, which `capturing` and `packing` make:
+`capturing.py` and `packing.py` write the document. This is version 4:
 
     clock_us, events_seen, priority_highest, indexed, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
-    tables:   by path: keys by slot (nil: free; of a path of several keys the array of its values), how many
-              memories hold something for each, when each was seen as an event (the greatest number: free)
-              and, if there are clocks, as a time
-    memories: [condition as JSON, path, birth, remembered]; remembered is [time, event up to which it says
-    all] without a path; with one the slots and times of the entries if they are few, else how many entries
-              each page has that has any, and those pages, one after another; that event, and for stamped
-              nodes the slots and events of the last deviations
+    tables:   for each path: its keys by slot (nil: free; for a path of several keys an array), how many
+              memories hold something for each, the event at which each was last seen (the largest number:
+              free) and, if there are clocks, the time
+    memories: [condition as JSON, path, birth, content]. Without a path the content is [time, event up to
+              which it is complete]. With a path it has either the slots and times of its few entries, or its
+              pages one after another and the number of entries on each; that event; and for stamped nodes
+              the slots and events of the last deviations
 
-Columns of numbers are bytes, eight for each, little end first. Integers past 64 bits travel as an extension
-type, so that a key of any size survives, and long texts that are keys as another, by their digest.
+A column of numbers is a byte string of little-endian 64-bit integers. Integers beyond 64 bits have an
+extension type, so keys of any size survive. Long texts as keys have another, which holds their digest.
 """
 
 import sys
@@ -41,17 +41,17 @@ STATE_VERSION: Final = 4
 
 
 def dump(detector: "Detector") -> bytes:
-    """Give all that `load` needs to make a detector that cannot be told from this one."""
+    """Give the bytes from which `load` restores an equivalent detector."""
     return b"".join(packed(capture(detector)))
 
 
 def unpack(data: bytes) -> Any:
-    """Give the document that bytes hold, or what it stands in."""
+    """Unpack the document, or whatever contains it."""
     return msgpack.unpackb(data, ext_hook=_unpack_extension, strict_map_key=False, unicode_errors=ANY_TEXT)
 
 
 def load(detector: "Detector", document: Any, version: int) -> None:
-    """Fill an empty detector from a document of this version or an older one."""
+    """Restore an empty detector from a document of this version or an older one."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
     if version == 1:
@@ -94,14 +94,14 @@ def load(detector: "Detector", document: Any, version: int) -> None:
         table = state.tables[tuple(row["path"])]
         table.columns = columns[table.path]
     state.whole.previous_us = document["previous_us"]
-    # Other bounds may hold now. What is past them goes with the next event, which says so.
+    # The limits may have changed. The next event evicts what exceeds them, and reports it.
     state.due = state.live > state.live_max or state.bytes > state.bytes_max
     state.eviction.resume()
 
 
 def _load_table(table: KeyTable, row: dict[str, Any]) -> None:
     table.seen = _unpacked(row["seen"])
-    # Without any, none were kept; if there are clocks now, nothing is read from them for what was before.
+    # An empty column means that there were no clocks. New clocks are not read for earlier events.
     table.times = _unpacked(row["times"]) or table.times
     table.first_ticks = _unpacked(row["first_ticks"]) or table.first_ticks
     table.first_times = _unpacked(row["first_times"]) or table.first_times
@@ -137,7 +137,7 @@ def _keys(values: list[Any], *, several: bool) -> list[Key | None]:
         return [
             None if value is None else tuple([part_of_key(_key(part)) for part in value]) for value in values
         ]
-    # Texts and free slots, as nearly all are, stand there as they are.
+    # Nearly all keys are texts or free slots, and need no conversion.
     return values if {*map(type, values)} <= {str, type(None)} else list(map(_key, values))
 
 
@@ -146,7 +146,7 @@ def _key(value: Any) -> Key | None:
 
 
 def stored_condition(data: bytes) -> Condition:
-    """Give a condition that was judged when it was stored; bounds that were lowered since do not undo it."""
+    """Give a condition that was validated when it was stored. Limits that have been lowered do not apply."""
     return condition_from_stored(msgspec.json.decode(data))
 
 

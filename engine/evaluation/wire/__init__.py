@@ -1,1 +1,1 @@
-"""Evaluate bodies and their answers: JSON, msgpack, lines."""
+"""Bodies of evaluations and their answers, in JSON, msgpack and NDJSON."""

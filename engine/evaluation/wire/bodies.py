@@ -1,4 +1,4 @@
-"""The one place where JSON from outside is decoded: typed, bounded, every defect of shape named."""
+"""Decodes JSON from callers: typed, bounded, and with every violation of its type reported."""
 
 import functools
 import gc
@@ -17,8 +17,8 @@ from engine.language.limits import DEFAULT_LIMITS
 
 T = TypeVar("T")
 
-DEFECTS_MAX: Final = 32
-"""How many defects of one body are listed; a hostile body must not be answered by a larger reply."""
+VIOLATIONS_MAX: Final = 32
+"""How many violations of one body are reported, so that the reply cannot exceed a hostile body."""
 
 _NAME_CHARS_SHOWN: Final = 80
 
@@ -27,7 +27,7 @@ _LARGE_BYTES: Final = 1 << 16
 _NUMBER: Final = re.compile(rb"-?([0-9]+)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _AS_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-"""Brackets as the steps that they are in depth, one byte each."""
+"""Brackets as steps in depth, one signed byte each."""
 _PAIR: Final = b"\x01\xff"
 _PASSES: Final = 6
 _DIGITS_AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
@@ -42,14 +42,14 @@ def decode(
     values_max: int = DEFAULT_LIMITS.body_values_max,
     nesting_at_most: Callable[[T, int], int] = lambda _, containers: containers,
 ) -> T:
-    """Give `body` as a value of `type_`.
+    """Decode a JSON body as a value of a type.
 
-    Raises Refusal 1000 where it is not JSON, nests deeper than `depth_max`, holds more than `values_max`
-    values, an integer of more than `digits_max` digits or a number past a double's range; 1001 with every
-    defect where its shape is wrong.
+    Raises Refusal 1000 if the body is not JSON, nests deeper than `depth_max`, contains more than
+    `values_max` values, an integer of more than `digits_max` digits or a number outside the range of a
+    double. Raises Refusal 1001 with every violation if the body does not fit the type.
 
-    `nesting_at_most` bounds the depth of a value from the number of its arrays and objects, as can be told
-    at once; where that suffices, its depth is not looked at.
+    `nesting_at_most` gives an upper bound for the depth of a value with that many arrays and objects. If the
+    bound is within `depth_max`, the depth is not computed.
     """
     _check_count(body, values_max)
     try:
@@ -59,7 +59,7 @@ def decode(
         document = _untyped(body)
         _check_depth(body, depth_max)
         _check_digits(body, digits_max)
-        # The decoder judges every one of several members of a name; the document has the last, which counts.
+        # The decoder checks all duplicates of a member. The document has only the last, and that one counts.
         if (value_of_last := converted(document, type_)) is not None:
             return value_of_last
         raise shape_refusal(document, type_, str(error)) from None
@@ -73,7 +73,7 @@ def decode(
 
 @contextmanager
 def without_collector(body: bytes) -> Iterator[None]:
-    """Keep the collector of garbage from looking again and again through what a large body becomes."""
+    """Suspend garbage collection: it would scan the values of a large body again and again."""
     if len(body) < _LARGE_BYTES or not gc.isenabled():
         yield
         return
@@ -90,7 +90,7 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
 
 
 def converted(document: object, type_: type[T]) -> T | None:
-    """Give plain values as a value of `type_`, None where they have another shape."""
+    """Convert plain values to a type, or give None if they do not fit it."""
     try:
         return msgspec.convert(document, type_)
     except msgspec.ValidationError:
@@ -98,7 +98,7 @@ def converted(document: object, type_: type[T]) -> T | None:
 
 
 def _untyped(body: bytes) -> object:
-    """Give the body as plain JSON values: what is no JSON at all is judged before its shape."""
+    """Decode a body without a type. Raises Refusal 1000 if it is not JSON."""
     try:
         return msgspec.json.decode(body)
     except (ValueError, RecursionError) as error:
@@ -106,7 +106,7 @@ def _untyped(body: bytes) -> object:
 
 
 def _unreadable(body: bytes, error: Exception) -> Refusal:
-    """Say why a body is no JSON, in words that do not mislead where the decoder's own would."""
+    """Give the Refusal for a body that is not JSON. Some of the decoder's own messages would mislead."""
     match error:
         case RecursionError():
             reason = "it is nested too deeply"
@@ -120,7 +120,7 @@ def _unreadable(body: bytes, error: Exception) -> Refusal:
 
 
 def _invalid_at(body: bytes) -> int:
-    """Give the offset of the first byte that is not UTF-8; the decoder counts from the string it is in."""
+    """Give the offset of the first byte that is not UTF-8. The decoder counts from the start of a string."""
     try:
         body.decode()
     except UnicodeDecodeError as error:
@@ -129,7 +129,7 @@ def _invalid_at(body: bytes) -> int:
 
 
 def _breaks_off_at_a_surrogate(body: bytes) -> bool:
-    """Tell whether a body that seems truncated to the decoder is whole to one that takes half pairs."""
+    """Tell whether an unpaired surrogate, not truncation, stopped the decoder."""
     try:
         json.loads(body)
     except (ValueError, RecursionError):
@@ -138,8 +138,8 @@ def _breaks_off_at_a_surrogate(body: bytes) -> bool:
 
 
 def _check_count(body: bytes, values_max: int) -> None:
-    """Raise Refusal 1000 where the body would take too much memory once it is decoded."""
-    # A value takes two bytes at least, with what parts it from the next.
+    """Raise Refusal 1000 if the decoded body would take too much memory."""
+    # A value and the separator after it take at least two bytes.
     if len(body) > 2 * values_max and _values_at_most(body) > values_max:
         without_strings = _without_strings(body)
         if _values_at_most(without_strings) - _empty_in(without_strings) > values_max:
@@ -147,7 +147,7 @@ def _check_count(body: bytes, values_max: int) -> None:
 
 
 def too_many_values(values_max: int) -> Refusal:
-    """Give the refusal of a body with more values than are accepted."""
+    """Give the Refusal for a body with too many values."""
     return Refusal(Entry(1000, f"the body holds more than {values_max} values"))
 
 
@@ -156,7 +156,7 @@ def _values_at_most(body: bytes) -> int:
 
 
 def _empty_in(body: bytes) -> int:
-    """Give how many arrays and objects hold nothing, as far as no blanks are in them."""
+    """Count the empty arrays and objects that are written without blanks."""
     return body.count(b"[]") + body.count(b"{}")
 
 
@@ -166,7 +166,7 @@ def _check_depth(body: bytes, depth_max: int) -> None:
 
 
 def _check_digits(body: bytes, digits_max: int) -> None:
-    # First a count that costs next to nothing, and that ordinary bodies pass.
+    # A cheap test that ordinary bodies pass comes first.
     if len(body) > digits_max and b"0" * (digits_max + 1) in body.translate(_DIGITS_AS_ZERO):
         for number in _NUMBER.finditer(_without_strings(body)):
             whole, fraction, exponent = number.groups()
@@ -175,9 +175,9 @@ def _check_digits(body: bytes, digits_max: int) -> None:
 
 
 def _deeper_than(body: bytes, depth_max: int) -> bool:
-    """Tell whether valid JSON nests deeper."""
+    """Tell whether valid JSON nests deeper than `depth_max`."""
     brackets = _without_strings(body).translate(_AS_STEPS, _NOT_BRACKETS)
-    # The innermost pairs are taken away a few times, which leaves little of most bodies, and costs little.
+    # Removing the innermost pairs a few times is cheap and leaves little of most bodies.
     taken = min(_PASSES, depth_max)
     for _ in range(taken):
         if not brackets:
@@ -187,64 +187,64 @@ def _deeper_than(body: bytes, depth_max: int) -> bool:
 
 
 def _without_strings(body: bytes) -> bytes:
-    """Give valid JSON without its strings: they begin and end with every quote that is not escaped."""
+    """Give valid JSON without its strings. Every unescaped quote starts or ends one."""
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(body.split(b'"')[::2])
 
 
 def shape_refusal(document: object, type_: type, complaint: str) -> Refusal:
-    """Give the refusal with every defect of plain values; `complaint` is what the decoder found."""
-    # No more are looked for than are told: a body may hold a hundred thousand.
-    found = _defects(document, msgspec.inspect.type_info(type_), "")
-    defects = list(islice(found, DEFECTS_MAX + 1))
-    # What the walk does not know is still refused, in the decoder's own words.
-    shown = [Entry(1001, defect) for defect in (defects or [complaint])[:DEFECTS_MAX]]
-    if len(defects) > DEFECTS_MAX:
+    """Give the Refusal with the violations of plain values. `complaint` is the decoder's own message."""
+    # A body can have a hundred thousand violations; the search stops after those that are reported.
+    found = _violations(document, msgspec.inspect.type_info(type_), "")
+    violations = list(islice(found, VIOLATIONS_MAX + 1))
+    # If the search finds nothing, the decoder's own message is reported.
+    shown = [Entry(1001, violation) for violation in (violations or [complaint])[:VIOLATIONS_MAX]]
+    if len(violations) > VIOLATIONS_MAX:
         shown.append(Entry(1001, "body: it has more defects than these"))
     return Refusal(*shown)
 
 
-def _defects(value: object, expected: Any, place: str) -> Iterator[str]:
-    """Give every defect of shape of `value` against msgspec's description of a type, in document order."""
+def _violations(value: object, expected: Any, place: str) -> Iterator[str]:
+    """Give every violation of msgspec's description of a type by a value, in document order."""
     info = msgspec.inspect
     where = f"{place}: " if place else "body: "
     match expected:
         case info.Metadata(type=inner, extra=extra):
-            for defect in _defects(value, inner, place):
-                if extra and "expected" in extra and json_type(value) in _kinds(inner):
+            for violation in _violations(value, inner, place):
+                if extra and "expected" in extra and json_type(value) in _types(inner):
                     yield f"{where}expected {extra['expected']}, got {_said(value)}"
                     return
-                yield defect
+                yield violation
         case info.StructType():
             if isinstance(value, dict):
-                yield from _struct_defects(value, expected, place)
+                yield from _struct_violations(value, expected, place)
             else:
                 yield f"{where}expected an object, got {json_type(value)}"
         case info.ListType(item_type=item):
             if isinstance(value, list):
                 for index, member in enumerate(value):
-                    yield from _defects(member, item, f"{place}[{index}]")
+                    yield from _violations(member, item, f"{place}[{index}]")
             else:
                 yield f"{where}expected an array, got {json_type(value)}"
         case info.DictType():
             if not isinstance(value, dict):
                 yield f"{where}expected an object, got {json_type(value)}"
         case _ if not _fits(value, expected):
-            kinds = sorted({name for name in _kinds(expected) if name})
+            kinds = sorted({name for name in _types(expected) if name})
             if json_type(value) in kinds:
                 yield f"{where}the value is out of bounds"
             else:
                 yield f"{where}expected {' or '.join(kinds)}, got {json_type(value)}"
 
 
-def _struct_defects(value: dict[str, object], expected: Any, place: str) -> Iterator[str]:
+def _struct_violations(value: dict[str, object], expected: Any, place: str) -> Iterator[str]:
     members = {field.encode_name: field for field in expected.fields}
     missing = [name for name in members if name not in value]
     prefix = f"{place}." if place else ""
     for name, member in value.items():
         if name in members:
-            yield from _defects(member, members[name].type, prefix + name)
+            yield from _violations(member, members[name].type, prefix + name)
         elif expected.forbid_unknown_fields:
             shown = name[:_NAME_CHARS_SHOWN]
             yield f"{prefix}{shown}: unknown member{did_you_mean(shown, missing)}"
@@ -262,7 +262,7 @@ def _fits(value: object, expected: Any) -> bool:
 
 
 def _rebuilt(expected: Any) -> Any:
-    """Give back the Python type that msgspec described; only the plain kinds reach this."""
+    """Give the Python type that msgspec described. Only plain types reach this."""
     info = msgspec.inspect
     match expected:
         case info.StrType(min_length=least, max_length=most, pattern=pattern):
@@ -289,11 +289,11 @@ def _annotated(base: type, meta: msgspec.Meta) -> Any:
     return Annotated[base, meta]
 
 
-def _kinds(expected: Any) -> list[str]:
+def _types(expected: Any) -> list[str]:
     info = msgspec.inspect
     match expected:
         case info.Metadata(type=inner):
-            return _kinds(inner)
+            return _types(inner)
         case info.StrType():
             return ["a string"]
         case info.BoolType():
@@ -305,13 +305,13 @@ def _kinds(expected: Any) -> list[str]:
         case info.ListType():
             return ["an array"]
         case info.UnionType(types=types):
-            return [name for member in types for name in _kinds(member)]
+            return [name for member in types for name in _types(member)]
         case _:
             return []
 
 
 def _said(value: object) -> str:
-    """Name a value for a caller: strings by their length, as they may hold control characters."""
+    """Describe a value for a message; a string by its length, since it may contain control characters."""
     if isinstance(value, str):
         return f"{len(value)} characters" if value else "an empty string"
     return json_type(value)

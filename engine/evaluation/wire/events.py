@@ -1,4 +1,4 @@
-"""Evaluate bodies and their answers: decoded where they are evaluated, encoded where the outcome is known."""
+"""The bodies of evaluations and batches, and their answers as JSON."""
 
 from collections.abc import Callable
 from typing import Any, Final, Literal, assert_never
@@ -6,29 +6,29 @@ from typing import Any, Final, Literal, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.wire.bodies import DEFECTS_MAX, decode
+from engine.evaluation.wire.bodies import VIOLATIONS_MAX, decode
 from engine.evaluation.wire.msgpack_bodies import decode_msgpack
 from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 TIMESTAMP_MS_MAX: Final = 8.64e15
-"""Either way; what a calendar date can be, in ECMAScript and here."""
+"""The largest distance from 1970 in both directions: the range of dates in ECMAScript."""
 
 
 BatchForm = Literal["json", "msgpack"]
-"""What the body of a batch is written in."""
+"""The format of the body of a batch."""
 
 
 class EventBody(msgspec.Struct, forbid_unknown_fields=True):
-    """One event: its fields, and its time in milliseconds since 1970, held to the microsecond."""
+    """One event: its fields, and its time in milliseconds since 1970, precise to a microsecond."""
 
     fields: dict[str, Any]
     timestamp_ms: int | float
 
 
 class ContextBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What a caller knows besides the event: values for names that begin with `$`, and relations."""
+    """What a caller sends beside the event: values for names with `$`, and relations."""
 
     vars: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
@@ -48,14 +48,14 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request that succeeded: its result and its messages, as JSON ready for the envelope."""
+    """The answer to a request that succeeded: its result and its messages as JSON."""
 
     result: bytes
     messages: bytes = b"[]"
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request that was refused; nothing has changed."""
+    """The answer to a refused request. It has changed nothing."""
 
     entries: tuple[Entry, ...]
 
@@ -64,7 +64,7 @@ Answer = Done | Refused
 
 
 def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
-    """Give an evaluate body. Raises Refusal 1000 or 1001 with every defect."""
+    """Decode the body of an evaluation. Raises Refusal 1000, or 1001 with every violation."""
     decoded = decode(
         body,
         EvaluateBody,
@@ -77,7 +77,7 @@ def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
 
 
 def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> BatchBody:
-    """Give a batch body. Raises Refusal 1000, or 1001 with every defect."""
+    """Decode the body of a batch. Raises Refusal 1000, or 1001 with every violation."""
     match form:
         case "json":
             decoded = decode(
@@ -99,12 +99,12 @@ def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> Batch
 
 
 def _nesting_at_most(batch: BatchBody, containers: int) -> int:
-    """Bound the depth of a batch: no value lies in two events, and each event has two objects at least."""
+    """Bound the depth of a batch: each event has at least two objects, which nest with no other event's."""
     return containers - 2 * max(0, len(batch.events) - 1)
 
 
 def evaluate_body(detector: Detector, body: bytes) -> Answer:
-    """Evaluate the event of a body and give the answer to its caller."""
+    """Evaluate the event of a body and give the answer."""
     try:
         decoded = decode_evaluate(body, detector.limits)
         outcome = detector.submit_clean_one(
@@ -120,10 +120,10 @@ def evaluate_body(detector: Detector, body: bytes) -> Answer:
 def evaluate_batch_body(
     detector: Detector, body: bytes, form: BatchForm = "json"
 ) -> tuple[Answer, tuple[int, ...]]:
-    """Evaluate the events of a body in order; a refused one says so in its place, and the others go on.
+    """Evaluate the events of a body in order. A refused event has an error as its result; the others go on.
 
-    Gives the answer to the caller, and the places of the events that were refused, those not evaluated for
-    want of room in the answer among them.
+    Gives the answer, and the indices of the refused events. These include the events that were not evaluated
+    because the answer was full.
     """
     try:
         decoded = decode_batch(body, detector.limits, form)
@@ -143,7 +143,7 @@ def evaluate_batch_body(
 
 
 def sent_with(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
-    """Give the vars that a body's context brings, none where there is none."""
+    """Give the vars of a context, or an empty dict."""
     if isinstance(context, ContextBody) and isinstance(context.vars, dict):
         return context.vars
     return {}
@@ -158,4 +158,4 @@ def _check_timestamps(events: list[EventBody], place: Callable[[int], str]) -> N
         for index, stamp in enumerate(stamps)
         if not -TIMESTAMP_MS_MAX <= stamp <= TIMESTAMP_MS_MAX
     ]
-    raise Refusal(*wild[:DEFECTS_MAX])
+    raise Refusal(*wild[:VIOLATIONS_MAX])

@@ -1,4 +1,4 @@
-"""Evaluate bodies in lines, as NDJSON has them: decoded and answered each for itself."""
+"""NDJSON bodies of evaluations: each line is decoded and answered by itself."""
 
 from typing import Any
 
@@ -12,16 +12,16 @@ BLANKS = b" \t\r"
 
 
 def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
-    """Give what stands in each line that is not blank: an evaluate body, or what is wrong with it."""
+    """Decode each line that is not blank. A line that is invalid gives a Refusal."""
     return [_decoded(line, limits) for line in body.split(b"\n") if line.strip(BLANKS)]
 
 
 def evaluate_lines(detector: Detector, body: bytes) -> tuple[Done, tuple[int, ...]]:
-    """Evaluate the events of a body in order; a refused one says so in its place, and the others go on.
+    """Evaluate the events of a body in order. A refused event has an error as its result; the others go on.
 
-    Gives the results as lines, and the places of the events that were refused. Unstarted lines have no place.
-    There are fewer results than events where the answer is full: what comes behind was not evaluated, is
-    among the refused, and may be sent again.
+    Gives the results as lines, and the indices of the refused events. Blank lines do not count. If the answer
+    is full, there are fewer results than events. The remaining events were not evaluated, count as refused,
+    and may be sent again.
     """
     lines = decode_lines(body, detector.limits)
     results, refused = results_within(
@@ -31,7 +31,7 @@ def evaluate_lines(detector: Detector, body: bytes) -> tuple[Done, tuple[int, ..
 
 
 def event_in(body: EvaluateBody) -> tuple[dict[str, Any], float, dict[str, Any]]:
-    """Give the event of a body as a detector takes it."""
+    """Give the arguments with which a detector evaluates the event of a body."""
     return body.event.fields, body.event.timestamp_ms, sent_with(body.context)
 
 

@@ -1,4 +1,4 @@
-"""Bodies that come as msgpack: decoded like those that are JSON, and held to what JSON can say."""
+"""Decodes msgpack from callers, with the bounds of JSON and only the values that JSON has."""
 
 import functools
 from itertools import chain
@@ -15,13 +15,13 @@ from engine.language.limits import DEFAULT_LIMITS
 T = TypeVar("T")
 
 _EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9})
-"""Before what they hold there is another byte, for its type."""
+"""First bytes of extension values, whose data follow a byte for the type."""
 
 
 def _sizes() -> list[int]:
-    """Give how many bytes each first byte of a value makes it; minus those of its length, where it has one.
+    """Give the size of a value in bytes for each first byte, or minus the size of its length field.
 
-    Of arrays and objects, their members are values of their own.
+    The elements of arrays and objects are values of their own.
     """
     sizes = [1] * 256
     for byte in range(0xA0, 0xC0):
@@ -52,15 +52,15 @@ def decode_msgpack(
     depth_max: int = DEFAULT_LIMITS.body_depth_max,
     values_max: int = DEFAULT_LIMITS.body_values_max,
 ) -> T:
-    """Give `body` as a value of `type_`.
+    """Decode a msgpack body as a value of a type.
 
-    Raises Refusal 1000 where it is not msgpack, nests deeper than `depth_max`, holds more than `values_max`
-    values (the names of members are among them here), or what JSON cannot say:
-    binary and extension values, names that are no strings, NaN and infinities; 1001 with every defect where
-    its shape is wrong. Of several members of one name the last counts, and alone is looked at.
+    Raises Refusal 1000 if the body is not msgpack, nests deeper than `depth_max`, contains more than
+    `values_max` values (here names of members count, too) or what JSON cannot express: binary and extension
+    values, names that are not strings, NaN and infinities. Raises Refusal 1001 with every violation if the
+    body does not fit the type. Of duplicate members only the last counts.
     """
     _check_framing(body)
-    # A value takes a byte at least.
+    # A value takes at least one byte.
     if len(body) > values_max and not _are_few(body, values_max):
         raise too_many_values(values_max)
     try:
@@ -84,9 +84,9 @@ def _decoder(type_: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def _check_framing(body: bytes) -> None:
-    """Raise Refusal 1000 unless the body is one value, of which everything that it announces has come.
+    """Raise Refusal 1000 unless the body is exactly one complete value.
 
-    The decoder makes room for an array as it is announced: five bytes would have it take gigabytes.
+    The decoder allocates arrays by their announced length, so five bytes could make it take gigabytes.
     """
     unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(body)))
     unpacker.feed(body)
@@ -103,14 +103,14 @@ def _check_framing(body: bytes) -> None:
 
 
 def _are_few(body: bytes, values_max: int) -> bool:
-    """Tell whether no more values than that stand in a body, which is sound."""
+    """Tell whether a well-formed body contains at most `values_max` values."""
     sizes, at, end = _SIZES, 0, len(body)
     for _ in range(values_max):
         if at >= end:
             return True
         size = sizes[body[at]]
         if size <= 0:
-            # What follows the byte is a length of so many bytes, and what is so long.
+            # After the first byte come the length, in that many bytes, and the data.
             start = at + 1 - size
             size = 1 - size + int.from_bytes(body[at + 1 : start]) + (body[at] in _EXTENSIONS)
         at += size
@@ -125,7 +125,7 @@ def _untyped(body: bytes) -> object:
 
 
 def _reason(error: Exception) -> str:
-    """Say why the decoder gave up, in words that do not mislead where its own would."""
+    """Say why the decoder failed. Some of its own messages would mislead."""
     match error:
         case RecursionError():
             return "it is nested too deeply"
@@ -140,7 +140,7 @@ def _reason(error: Exception) -> str:
 
 
 def _check_values(document: object, depth_max: int) -> None:
-    """Raise Refusal 1000 for what JSON has not. Goes level by level, so that each is a few passes in C."""
+    """Raise Refusal 1000 for values that JSON does not have. Each level takes a few passes in C."""
     level = [document]
     for _ in range(depth_max):
         if not (level := _members(level)):
@@ -151,7 +151,7 @@ def _check_values(document: object, depth_max: int) -> None:
 
 
 def _members(level: list[Any]) -> list[Any]:
-    """Give all that stands in the objects and arrays of a level."""
+    """Give the members of all objects and arrays of a level."""
     kinds = set(map(type, level))
     if float in kinds and not all(isfinite(value) for value in level if type(value) is float):
         _refuse("it holds NaN or an infinity")

@@ -1,7 +1,7 @@
-"""What the events of a batch come to, as JSON, within a bound on the bytes of the whole answer.
+"""The results of a batch as JSON, within a bound on the size of the whole answer.
 
-Before an event is evaluated, it is known how large its answer can be: every enabled rule fires, and all that
-can be said is said. So nothing is evaluated that is not answered, and no more is held than is answered.
+The largest possible result of an event is known before it is evaluated: every enabled rule fires, and there
+is every message. So every evaluated event gets its result, and no more is held in memory than is answered.
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ from engine.evaluation.outcomes import Outcomes
 from engine.language.diagnostics import Entry, Refusal
 
 _RESULT_BYTES_MAX: Final = 1024
-"""What a result takes at most beside actions and what is said of relations and texts."""
+"""The most bytes of a result besides actions and warnings."""
 
 
 class ReportedEntry(msgspec.Struct, frozen=True):
-    """An entry as replies carry it."""
+    """An entry as JSON has it."""
 
     code: int
     message: str
 
 
 def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
-    """Give entries as the JSON array that `errors` and `messages` hold."""
+    """Give the JSON array for `errors` or `messages`."""
     if not entries:
         return b"[]"
     return msgspec.json.encode([ReportedEntry(*entry) for entry in entries])
@@ -38,12 +38,12 @@ def encode_actions(fired: Fired) -> bytes:
 
 
 def refused_result(refusal: Refusal) -> bytes:
-    """Give what is answered in the place of an event of several that was refused, as JSON."""
+    """Give the result of a refused event of a batch as JSON."""
     return b'{"actions":[],"errors":' + encode_entries(refusal.entries) + b"}"
 
 
 def _results_of(outcomes: Outcomes) -> list[bytes]:
-    """Give what the events of a batch came to, each as JSON."""
+    """Give the result of each event as JSON."""
     results = [
         b'{"actions":' + encode_actions(fired) + b"}" if fired else b'{"actions":[]}'
         for fired in outcomes.fired
@@ -67,14 +67,14 @@ def no_room(limit_bytes: int) -> bytes:
 def results_within(
     detector: Detector, events: Sequence[Event | Refusal]
 ) -> tuple[list[bytes], tuple[int, ...]]:
-    """Evaluate events in order for as long as the answer has room, at least one of them.
+    """Evaluate events in order while the answer has room, at least one of them.
 
-    What is a Refusal already has its place among the results. Gives the results, fewer than there are events
-    where the answer is full, and the places of those that were refused.
+    An event that is already a Refusal keeps its place. Gives the results, fewer than events if the answer is
+    full, and the indices of the refused events.
     """
     bytes_max = detector.limits.answer_bytes_max
     worst = detector.answer_bytes_worst + _RESULT_BYTES_MAX
-    # Where one event may be answered by more than half of the limit, half of it has to be left.
+    # If one result can exceed half of the limit, only half of the limit has to be free.
     wanted = min(worst, bytes_max // 2)
     results: list[bytes] = []
     refused: list[int] = []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.evaluation.rules import NameText
 from engine.evaluation.wire import bodies
-from engine.evaluation.wire.bodies import DEFECTS_MAX, decode
+from engine.evaluation.wire.bodies import VIOLATIONS_MAX, decode
 from engine.evaluation.wire.events import BatchBody, EvaluateBody, decode_batch
 from engine.language.diagnostics import Refusal, did_you_mean
 from engine.language.limits import Limits
@@ -261,10 +261,10 @@ def test_no_more_defects_are_looked_for_than_are_told(document, type_, monkeypat
 
     monkeypatch.setattr(bodies, "did_you_mean", looked)
     entries = refused(msgspec.json.encode(document), type_)
-    assert len(looks) <= DEFECTS_MAX + 1
+    assert len(looks) <= VIOLATIONS_MAX + 1
     assert max(looks, default=0) <= 80
     if len(document) > 2 or type_ is not Named:
-        assert len(entries) == DEFECTS_MAX + 1
+        assert len(entries) == VIOLATIONS_MAX + 1
         assert entries[-1] == (1001, "body: it has more defects than these")
 
 

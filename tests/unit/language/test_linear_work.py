@@ -46,7 +46,7 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "JSON arrays": ('{"all": ', "[", ""),
     "JSON escapes": ('{"leaf": "', r"\"", ""),
     "JSON members": ("{", '"a": 1,', '"b": 1}'),
-    "JSON defects": ('{"all": [', "1,", "1]}"),
+    "JSON violations": ('{"all": [', "1,", "1]}"),
     "JSON blanks": ("{", " ", "x"),
 }
 

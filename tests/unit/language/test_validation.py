@@ -1,4 +1,4 @@
-"""What a valid document is: every operator with every type of value, every member, every defect."""
+"""What a valid document is: every operator with every type of value, every member, every violation."""
 
 import json
 import math
@@ -56,8 +56,8 @@ TAKEN = {
 }
 
 
-def defects_of(document: Json, limits: Limits = Limits()) -> list[tuple[int, str]]:  # noqa: B008
-    """Give the code and place of each defect of a document, or nothing where there is none."""
+def violations_of(document: Json, limits: Limits = Limits()) -> list[tuple[int, str]]:  # noqa: B008
+    """Give the code and place of each violation of a document, or nothing where there is none."""
     try:
         condition_from_document(document, limits)
     except ConditionError as error:
@@ -72,27 +72,27 @@ def test_an_operator_takes_the_values_of_its_row_and_no_others(op: str, value: s
     if value in TAKEN[op]:
         assert condition_to_document(condition_from_document(document)) == document
     else:
-        ((code, place),) = defects_of(document)
+        ((code, place),) = violations_of(document)
         assert code == 1301
         assert place.startswith("leaf.value")
 
 
 @pytest.mark.parametrize("op", ["eq", "neq", "in", "nin"])
 def test_a_ref_takes_four_operators(op: str) -> None:
-    assert defects_of({"ref": {"fact": "a", "op": op, "reference": "b"}}) == []
+    assert violations_of({"ref": {"fact": "a", "op": op, "reference": "b"}}) == []
 
 
 @pytest.mark.parametrize("op", ["contains", "matches", "between", "EQ", "", "==", 1, None, ["eq"], {"eq": 1}])
 def test_a_ref_takes_no_other_operator(op: Json) -> None:
-    assert defects_of({"ref": {"fact": "a", "op": op, "reference": "b"}}) == [(1301, "ref.op")]
+    assert violations_of({"ref": {"fact": "a", "op": op, "reference": "b"}}) == [(1301, "ref.op")]
 
 
 @pytest.mark.parametrize("op", ["Eq", "", "startswith", 1, None, ["eq"]])
 def test_a_leaf_of_no_known_operator_is_told_so_and_its_value_too_where_no_operator_would_take_it(
     op: Json,
 ) -> None:
-    assert defects_of({"leaf": {"fact": "a", "op": op, "value": 1}}) == [(1301, "leaf.op")]
-    assert defects_of({"leaf": {"fact": "a", "op": op, "value": None}}) == [
+    assert violations_of({"leaf": {"fact": "a", "op": op, "value": 1}}) == [(1301, "leaf.op")]
+    assert violations_of({"leaf": {"fact": "a", "op": op, "value": None}}) == [
         (1301, "leaf.op"),
         (1301, "leaf.value"),
     ]
@@ -109,7 +109,7 @@ def windowed(window: Json) -> list[Json]:
 @pytest.mark.parametrize("window", [0, 0.0, 1, 0.3, 1e300, 10**400])
 def test_a_window_is_any_number_of_seconds_that_is_not_negative(window: Json) -> None:
     for document in windowed(window):
-        assert defects_of(document) == []
+        assert violations_of(document) == []
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_window_is_any_number_of_seconds_that_is_not_negative(window: Json) ->
 def test_nothing_else_is_a_window(window: Json) -> None:
     for document in windowed(window):
         ((member, _),) = document.items()
-        assert defects_of(document) == [(1301, f"{member}.window_secs")]
+        assert violations_of(document) == [(1301, f"{member}.window_secs")]
 
 
 @pytest.mark.parametrize("boundary", ["Weak", "", "both", None, 1, True, ["weak"]])
@@ -128,7 +128,7 @@ def test_a_boundary_is_weak_strong_or_absent(boundary: Json) -> None:
 
     for given in ({}, {"boundary": "weak"}, {"boundary": "strong"}):
         assert condition_to_document(condition_from_document(document(**given))) == document(**given)
-    assert defects_of(document(boundary=boundary)) == [(1301, "historically_for.boundary")]
+    assert violations_of(document(boundary=boundary)) == [(1301, "historically_for.boundary")]
 
 
 @pytest.mark.parametrize("name", ["", "$", 1, None, True, ["a"], {"fact": "a"}, "\ud800"])
@@ -140,19 +140,21 @@ def test_a_name_is_a_string_that_is_neither_empty_nor_a_bare_dollar(name: Json) 
         "keyed.key": {"keyed": {"inner": OK, "key": name}},
         "in_relation.args[0].fact": {"in_relation": {"args": [{"fact": name}], "relation": "r"}},
     }.items():
-        assert defects_of(document) == [(1301, place)]
+        assert violations_of(document) == [(1301, place)]
 
 
 @pytest.mark.parametrize("name", ["$a", "$$", " ", ".", "a..b", "null", "\n"])
 def test_any_other_string_is_a_name(name: str) -> None:
-    assert defects_of({"leaf": {"fact": name, "op": "eq", "value": 1}}) == []
-    assert defects_of({"keyed": {"inner": OK, "key": name}}) == []
+    assert violations_of({"leaf": {"fact": name, "op": "eq", "value": 1}}) == []
+    assert violations_of({"keyed": {"inner": OK, "key": name}}) == []
 
 
 @pytest.mark.parametrize("relation", ["", 1, None, ["r"], "\udfff"])
 def test_the_name_of_a_relation_is_a_string_that_is_not_empty(relation: Json) -> None:
-    assert defects_of({"in_relation": {"args": [], "relation": "$"}}) == []
-    assert defects_of({"in_relation": {"args": [], "relation": relation}}) == [(1301, "in_relation.relation")]
+    assert violations_of({"in_relation": {"args": [], "relation": "$"}}) == []
+    assert violations_of({"in_relation": {"args": [], "relation": relation}}) == [
+        (1301, "in_relation.relation")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -169,8 +171,8 @@ def test_the_name_of_a_relation_is_a_string_that_is_not_empty(relation: Json) ->
     ],
 )
 def test_an_argument_is_a_fact_or_a_scalar(argument: Json, place: str) -> None:
-    defects = defects_of({"in_relation": {"args": ["s", 1, True, argument], "relation": "r"}})
-    assert defects[0] == (1301, f"in_relation.args[3]{place}")
+    violations = violations_of({"in_relation": {"args": ["s", 1, True, argument], "relation": "r"}})
+    assert violations[0] == (1301, f"in_relation.args[3]{place}")
 
 
 def test_arguments_are_an_array_that_may_be_empty() -> None:
@@ -178,30 +180,30 @@ def test_arguments_are_an_array_that_may_be_empty() -> None:
     condition = condition_from_document({"in_relation": {"relation": "r", "args": [{"fact": "$a"}, "$a"]}})
     assert condition == InRelation("r", (FactArg("$a"), "$a"))
     for arguments in (None, {}, "a", {"fact": "a"}):
-        assert defects_of({"in_relation": {"args": arguments, "relation": "r"}}) == [
+        assert violations_of({"in_relation": {"args": arguments, "relation": "r"}}) == [
             (1301, "in_relation.args")
         ]
 
 
 @pytest.mark.parametrize("document", [None, 1, "a == 1", True, [OK], [], {}])
 def test_a_condition_is_an_object_with_one_member(document: Json) -> None:
-    assert defects_of(document) == [(1301, "condition")]
-    assert defects_of({"not": document}) == [(1301, "not")]
-    assert defects_of({"all": [OK, document]}) == [(1301, "all[1]")]
+    assert violations_of(document) == [(1301, "condition")]
+    assert violations_of({"not": document}) == [(1301, "not")]
+    assert violations_of({"all": [OK, document]}) == [(1301, "all[1]")]
 
 
 @pytest.mark.parametrize("member", ["leafs", "ALL", "and", "", "count", "Not"])
 def test_a_member_that_is_not_listed_is_refused(member: str) -> None:
-    ((code, place),) = defects_of({member: OK})
+    ((code, place),) = violations_of({member: OK})
     assert code == 1301
     assert place == (member or "[``]")
 
 
 @pytest.mark.parametrize("member", ["all", "any"])
 def test_all_and_any_have_at_least_one_member(member: str) -> None:
-    assert defects_of({member: [OK]}) == []
+    assert violations_of({member: [OK]}) == []
     for content in ([], {}, None, OK, "a == 1"):
-        assert defects_of({member: content}) == [(1301, member)]
+        assert violations_of({member: content}) == [(1301, member)]
 
 
 CONTENTS: Json = {
@@ -219,22 +221,22 @@ CONTENTS: Json = {
 @pytest.mark.parametrize("member", CONTENTS)
 def test_no_field_may_be_missing_and_none_added(member: str) -> None:
     content = CONTENTS[member]
-    assert defects_of({member: content}) == []
+    assert violations_of({member: content}) == []
     for name in content:
         less = {key: value for key, value in content.items() if key != name}
-        assert defects_of({member: less}) == [(1301, member)]
+        assert violations_of({member: less}) == [(1301, member)]
         misspelt = {key + "s" * (key == name): value for key, value in content.items()}
-        assert defects_of({member: misspelt}) == [(1301, f"{member}.{name}s"), (1301, member)]
-    assert defects_of({member: {**content, "boundarys": "weak"}}) == [(1301, f"{member}.boundarys")]
+        assert violations_of({member: misspelt}) == [(1301, f"{member}.{name}s"), (1301, member)]
+    assert violations_of({member: {**content, "boundarys": "weak"}}) == [(1301, f"{member}.boundarys")]
     for wrong in (None, [], [content], "x", 1):
-        assert defects_of({member: wrong}) == [(1301, member)]
+        assert violations_of({member: wrong}) == [(1301, member)]
 
 
 @pytest.mark.parametrize("member", ["not", "once", "historically"])
 def test_what_stands_within_is_a_condition(member: str) -> None:
-    assert defects_of({member: OK}) == []
+    assert violations_of({member: OK}) == []
     for wrong in (None, [OK], {}, 1):
-        assert defects_of({member: wrong}) == [(1301, member)]
+        assert violations_of({member: wrong}) == [(1301, member)]
 
 
 def test_several_defects_are_told_together_in_the_order_of_the_document() -> None:
@@ -246,7 +248,7 @@ def test_several_defects_are_told_together_in_the_order_of_the_document() -> Non
             {"since": {"right": {"not": []}, "left": {"once": {"keyed": {"key": "$", "inner": 5}}}}},
         ]
     }
-    assert defects_of(document) == [
+    assert violations_of(document) == [
         (1302, "any[0].leaf.value"),
         (1301, "any[0].leaf.fact"),
         (1301, "any[1]"),
@@ -333,8 +335,10 @@ def test_a_mapping_and_a_tuple_do_as_well_as_a_dict_and_a_list() -> None:
     "value", [object(), {1}, b"x", 1j, math.nan, math.inf, "\ud800", 10**4000, -(10**4000)]
 )
 def test_what_json_cannot_say_is_refused_from_callers_in_process(value: Json) -> None:
-    assert defects_of({"leaf": {"fact": "a", "op": "eq", "value": value}}) == [(1301, "leaf.value")]
-    assert defects_of({"in_relation": {"args": [value], "relation": "r"}}) == [(1301, "in_relation.args[0]")]
+    assert violations_of({"leaf": {"fact": "a", "op": "eq", "value": value}}) == [(1301, "leaf.value")]
+    assert violations_of({"in_relation": {"args": [value], "relation": "r"}}) == [
+        (1301, "in_relation.args[0]")
+    ]
 
 
 def test_the_digits_of_an_integer_are_bounded_exactly() -> None:
@@ -342,8 +346,8 @@ def test_the_digits_of_an_integer_are_bounded_exactly() -> None:
         return {"leaf": {"fact": "a", "op": "eq", "value": value}}
 
     limits = Limits(digits_max=5)
-    assert defects_of(document(99_999), limits) == defects_of(document(-99_999), limits) == []
-    assert defects_of(document(100_000), limits) == [(1301, "leaf.value")]
+    assert violations_of(document(99_999), limits) == violations_of(document(-99_999), limits) == []
+    assert violations_of(document(100_000), limits) == [(1301, "leaf.value")]
 
 
 def test_patterns_are_refused_with_the_reason_that_re2_gives() -> None:

@@ -1,7 +1,7 @@
-"""What is said about a text that is refused, held in golden files: the text, a line, the entries.
+"""Error messages as golden files: each has a text, a line of dashes, and the entries.
 
-`RULE_DETECTOR_GOLDEN=write pytest tests/unit/language/test_errors.py` writes the entries anew; the diff is
-then for a person to read. A new case is a new file with a text and the line.
+`RULE_DETECTOR_GOLDEN=write pytest tests/unit/language/test_error_messages.py` rewrites the entries; read the
+diff before you commit it. To add a case, add a file with a text and the line of dashes.
 """
 
 import os
