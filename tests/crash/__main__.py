@@ -1,8 +1,8 @@
-"""Runs every storm, longer than the tests do, and prints what was tried as a Markdown table.
+"""Runs every kind of crash, longer than the tests do, and prints what was tried as a Markdown table.
 
     python -m tests.crash [SECONDS]
 
-What is drawn by chance is drawn for so many seconds (60). Ends with Lost at the first thing that was lost.
+Draws random schedules for so many seconds (60). Raises Lost at the first loss.
 """
 
 import random
@@ -11,11 +11,21 @@ import time
 from collections.abc import Callable
 
 from snapshots.errors import StorageError
-from tests.crash.damage import Changed, ends_near_a_sector, folder_of_segments, long_folder, small_folder
-from tests.crash.defects import DEFECTS
-from tests.crash.history import Lost
-from tests.crash.images import Images
-from tests.crash.interleaving import (
+from tests.crash.kill_table import print_table
+from tests.crash.model.history import Lost
+from tests.crash.service.planted_defects import SERVICE_DEFECTS
+from tests.crash.service.service_images import RUNS as SERVICE_RUNS
+from tests.crash.service.service_images import ServiceImages
+from tests.crash.store.corruption import (
+    Changed,
+    ends_near_a_sector,
+    folder_of_segments,
+    long_folder,
+    small_folder,
+)
+from tests.crash.store.crash_images import Images
+from tests.crash.store.file_faults import FileFaults
+from tests.crash.store.interleaving import (
     Interleavings,
     drawn,
     first_life,
@@ -24,15 +34,11 @@ from tests.crash.interleaving import (
     switches,
     third_life,
 )
-from tests.crash.processes import print_table
-from tests.crash.runs import RUNS
-from tests.crash.service_defects import SERVICE_DEFECTS
-from tests.crash.service_images import RUNS as SERVICE_RUNS
-from tests.crash.service_images import ServiceImages
-from tests.crash.storms import Storm
+from tests.crash.store.planted_defects import DEFECTS
+from tests.crash.store.runs import RUNS
 
 MANY_S = 600
-"""Whoever has so much time has it for storms that are ten times as long."""
+"""From so many seconds on, the runs that kill processes are ten times as long."""
 
 
 def main(seconds: float) -> None:
@@ -62,17 +68,17 @@ def main(seconds: float) -> None:
         return tried.different, f"nothing lost; {tried.moments} moments"
 
     def faults() -> tuple[int, str]:
-        storm = Storm(32, random.Random(seed))
+        faults = FileFaults(32, random.Random(seed))
         for run in RUNS.values():
-            storm.of(run)
-        return storm.faults, f"nothing lost; with {storm.images} crash images after them"
+            faults.of(run)
+        return faults.faults, f"nothing lost; with {faults.images} crash images after them"
 
     def bits() -> tuple[int, str]:
         changed = Changed()
         for folder in (small_folder, folder_of_segments, long_folder):
             changed.flip_every_bit(*folder())
-        for world, image in ends_near_a_sector():
-            changed.flip_every_bit(world, image, last_bytes=62)
+        for history, image in ends_near_a_sector():
+            changed.flip_every_bit(history, image, last_bytes=62)
         return changed.changed, f"{changed.exact} exact, {changed.refused} refused, 0 less or other"
 
     def prefixes() -> tuple[int, str]:

@@ -1,0 +1,97 @@
+"""Defects planted in the actor and the directory, each with the run that must notice it."""
+
+from functools import partial
+
+from engine.runtime.catalogue.directory import Directory
+from engine.runtime.contract.settings import JournalSync
+from engine.runtime.detector.actor import DetectorActor
+from snapshots import store
+from snapshots.write import retention
+from tests.crash.service.service_images import RUNS, ServiceImages
+from tests.crash.store.planted_defects import Defect
+
+
+def images(run: str, sync: JournalSync = "always") -> None:
+    ServiceImages(8).of(RUNS[run], sync)
+
+
+SERVICE_DEFECTS: dict[str, Defect] = {
+    "evaluations are answered before they are synced": Defect(
+        DetectorActor, "_make_last", 'if sync == "always" or any(', "if any(", partial(images, "lives")
+    ),
+    "changes of rules are answered before they are synced": Defect(
+        DetectorActor,
+        "_make_last",
+        "or any(not isinstance(step, EVALUATED) for step in steps)",
+        "",
+        partial(images, "lives", "interval"),
+    ),
+    "a batch is synced before it is written": Defect(
+        DetectorActor,
+        "_make_last",
+        "self._write(store, hosted.detector, tuple(steps), reached, now_us)",
+        "store.sync(); self._write(store, hosted.detector, tuple(steps), reached, now_us); "
+        "sync, steps = 'interval', ()",
+        partial(images, "lives"),
+    ),
+    "nobody looks for a later owner": Defect(
+        DetectorActor, "_make_last", "store.check_owner()", "pass", partial(images, "two_owners")
+    ),
+    "a later owner is looked for before the record is written": Defect(
+        DetectorActor,
+        "_make_last",
+        "    if steps:\n",
+        "    check = store.check_owner; check()\n"
+        "    store.check_owner = lambda: setattr(store, 'check_owner', check)\n"
+        "    if steps:\n",
+        partial(images, "two_owners"),
+    ),
+    "a detector rests with what was not synced": Defect(
+        DetectorActor,
+        "passivate",
+        "elif store.unsynced:",
+        "elif False:",
+        partial(images, "lives", "interval"),
+    ),
+    "batches of one operation are not written": Defect(
+        DetectorActor, "_make_last", "if steps:", "if len(steps) > 1:", partial(images, "lives")
+    ),
+    "answers come to no page": Defect(
+        DetectorActor, "finish_saving", "if saving.page is not None:", "if False:", partial(images, "lives")
+    ),
+    "a page is written after its snapshot": Defect(
+        DetectorActor,
+        "finish_saving",
+        "if saving.page is not None:",
+        "pieces = detector_snapshot.pieces(saving.kept)\n"
+        "        saving.store.save(pieces, version=KEPT_VERSION, sequence=saving.sequence)\n"
+        "        if saving.page is not None:",
+        partial(images, "lives"),
+    ),
+    "pages go before they have expired": Defect(
+        store,
+        "trim",
+        "if not _has_expired(files.read_start(folder / name, pages.HEADER_BYTES), now_us):",
+        "if False:",
+        partial(images, "lives"),
+        retention.trim,
+    ),
+    "the directory answers before it has synced": Defect(
+        Directory, "_change", "self._store.sync()", "pass", partial(images, "tokens_and_detectors")
+    ),
+    "a detector is entered before it has a folder": Defect(
+        Directory,
+        "create_detector",
+        "self._make_folder(detector_id)",
+        "self._change(DetectorCreated(detector_id, name)); self._make_folder(detector_id)",
+        partial(images, "tokens_and_detectors"),
+    ),
+    "a detector's folder goes before it is struck out": Defect(
+        Directory,
+        "delete_detector",
+        "self._change(DetectorStruck(detector_id))",
+        "destroy_folder(self._detectors_folder / detector_id, self._files); "
+        "self._change(DetectorStruck(detector_id))",
+        partial(images, "tokens_and_detectors"),
+    ),
+}

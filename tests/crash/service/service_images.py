@@ -1,0 +1,348 @@
+"""Crash images of the real actor and the real directory together: what both answered is there.
+
+A run makes a directory and its actors do what a service does. Whenever a file or a name changes, the machine
+may lose power, or all processes may be killed. Another directory opens what is left, and another actor
+activates each detector that it knows.
+"""
+
+import contextlib
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.evaluation.wire.events import Answer, Done
+from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import JournalSync, RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
+from snapshots.errors import Fenced, StorageError
+from tests.crash.model.history import Lost
+from tests.crash.model.memory_disk import Image
+from tests.crash.model.memory_folders import FoldersDisk
+
+DATA = Path("/data")
+NOW_US = 10**15
+Position = tuple[int, int, int | None]
+"""How many rules there are, how many events were seen, and the time of the last one."""
+
+
+class NoLock:
+    """In place of the lock on the data folder, which is of the operating system."""
+
+    def acquire(self) -> None:
+        """Nobody else is there."""
+
+    def release(self) -> None:
+        """Nobody else was there."""
+
+
+def opened(disk: FoldersDisk) -> Directory:
+    directory = Directory(DirectorySettings(DATA, 2, lock_wait_s=0), files=disk)
+    directory._lock = NoLock()  # type: ignore[assignment]
+    directory.open()
+    return directory
+
+
+@dataclass
+class Known:
+    """What is known of one detector: what may be found, and what must be."""
+
+    positions: list[Position] = field(default_factory=lambda: [(0, 0, None)])
+    """All that it may have come to, in order; without what a later owner has cut off."""
+    durable: int = 0
+    """The place of the one that the loss of the machine leaves at least."""
+    answered: int = 0
+    """The same for the death of all processes."""
+    keyed: dict[str, tuple[int, Operation, Answer]] = field(default_factory=dict)
+    """Answers with keys, by the place of the position that they are part of."""
+
+
+class ServiceRun:
+    """A service, and what its callers were told."""
+
+    def __init__(self, disk: FoldersDisk, sync: JournalSync) -> None:
+        self.disk = disk
+        self.sync = sync
+        self.tokens: set[str] = set()
+        self.revoked: set[str] = set()
+        self.detectors: dict[str, Known] = {}
+        self.entered: set[str] = set()
+        """Whose creation was answered, and whose deletion was not begun."""
+        self.struck: set[str] = set()
+        """Whose deletion was answered."""
+        self.directory = opened(disk)
+
+    # -- what the directory is asked -------------------------------------------------------------------------
+
+    def add_token(self, name: str) -> None:
+        self.directory.add_token(name, name.encode().ljust(32), name[-4:])
+        self.tokens.add(name)
+
+    def revoke_token(self, name: str) -> None:
+        self.tokens.discard(name)
+        self.directory.revoke_token(name)
+        self.revoked.add(name)
+
+    def create(self, detector_id: str) -> None:
+        self.detectors[detector_id] = Known()
+        self.directory.create_detector(detector_id, "name")
+        self.entered.add(detector_id)
+
+    def delete(self, detector_id: str) -> None:
+        self.entered.discard(detector_id)
+        self.directory.delete_detector(detector_id)
+        self.struck.add(detector_id)
+        self.directory.purge_detector(detector_id)
+
+    def wake(self, detector_id: str) -> "Owner":
+        epoch = self.directory.lease(detector_id, "actor")
+        assert epoch is not None
+        return Owner(self, detector_id, epoch)
+
+
+class Owner:
+    """An actor with a detector."""
+
+    def __init__(self, run: ServiceRun, detector_id: str, epoch: int) -> None:
+        self.run = run
+        self.known = run.detectors[detector_id]
+        self.actor = actor_on(run.disk, run.sync)
+        self.actor.activate(detector_id, epoch)
+        found = position_of(self.actor)
+        if found not in self.known.positions:
+            raise Lost(f"an owner found {found} and not one of {self.known.positions}")
+        # What an owner before this one did not have written by now is none of the detector's history.
+        place = self.known.positions.index(found)
+        if place < self.known.answered:
+            raise Lost(f"an owner found {found} after {self.known.positions[self.known.answered]}")
+        del self.known.positions[place + 1 :]
+
+    def ask(self, *operations: Operation) -> None:
+        """Have a batch carried out; it is told before that it may be there, and then that it is."""
+        known = self.known
+        rules, events, clock_us = known.positions[-1]
+        for one in operations:
+            if one.kind == ops.ADD_RULE:
+                rules += 1
+            else:
+                events, clock_us = events + 1, json.loads(one.payload)["event"]["timestamp_ms"] * 1000
+        reached: Position = (rules, events, clock_us)
+        known.positions.append(reached)
+        reply = self.actor.handle(operations)
+        assert reply.crash is None, reply.crash
+        assert all(isinstance(answer, Done) for answer in reply.answers), reply.answers
+        if reached not in known.positions:
+            raise Lost(f"{reached} was answered, and another owner had come who does not know of it")
+        known.answered = known.positions.index(reached)
+        if self.run.sync == "always" or any(one.kind == ops.ADD_RULE for one in operations):
+            known.durable = known.answered
+        for one, answer in zip(operations, reply.answers, strict=True):
+            if one.key:
+                known.keyed[one.key] = known.answered, one, answer
+
+    def save(self) -> None:
+        assert self.actor.begin_saving()
+        self.known.durable = self.known.answered
+        self.actor.finish_saving()
+
+    def rest(self) -> None:
+        self.actor.passivate()
+        self.known.durable = self.known.answered
+
+
+def actor_on(disk: FoldersDisk, sync: JournalSync) -> DetectorActor:
+    settings = RuntimeSettings(data=DATA, journal_sync=sync, snapshots_kept=1)
+    return DetectorActor(settings, files=disk, now_us=lambda: NOW_US)
+
+
+def position_of(actor: DetectorActor) -> Position:
+    assert actor._hosted is not None
+    detector = actor._hosted.detector
+    return len(detector.live), detector.events_seen, detector.clock_us
+
+
+# -- runs ----------------------------------------------------------------------------------------------------
+
+
+def rule(text: str = "once a == 1") -> Operation:
+    return ops.add_rule("rule", text)
+
+
+def event(number: int, key: str = "") -> Operation:
+    event = {"fields": {"a": number % 3}, "timestamp_ms": number * 1000}
+    return ops.evaluate(json.dumps({"event": event}).encode(), key)
+
+
+def tokens_and_detectors(run: ServiceRun) -> None:
+    """The directory's work, and detectors that are born and die."""
+    run.add_token("first")
+    run.create("a" * 32)
+    run.wake("a" * 32).ask(rule())
+    run.add_token("second")
+    run.create("b" * 32)
+    run.revoke_token("first")
+    run.delete("a" * 32)
+    run.create("c" * 32)
+    run.wake("b" * 32).ask(rule(), event(1))
+
+
+def lives(run: ServiceRun) -> None:
+    """Two detectors that are saved, rest, die and wake, with answers that are kept."""
+    one, other = "1" * 32, "2" * 32
+    run.create(one)
+    run.create(other)
+    owner = run.wake(one)
+    owner.ask(rule())
+    owner.ask(event(1, "k1"), event(2))
+    second = run.wake(other)
+    second.ask(rule(), event(1, "k1"))
+    owner.ask(event(3, "k3"), rule("once a == 2"))
+    owner.save()
+    owner.ask(event(4, "k4"))
+    # Killed, and the next one takes over what is there.
+    owner = run.wake(one)
+    owner.ask(event(5, "k5"))
+    owner.save()
+    owner.ask(event(6))
+    owner.rest()
+    second.ask(event(2))
+    second.rest()
+    run.wake(one).ask(event(7, "k7"))
+
+
+def two_owners(run: ServiceRun) -> None:
+    """An owner that does not know yet that another one has come, at each of its calls in turn."""
+    for number, call in enumerate(("write", "sync_data", "answer")):
+        detector_id = f"{number}" * 32
+        run.create(detector_id)
+        old = run.wake(detector_id)
+        old.ask(rule(), event(1))
+        overtaken(run, old, detector_id, call)
+
+
+def overtaken(run: ServiceRun, old: Owner, detector_id: str, call: str) -> None:
+    """Have another owner come before the old one writes, after it has synced, or when it has answered."""
+    folder = DATA / "detectors" / detector_id
+    before, after = run.disk.before, run.disk.after
+    new: list[Owner] = []
+
+    def come(what: str, where: Path) -> None:
+        if (what, where) == (call, folder) and not new:
+            run.disk.before, run.disk.after = before, after
+            new.append(run.wake(detector_id))
+
+    def before_call(what: str, where: Path) -> None:
+        before(what, where)
+        if call == "write":
+            come(what, where)
+
+    def after_call(what: str, where: Path) -> None:
+        after(what, where)
+        if call == "sync_data":
+            come(what, where)
+
+    run.disk.before, run.disk.after = before_call, after_call
+    # Then it was not answered, and the other one may have it, or not.
+    with contextlib.suppress(Fenced):
+        old.ask(event(2))
+    run.disk.before, run.disk.after = before, after
+    owner = new[0] if new else run.wake(detector_id)
+    owner.ask(event(3))
+    if old.actor.health().detector_id is not None:
+        try:
+            old.ask(event(4))
+        except Fenced:
+            old.known.positions.pop()
+        else:
+            raise Lost("an owner answered after its successor had")
+    owner.ask(event(5))
+
+
+RUNS: dict[str, Callable[[ServiceRun], None]] = {
+    run.__name__: run for run in (tokens_and_detectors, lives, two_owners)
+}
+
+
+# -- what is left of them ------------------------------------------------------------------------------------
+
+
+@dataclass
+class ServiceImages:
+    """Opens the images of runs, each different one once, and counts."""
+
+    at_most: int
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+    moments: int = 0
+    different: int = 0
+    _known: set[bytes] = field(default_factory=set)
+
+    def of(self, script: Callable[[ServiceRun], None], sync: JournalSync) -> None:
+        """Run, and open what is left at each moment. Raises Lost."""
+        disk = FoldersDisk()
+        disk.make_folder(DATA / "detectors")
+        run = ServiceRun(disk, sync)
+        disk.after = lambda _, __: self._moment(run)
+        script(run)
+        self._moment(run)
+
+    def _moment(self, run: ServiceRun) -> None:
+        self.moments += 1
+        self._check(run, run.disk.image(), machine=False)
+        for image in run.disk.images(self.at_most, self.chance):
+            self._check(run, image, machine=True)
+
+    def _check(self, run: ServiceRun, image: Image, *, machine: bool) -> None:
+        told = repr([(known.durable, known.answered) for known in run.detectors.values()])
+        told += repr([run.tokens, run.revoked, run.entered, run.struck, machine])
+        key = _digest(image, told)
+        if key in self._known:
+            return
+        self._known.add(key)
+        self.different += 1
+        try:
+            judge(run, FoldersDisk(image), machine=machine)
+        except StorageError as error:
+            raise Lost(f"it refuses: {error}") from error
+
+
+def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
+    """Open what is left, and raise Lost where that is not what callers were told."""
+    directory = opened(disk)
+    kept = directory._kept
+    if not run.tokens <= kept.tokens.keys() or run.revoked & kept.tokens.keys():
+        raise Lost(f"tokens are {set(kept.tokens)}; {run.tokens} were added and {run.revoked} revoked")
+    if not run.entered <= kept.detectors.keys() or run.struck & kept.detectors.keys():
+        raise Lost(f"detectors are {set(kept.detectors)}, and {run.entered} were answered")
+    for detector_id in kept.detectors:
+        known = run.detectors[detector_id]
+        epoch = directory.lease(detector_id, "actor")
+        assert epoch is not None
+        actor = actor_on(disk, run.sync)
+        actor.activate(detector_id, epoch)
+        _judge_detector(known, actor, machine=machine)
+        actor.discard()
+
+
+def _judge_detector(known: Known, actor: DetectorActor, *, machine: bool) -> None:
+    found, least = position_of(actor), known.durable if machine else known.answered
+    if found not in known.positions[least:]:
+        raise Lost(f"{found} was found, and it was answered from {known.positions[least]}")
+    place = known.positions.index(found)
+    for needed, operation, answer in known.keyed.values():
+        if needed <= place:
+            (again,) = actor.handle([operation]).answers
+            if again != answer:
+                raise Lost(f"{operation.key} was answered with {answer}, and then with {again}")
+
+
+def _digest(image: Image, told: str) -> bytes:
+    digest: Any = hashlib.blake2b(told.encode(), digest_size=16)
+    for name in sorted(image):
+        digest.update(b"%s %d " % (name.encode(), len(image[name])))
+        digest.update(image[name])
+    return bytes(digest.digest())

@@ -1,0 +1,85 @@
+"""Recovers every legal crash image of a run."""
+
+import hashlib
+import random
+from dataclasses import dataclass, field
+
+from snapshots.errors import StorageError
+from snapshots.store import Store
+from tests.crash.model.history import FOLDER, LAST_EPOCH, History, Lost, Owner, payloads_of
+from tests.crash.model.memory_disk import Image, MemoryDisk
+from tests.crash.store.runs import Run
+
+
+@dataclass
+class Images:
+    """Recovers the images of runs, each different one once, and counts."""
+
+    at_most: int
+    """How many images of one moment are enumerated; where there are more, so many are drawn."""
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+    again: float = 0.0
+    """For which part of the images the recovery from them crashes too."""
+    moments: int = 0
+    images: int = 0
+    different: int = 0
+    within_recovery: int = 0
+    sampled_moments: int = 0
+    _known: dict[bytes, list[bytes] | StorageError] = field(default_factory=dict)
+
+    def of(self, run: Run) -> None:
+        """Run, and recover what a crash may leave at each moment. Raises Lost."""
+        disk, history = MemoryDisk(), History()
+        disk.after = lambda _: self._moment(disk, history)
+        run(history, disk)
+        self._moment(disk, history)
+
+    def _moment(self, disk: MemoryDisk, history: History) -> None:
+        self.moments += 1
+        before = self.images
+        for image in disk.images(self.at_most, self.chance):
+            self.images += 1
+            self._check(image, history)
+        self.sampled_moments += self.images - before >= self.at_most
+
+    def _check(self, image: Image, history: History) -> None:
+        key = _digest(image)
+        if key not in self._known:
+            self.different += 1
+            self._known[key] = _recovered(image)
+            if history.born and self.chance.random() < self.again:
+                self._crash_again(image, history)
+        result = self._known[key]
+        if isinstance(result, StorageError):
+            if history.born:
+                raise Lost(f"it refuses: {result}")
+        else:
+            history.judge(result)
+
+    def _crash_again(self, image: Image, history: History) -> None:
+        """Crash the recovery of an image, and what comes after it, at each of its moments too."""
+        disk = MemoryDisk(image)
+        known = History(True, list(history.answered), list(history.views))
+
+        def moment(_: str) -> None:
+            for second in disk.images(max(2, self.at_most // 8), self.chance):
+                self.within_recovery += 1
+                known.check(MemoryDisk(second), epoch=2 * LAST_EPOCH)
+
+        disk.after = moment
+        Owner(known, disk, LAST_EPOCH, snapshots_kept=1).recover().batch(30).snapshot()
+
+
+def _recovered(image: Image) -> list[bytes] | StorageError:
+    try:
+        return payloads_of(Store(FOLDER, epoch=LAST_EPOCH, files=MemoryDisk(image)).recover())
+    except StorageError as error:
+        return error
+
+
+def _digest(image: Image) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(image):
+        digest.update(b"%s %d " % (name.encode(), len(image[name])))
+        digest.update(image[name])
+    return digest.digest()

@@ -1,0 +1,66 @@
+"""Makes every file call of a run in turn fail, or be the last one before the process dies."""
+
+import errno
+import random
+from dataclasses import dataclass, field
+
+from tests.crash.model.history import LAST_EPOCH, History, Owner
+from tests.crash.model.memory_disk import MemoryDisk
+from tests.crash.store.runs import Run
+from tests.faulty_files import Died, FaultyFiles
+
+FAULTS: dict[str, dict[str, object]] = {
+    "EIO": {"error": errno.EIO},
+    "EIO for good": {"error": errno.EIO, "for_good": True},
+    "ENOSPC": {"error": errno.ENOSPC},
+    "ENOSPC for good": {"error": errno.ENOSPC, "for_good": True},
+    "short writes": {"short": True},
+    "death": {"dies": True},
+}
+
+
+@dataclass
+class FileFaults:
+    """Puts faults into runs, recovers after each, and counts."""
+
+    images_at_most: int
+    """How many crash images of the moment after each fault are recovered as well."""
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+    faults: int = 0
+    not_met: int = 0
+    images: int = 0
+
+    def of(self, run: Run) -> None:
+        """Put every fault into every call of a run. Raises Lost."""
+        for settings in FAULTS.values():
+            number = 0
+            while self._put(run, number, settings):
+                number += 1
+
+    def _put(self, run: Run, number: int, settings: dict[str, object]) -> bool:
+        """Put one fault into one call; whether there was such a call."""
+        disk, history = MemoryDisk(), History(tolerant=True)
+        faulty = FaultyFiles(number, files=disk, **settings)
+        try:
+            run(history, faulty)
+        except Died:
+            pass
+        except Exception:
+            if history.born:
+                raise
+        if len(faulty.calls) <= number:
+            return False
+        if not faulty.failed:
+            self.not_met += 1
+            return True
+        self.faults += 1
+        for image in disk.images(self.images_at_most, self.chance):
+            self.images += 1
+            history.check(MemoryDisk(image))
+        if history.born:
+            # The next owner builds on whatever was left behind, and then the machine ends.
+            Owner(history, disk, LAST_EPOCH, snapshots_kept=1).recover().batch(30)
+            for image in disk.images(self.images_at_most, self.chance):
+                self.images += 1
+                history.check(MemoryDisk(image), epoch=LAST_EPOCH + 1)
+        return True

@@ -1,0 +1,190 @@
+"""Defects planted in the store one at a time, each with the check that must notice it."""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from snapshots import store
+from snapshots.format import segment_reader
+from snapshots.format.segments import decode_record_header, payload_of
+from snapshots.takeover import claim, journal_scan, planner
+from snapshots.write import snapshot_writer
+from snapshots.write.journal import Journal
+from tests.crash.model.history import Owner
+from tests.crash.store.corruption import Changed, folder_of_segments, long_folder, small_folder
+from tests.crash.store.crash_images import Images
+from tests.crash.store.file_faults import FileFaults
+from tests.crash.store.interleaving import Interleavings, drawn, first_life, second_life, switches, third_life
+from tests.crash.store.runs import RUNS
+
+
+def crash_images() -> None:
+    for run in RUNS.values():
+        Images(64).of(run)
+
+
+def faults() -> None:
+    for run in RUNS.values():
+        FileFaults(16).of(run)
+
+
+def flipped_bits() -> None:
+    Changed().flip_every_bit(*small_folder())
+
+
+def sectors_of_zeros() -> None:
+    Changed().zero_every_sector(*long_folder())
+
+
+def missing_files() -> None:
+    Changed().remove_every_file(*folder_of_segments())
+
+
+def two_owners() -> None:
+    interleavings = Interleavings()
+    lives = [first_life, second_life]
+    schedules = list(switches(interleavings.lengths(lives), 2))
+    for schedule in interleavings.chance.sample(schedules, 300):
+        interleavings.run(lives, schedule)
+
+
+def three_owners() -> None:
+    interleavings = Interleavings()
+    lives = [first_life, second_life, third_life]
+    lengths = interleavings.lengths(lives)
+    for _ in range(4_000):
+        interleavings.run(lives, drawn(lengths, interleavings.chance))
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A piece of code that is changed, and what must notice."""
+
+    where: Any
+    name: str
+    old: str
+    new: str
+    noticed_by: Callable[[], None]
+    source: Callable[..., Any] | None = None
+    """The function itself, where `where` only has another name for it."""
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Have the defect in place."""
+        function = self.source or inspect.getattr_static(self.where, self.name)
+        source = textwrap.dedent(inspect.getsource(function))
+        assert source.count(self.old) == 1, f"{self.old!r} stands once in {self.name}"
+        namespace: dict[str, Any] = {}
+        code = compile(source.replace(self.old, self.new), f"<planted in {self.name}>", "exec")
+        exec(code, inspect.unwrap(function).__globals__, namespace)
+        with patch.object(self.where, self.name, namespace[function.__name__]):
+            yield
+
+
+DEFECTS: dict[str, Defect] = {
+    "records are not synced": Defect(Journal, "sync", "self._sync(self._current)", "pass", crash_images),
+    "an answer does not wait for the sync": Defect(
+        Owner, "answer", "self.store.sync()", "pass", crash_images
+    ),
+    "a new segment's name is not synced": Defect(
+        Journal, "next_segment", "self._files.sync_folder(self._folder)", "pass", crash_images
+    ),
+    "a segment is left before it is synced": Defect(
+        Journal, "next_segment", "self.sync()", "self.synced = self.sequence", crash_images
+    ),
+    "a snapshot gets its name before it is synced": Defect(
+        snapshot_writer._AtomicFile,
+        "save",
+        "file.sync()",
+        "self._files.rename(self._unfinished, self._path); file.sync(); self._files.create(self._unfinished)",
+        crash_images,
+    ),
+    "a snapshot's name is not synced": Defect(
+        snapshot_writer._AtomicFile,
+        "save",
+        "self._files.sync_folder(self._path.parent)",
+        "pass",
+        crash_images,
+    ),
+    "what the last owner left unsynced is taken for synced": Defect(
+        store, "claim_folder", "if plan.unsynced is not None:", "if False:", crash_images, claim.claim_folder
+    ),
+    "a failed sync is tried again": Defect(
+        Journal,
+        "_sync",
+        """raise SyncFailed(f"{path} cannot be synced after offset {current.bytes_}: {error}") from error""",
+        "current.file.sync_data()",
+        faults,
+    ),
+    "payloads are not checked": Defect(
+        segment_reader,
+        "payload_of",
+        "zlib.crc32(payload) != header.payload_checksum or ",
+        "",
+        flipped_bits,
+        payload_of,
+    ),
+    "headers of records are not checked": Defect(
+        segment_reader,
+        "decode_record_header",
+        "if CHECKSUM.unpack_from(data, end)[0] != zlib.crc32(memoryview(data)[offset:end]):",
+        "if False:",
+        flipped_bits,
+        decode_record_header,
+    ),
+    "every record that does not fit is taken for torn": Defect(
+        segment_reader, "_look", "zeros > header.blank_sectors", "True", flipped_bits
+    ),
+    "nobody asks later records whether it was synced": Defect(
+        segment_reader, "classify", "if witness is not None:", "if False:", sectors_of_zeros
+    ),
+    "gaps in the numbers are passed over": Defect(
+        journal_scan, "_scan", "if segment.first > begin:", "if False:", missing_files
+    ),
+    "an owner looks for later ones before it appends": Defect(
+        Owner,
+        "batch",
+        "return self.append(*sizes).answer()",
+        "self.store.check_owner(); self.append(*sizes); self.store.sync(); self.history.answer(self.view)",
+        two_owners,
+    ),
+    "a claim is made after the folder was read": Defect(
+        store,
+        "claim_folder",
+        """        claim = _make_claim(folder, epoch, files, unless_claimed)
+        _clear_away(folder, epoch, names, files)
+        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
+""",
+        """        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
+        claim = _make_claim(folder, epoch, files, unless_claimed)
+        _clear_away(folder, epoch, names, files)
+""",
+        two_owners,
+        claim.claim_folder,
+    ),
+    "a claim is removed after the folder was read": Defect(
+        store,
+        "claim_folder",
+        """        _clear_away(folder, epoch, names, files)
+        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
+""",
+        """        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
+        _clear_away(folder, epoch, names, files)
+""",
+        two_owners,
+        claim.claim_folder,
+    ),
+    "earlier owners keep their claims": Defect(
+        claim, "_clear_away", "if claimed < epoch", "if False", two_owners
+    ),
+    "nobody looks for the claim": Defect(
+        claim.Claim, "check_unread", "if not self._file.is_named(self._path):", "if False:", two_owners
+    ),
+    "what fenced owners write counts": Defect(
+        planner._Planner, "_choose_history", "history = {epoch}", "history = {epoch, *after}", three_owners
+    ),
+}

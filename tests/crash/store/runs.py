@@ -1,0 +1,95 @@
+"""Short runs of a store, in which every file call may crash or fail."""
+
+from collections.abc import Callable
+
+from snapshots.files import Files
+from tests.crash.model.history import History, Owner, create
+
+Run = Callable[[History, Files], None]
+
+
+def one_owner(history: History, files: Files) -> None:
+    create(history, files)
+    with history.life():
+        Owner(history, files, 1).recover().batch(30).batch(700).batch(30)
+
+
+def batches_of_several(history: History, files: Files) -> None:
+    create(history, files)
+    with history.life():
+        owner = Owner(history, files, 1).recover().batch(300, 400, 100)
+        owner.append(100, 1600).append(30, 500)
+        owner.answer()
+
+
+def snapshots(history: History, files: Files) -> None:
+    create(history, files)
+    with history.life():
+        owner = Owner(history, files, 1, snapshots_kept=1).recover().batch(30, 30).snapshot().batch(30)
+        owner.snapshot().snapshot().batch(30)
+
+
+def small_segments(history: History, files: Files) -> None:
+    create(history, files)
+    with history.life():
+        owner = Owner(history, files, 1, snapshots_kept=2, segment_bytes_max=100).recover()
+        for _ in range(4):
+            owner.batch(40).batch(60).snapshot()
+
+
+def unsynced_over_segments(history: History, files: Files) -> None:
+    create(history, files)
+    with history.life():
+        owner = Owner(history, files, 1, segment_bytes_max=100).recover()
+        owner.append(60).append(60).append(60)
+        owner.answer()
+
+
+def one_after_the_other(history: History, files: Files) -> None:
+    """Processes die and the machine goes on; what one left in the page cache is all that the next one has."""
+    create(history, files)
+    with history.life():
+        Owner(history, files, 1).recover().batch(30).append(600)
+    with history.life():
+        Owner(history, files, 2).recover().append(30)
+    with history.life():
+        Owner(history, files, 3).recover()
+    with history.life():
+        Owner(history, files, 4, snapshots_kept=1).recover().batch(30).snapshot()
+    with history.life():
+        Owner(history, files, 5, snapshots_kept=1).recover().append(30)
+    with history.life():
+        Owner(history, files, 6, snapshots_kept=1).recover().batch(40).snapshot().batch(50)
+
+
+def several_at_once(history: History, files: Files) -> None:
+    """Each does not know yet that it was fenced off."""
+    create(history, files)
+    first, second, third, fourth = (Owner(history, files, epoch) for epoch in range(1, 5))
+    with history.life():
+        first.recover().batch(30)
+    with history.life():
+        second.recover()
+        assert not first.try_batch(40)
+        second.batch(50)
+    with history.life():
+        third.recover()
+        assert not second.try_batch(60)
+    with history.life():
+        fourth.recover()
+        assert not third.try_batch(70)
+        fourth.batch(30).snapshot().batch(30)
+
+
+RUNS: dict[str, Run] = {
+    run.__name__: run
+    for run in (
+        one_owner,
+        batches_of_several,
+        snapshots,
+        small_segments,
+        unsynced_over_segments,
+        one_after_the_other,
+        several_at_once,
+    )
+}

@@ -1,0 +1,121 @@
+"""Whatever breaks, what was answered is found again, in order, with nothing else; or the folder refuses."""
+
+import random
+
+import hypothesis
+import pytest
+
+from snapshots.errors import StorageError
+from tests.crash.model.history import Lost
+from tests.crash.service.detector_machine import DetectorMachine
+from tests.crash.store.corruption import (
+    Changed,
+    ends_near_a_sector,
+    folder_of_segments,
+    long_folder,
+    small_folder,
+)
+from tests.crash.store.crash_images import Images
+from tests.crash.store.file_faults import FileFaults
+from tests.crash.store.interleaving import (
+    Interleavings,
+    drawn,
+    first_life,
+    reader,
+    second_life,
+    switches,
+    third_life,
+)
+from tests.crash.store.planted_defects import DEFECTS
+from tests.crash.store.runs import RUNS
+from tests.crash.store.store_machine import StoreMachine
+
+TestStore = StoreMachine.TestCase
+TestStore.settings = hypothesis.settings(
+    max_examples=hypothesis.settings.default.max_examples, stateful_step_count=30, deadline=None
+)
+
+TestDetectors = DetectorMachine.TestCase
+TestDetectors.settings = hypothesis.settings(
+    max_examples=hypothesis.settings.default.max_examples, stateful_step_count=50, deadline=None
+)
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_every_legal_crash_image_is_recovered(run, seed, record_property):
+    images = Images(256, random.Random(seed), again=0.05)
+    images.of(run)
+    record_property("examples", images.images + images.within_recovery)
+    assert images.different > 10
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_every_file_call_may_fail_or_be_the_last(run, seed, record_property):
+    faults = FileFaults(4, random.Random(seed))
+    faults.of(run)
+    record_property("examples", faults.faults)
+    assert faults.faults > 100
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize(("folder", "matter_not"), [(small_folder, 1_000), (folder_of_segments, 0)])
+def test_every_flipped_bit_is_noticed_or_does_not_matter(folder, matter_not, record_property):
+    changed = Changed()
+    changed.flip_every_bit(*folder())
+    record_property("examples", changed.changed)
+    assert changed.exact >= matter_not
+    assert changed.refused > 1_000
+
+
+@pytest.mark.storm
+def test_every_flipped_bit_of_a_record_at_the_end_of_a_sector_is_noticed(seed, record_property):
+    changed = Changed()
+    for history, image in random.Random(seed).sample(list(ends_near_a_sector()), 10):
+        changed.flip_every_bit(history, image, last_bytes=62)
+    record_property("examples", changed.changed)
+    assert changed.exact == 0
+
+
+def test_every_cut_yields_exactly_the_whole_records(record_property):
+    changed = Changed()
+    changed.cut_every_file(*small_folder())
+    record_property("examples", changed.changed)
+    assert changed.changed == changed.exact + changed.refused
+
+
+def test_sectors_of_zeros_and_missing_files_are_noticed():
+    changed = Changed()
+    changed.zero_every_sector(*long_folder())
+    changed.remove_every_file(*folder_of_segments())
+    changed.remove_every_file(*small_folder())
+    assert changed.refused > 8
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("lives", [[first_life, second_life], [first_life, reader]])
+def test_two_at_once_agree_wherever_they_take_turns(lives, seed, scaled, record_property):
+    interleavings = Interleavings()
+    lengths = interleavings.lengths(lives)
+    once, twice = list(switches(lengths, 1)), list(switches(lengths, 2))
+    for schedule in [*once, *random.Random(seed).sample(twice, min(scaled(400), len(twice)))]:
+        interleavings.run(lives, schedule)
+    record_property("examples", interleavings.schedules)
+
+
+@pytest.mark.storm
+def test_three_owners_and_a_reader_at_once_agree(seed, scaled, record_property):
+    interleavings = Interleavings(random.Random(seed))
+    lives = [first_life, second_life, third_life, reader]
+    lengths = interleavings.lengths(lives)
+    for _ in range(scaled(800)):
+        interleavings.run(lives, drawn(lengths, interleavings.chance))
+    record_property("examples", interleavings.schedules)
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("defect", DEFECTS.values(), ids=DEFECTS)
+def test_a_planted_defect_is_noticed(defect):
+    with defect.planted(), pytest.raises((Lost, StorageError)):
+        defect.noticed_by()
