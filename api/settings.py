@@ -222,7 +222,7 @@ class Settings:
         if self.bootstrap_token is not None and not _SECRET.fullmatch(self.bootstrap_token):
             defects.append(
                 "bootstrap_token: expected at least 32 visible ASCII characters without blanks "
-                "(`openssl rand -hex 32` makes some), for whoever guesses it may do everything"
+                "(`openssl rand -hex 32` makes some), since anyone who guesses it has full access"
             )
         if self.max_ahead_ms > self.max_late_ms:
             defects.append(

@@ -1,12 +1,9 @@
 """The main process: starts and ends the service, with sockets, Ray, fleet, front ends and signals."""
 
 import asyncio
-import atexit
-import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +17,7 @@ from api.observability import logs
 from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
 from api.process.listening import CannotListen, listening
+from api.process.ray_lifetime import RayLoss, start_ray, stop_when_lost, stopping_ray
 from api.process.workers import FrontEndFailed, Workers
 from api.setting import PREFIX
 from api.settings import Settings
@@ -32,12 +30,7 @@ from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import StorageError
 
-_log = logging.getLogger(__name__)
-
-_LOOK_S: Final = 1.0
 _LOST_GRACE_S: Final = 1.0
-_SILENT_MOST_S: Final = 30.0
-"""A Ray that is silent for so long counts as lost: its processes would soon end by themselves."""
 
 
 class StartError(Exception):
@@ -80,18 +73,14 @@ def run(settings: Settings, work: Work) -> None:
     raise_limit()
     with suppress(KeyboardInterrupt), _listening(settings) as listeners:
         _refuse_folder(settings)
-        with (
-            _ray(settings.ray_address) as ray,
-            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
-        ):
-            runner.run(_serve_watching(settings, listeners, work, ray))
-
-
-@dataclass(slots=True)
-class _RayLoss:
-    """Why the embedded Ray is lost, None while it is not."""
-
-    reason: str | None = None
+        try:
+            ray = start_ray(settings.ray_address)
+        except cluster.ClusterError as error:
+            raise StartError(str(error)) from None
+        with stopping_ray(ray):
+            _interrupt_on_signals()
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_serve_watching(settings, listeners, work, ray))
 
 
 async def _serve_watching(
@@ -99,8 +88,8 @@ async def _serve_watching(
 ) -> None:
     """Serve until a signal, the end of `work`, or the loss of Ray. Raises what `run` raises."""
     stopping = _stop_on_signals()
-    loss = _RayLoss()
-    looking = asyncio.create_task(_stop_when_lost(ray, loss, stopping))
+    loss = RayLoss()
+    looking = asyncio.create_task(stop_when_lost(ray, loss, stopping))
     try:
         await _serve(settings, listeners, work, ray, stopping, loss)
     except UnsavedError as error:
@@ -123,7 +112,7 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
     work: Work,
     ray: cluster.Cluster,
     stopping: asyncio.Event,
-    loss: _RayLoss,
+    loss: RayLoss,
 ) -> None:
     def grace_s() -> float:
         # Without Ray, requests for detectors cannot finish.
@@ -208,28 +197,6 @@ def _stop_on_signals() -> asyncio.Event:
     return stopping
 
 
-async def _stop_when_lost(ray: cluster.Cluster, loss: _RayLoss, stopping: asyncio.Event) -> None:
-    """Set `stopping`, and the reason in `loss`, once the embedded Ray is lost."""
-    loop = asyncio.get_running_loop()
-
-    def take_note(reason: str) -> None:
-        loss.reason = loss.reason or reason
-        stopping.set()
-
-    for name, descriptor in ray.processes.essential.items():
-
-        def ended(name: str = name, descriptor: int = descriptor) -> None:
-            # The descriptor stays readable, so it would fire again.
-            loop.remove_reader(descriptor)
-            take_note(f"ray's process `{name}` ended by itself")
-
-        loop.add_reader(descriptor, ended)
-    while ray.processes.essential:
-        await asyncio.sleep(_LOOK_S)
-        if ray.watch.silent_s >= _SILENT_MOST_S:
-            take_note(f"ray has not answered for {_SILENT_MOST_S:g} seconds")
-
-
 @asynccontextmanager
 async def _fleet(settings: Settings, ray_trouble: Callable[[], str | None]) -> AsyncIterator[Fleet]:
     """Start the fleet, and at the end save every active detector. Raises StartError, UnsavedError."""
@@ -273,37 +240,6 @@ def _refuse_folder(settings: Settings) -> None:
                 return
     except StorageError as error:
         raise StartError(str(error)) from None
-
-
-@contextmanager
-def _ray(address: str) -> Iterator[cluster.Cluster]:
-    """Start Ray, or join the cluster at `address`, for the duration. Raises StartError."""
-    try:
-        started = cluster.start(address)
-    except cluster.ClusterError as error:
-        raise StartError(str(error)) from None
-    except SystemExit:
-        # Ray turns SIGTERM into SystemExit while it starts.
-        raise KeyboardInterrupt from None
-    status = 1
-    try:
-        _interrupt_on_signals()
-        yield started
-        status = 0
-    except KeyboardInterrupt:
-        status = 0
-        raise
-    finally:
-        if not cluster.stop(started):
-            _log.warning("ray did not end in time, and its processes were killed")
-            atexit.register(_exit_at_once, status)
-
-
-def _exit_at_once(status: int) -> None:
-    """End the process although threads of Ray would keep it alive."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(status)
 
 
 def _clear_settings_from_environment() -> None:

@@ -46,7 +46,7 @@ class Held(NamedTuple):
     places: int
     watched: int
     streams: int
-    drains: int
+    discards: int
     waiting: int
     waiting_bytes: int
 
@@ -80,7 +80,7 @@ class World:
             places=len(self.crowd) + len(self.crowd._strangers) + len(self.crowd._guests),
             watched=len(timeouts._young) + len(timeouts._older),
             streams=len(self.app._streams._open),
-            drains=len(self.app._discard._open),
+            discards=len(self.app._discard._open),
             waiting=len(waiting),
             waiting_bytes=waiting.bytes,
         )

@@ -44,7 +44,7 @@ ABANDONED: dict[str, bytes] = {
     "nothing sent": b"",
     "half a header": WHOLE[:60],
     "a header and no body": post("/evaluate", b"", "Content-Length: 100"),
-    "a header and no body, on the long way": request(token=BOOTSTRAP, headers=("Content-Length: 100",)),
+    "a header and no body, on the slow path": request(token=BOOTSTRAP, headers=("Content-Length: 100",)),
     "half a body": post("/evaluate", b"", "Content-Length: 100") + b"{" * 50,
     "half a body in chunks": post("/evaluate", b"", CHUNKED) + SOME,
     "an evaluation": WHOLE,

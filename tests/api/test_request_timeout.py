@@ -49,7 +49,7 @@ ENDS: dict[str, tuple[str, Slow]] = {
     "a body that trickles": ("deadline", Slow(post("/evaluate", "Content-Length: 900"), b"{", OVERDUE)),
     "chunks that trickle": ("deadline", Slow(post("/evaluate", CHUNKED), BYTE, OVERDUE)),
     "a batch that trickles": ("deadline", Slow(post("/evaluate/batch", CHUNKED), BYTE, OVERDUE)),
-    "a body that trickles, on the long way": (
+    "a body that trickles, on the slow path": (
         "deadline",
         Slow(request(token=BOOTSTRAP, headers=(CHUNKED,)), BYTE, OVERDUE),
     ),
@@ -71,12 +71,12 @@ ENDS: dict[str, tuple[str, Slow]] = {
         ),
     ),
     "a refused body that does not come": (
-        "drain",
+        "discard",
         Slow(post("/evaluate", CHUNKED, token=None), b"", REFUSED),
     ),
-    "a refused body that trickles": ("drain", Slow(post("/evaluate", CHUNKED, token=None), BYTE, REFUSED)),
+    "a refused body that trickles": ("discard", Slow(post("/evaluate", CHUNKED, token=None), BYTE, REFUSED)),
     "a refused stream that trickles": (
-        "drain",
+        "discard",
         Slow(post("/evaluate/batch", CHUNKED, NDJSON, token=None), BYTE, REFUSED),
     ),
 }
@@ -92,14 +92,14 @@ async def hasty(
         "head": idle_s,
         "idle": idle_s,
         "deadline": FOR_EVER_S,
-        "drain": FOR_EVER_S,
+        "discard": FOR_EVER_S,
         "stalled": FOR_EVER_S,
     }
     named[time_out] = 0.3
     monkeypatch.setattr(connection, "HEAD_S", named["head"])
     monkeypatch.setattr(connection, "STALLED_S", named["stalled"])
     monkeypatch.setattr(connection, "LET_GO_S", FOR_EVER_S)
-    monkeypatch.setattr(discard, "DISCARD_S", named["drain"])
+    monkeypatch.setattr(discard, "DISCARD_S", named["discard"])
     monkeypatch.setattr(discard, "LINGER_S", 0.1)
     async with world(folder, deadline_s=named["deadline"], keep_alive_s=named["idle"]) as given:
         yield given

@@ -192,7 +192,7 @@ class NdjsonStream:
         return b"\n".join(answered), len(answered)
 
     async def _send_results(self, results: bytes, reader: NdjsonReader, send: Send) -> None:
-        # A caller who takes no results blocks `send`. Reading on then reveals whether he has gone.
+        # A caller who takes no results blocks `send`. Reading on shows whether the caller is gone.
         timer = asyncio.get_running_loop().call_later(self._settings.deadline_s, reader.give_up)
         try:
             await send({"type": "http.response.body", "body": results + b"\n", "more_body": True})

@@ -1,0 +1,80 @@
+"""The Ray of the service: started or joined, watched, and stopped at the end."""
+
+import asyncio
+import atexit
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from engine.runtime.cluster import ray_session as cluster
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 1.0
+_SILENT_MOST_S: Final = 30.0
+"""A Ray that is silent for so long counts as lost: its processes would soon end by themselves."""
+
+
+def start_ray(address: str) -> cluster.Cluster:
+    """Start Ray, or join the cluster at `address`. Raises ClusterError."""
+    try:
+        return cluster.start(address)
+    except SystemExit:
+        # Ray turns SIGTERM into SystemExit while it starts.
+        raise KeyboardInterrupt from None
+
+
+@contextmanager
+def stopping_ray(ray: cluster.Cluster) -> Iterator[None]:
+    """Stop Ray at the end of the block."""
+    status = 1
+    try:
+        yield
+        status = 0
+    except KeyboardInterrupt:
+        status = 0
+        raise
+    finally:
+        if not cluster.stop(ray):
+            _log.warning("ray did not end in time, and its processes were killed")
+            atexit.register(_exit_at_once, status)
+
+
+def _exit_at_once(status: int) -> None:
+    """End the process although threads of Ray would keep it alive."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
+
+
+@dataclass(slots=True)
+class RayLoss:
+    """Why the embedded Ray is lost, None while it is not."""
+
+    reason: str | None = None
+
+
+async def stop_when_lost(ray: cluster.Cluster, loss: RayLoss, stopping: asyncio.Event) -> None:
+    """Set `stopping`, and the reason in `loss`, once the embedded Ray is lost."""
+    loop = asyncio.get_running_loop()
+
+    def take_note(reason: str) -> None:
+        loss.reason = loss.reason or reason
+        stopping.set()
+
+    for name, descriptor in ray.processes.essential.items():
+
+        def ended(name: str = name, descriptor: int = descriptor) -> None:
+            # The descriptor stays readable, so it would fire again.
+            loop.remove_reader(descriptor)
+            take_note(f"ray's process `{name}` ended by itself")
+
+        loop.add_reader(descriptor, ended)
+    while ray.processes.essential:
+        await asyncio.sleep(_LOOK_S)
+        if ray.watch.silent_s >= _SILENT_MOST_S:
+            take_note(f"ray has not answered for {_SILENT_MOST_S:g} seconds")
