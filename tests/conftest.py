@@ -14,6 +14,8 @@ for name, examples in {"quick": 20, "ci": 100, "deep": 1_000}.items():
 hypothesis.settings.load_profile(os.environ.get("RULE_DETECTOR_PROFILE", "quick"))
 
 SEED = int(os.environ.get("RULE_DETECTOR_SEED") or random.SystemRandom().randrange(2**32))
+# The processes of pytest-xdist draw from the same seed.
+os.environ["RULE_DETECTOR_SEED"] = str(SEED)
 ON_REQUEST = ("ray", "storm", "long")
 
 

@@ -190,6 +190,7 @@ async def deaf(given: World) -> Connection:
     return caller
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize(
     ("asked", "sender_waits"),

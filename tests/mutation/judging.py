@@ -95,8 +95,10 @@ class Judge(NamedTuple):
                 return True
         assert str(sys.modules[self.room.package].__file__).startswith(str(copy))
         options = ("-q", "-x", "-p", "no:cacheprovider", "--assert=plain", "--rootdir", str(ROOT))
-        marks = ("-m", "not ray and not storm and not long")
-        return pytest.main([*options, *marks, *map(str, self.room.test_files())]) != pytest.ExitCode.OK
+        return (
+            pytest.main([*options, "-m", self.room.marks, *map(str, self.room.test_files())])
+            != pytest.ExitCode.OK
+        )
 
     def sound(self) -> float:
         """Give the processor seconds that the product needs as it is. If it fails, nothing can be judged."""

@@ -17,6 +17,8 @@ class Room(NamedTuple):
     """Patterns of paths below tests/. Each must match."""
     files: tuple[str, ...] = ("**/*.py",)
     """Patterns of paths below the folder. Each must match."""
+    marks: str = "not ray and not storm and not long"
+    """Which tests of these files judge."""
     templates: tuple[str, ...] = ()
     """The files whose strings are code, and are mutated too."""
     replayed: bool = False
@@ -85,6 +87,7 @@ ROOMS: Final = {
                 "temporal.py",
                 "codegen.py",
             ),
+            marks="not ray and not long",
             templates=("compiler.py", "ir.py", "temporal.py", "codegen.py"),
             replayed=True,
             decided=True,

@@ -54,6 +54,7 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "SETTLING_EVENTS", 10)
 
 
+@pytest.mark.storm
 @pytest.mark.usefixtures("_here")
 @pytest.mark.parametrize("part", TINY_PARTS, ids=str)
 def test_a_case_gives_rows_with_a_ratio(part: Part) -> None:

@@ -264,25 +264,3 @@ def test_what_slow_patterns_may_cost_is_bounded_at_every_event(name, mode):
             values = {"t": "a12345678c" * count}
             events = ({}, time_ms, values) if name.startswith("$") else (values, time_ms, None)
             assert bool(detector.evaluate(*events)) is (count == 1)
-
-
-@pytest.mark.parametrize("width", [199, pytest.param(999, marks=pytest.mark.storm)])
-def test_large_and_deep_conditions_within_the_limits_can_be_evaluated(width):
-    detector = Detector()
-    deep = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
-    for level in range(63):
-        deep = [
-            {"not": deep},
-            {"keyed": {"inner": deep, "key": "k"}},
-            {"all": [deep]},
-            {"once": deep},
-            {"any": [deep]},
-        ][level % 5]
-    wide = {"all": [{"once": {"leaf": {"fact": f"f{n}", "op": "neq", "value": n}}} for n in range(width)]}
-    keys = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
-    for level in range(31):
-        keys = {"keyed": {"inner": {"once": keys}, "key": f"k{level}"}}
-    for name, condition in (("deep", deep), ("wide", wide), ("keys", keys)):
-        detector.add_rule(name=name, condition=condition)
-    fields = {"a": 1, "k": 1, **{f"f{n}": -1 for n in range(width)}, **{f"k{n}": n for n in range(31)}}
-    assert {action["name"] for action in detector.evaluate(fields, 0)} >= {"wide", "keys"}

@@ -212,6 +212,7 @@ class Work:
         return self.done - before
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(
     ("keys", "swept_from", "work_max"),
     [(1_500, UNBOUNDED, 150), (24_000, UNBOUNDED, 150), (24_000, 0, 1_500)],
@@ -289,6 +290,7 @@ def test_no_shard_has_many_times_its_share_of_the_keys(key_of: Any, path: str, m
     assert max(map(len, table.shards)) <= 3 * 5_000 / len(table.shards)
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(
     "mode",
     [

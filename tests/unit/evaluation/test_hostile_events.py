@@ -79,6 +79,7 @@ def test_a_fact_may_be_of_another_type_at_each_event(eager: int, monkeypatch: py
         assert fired == expected, fields
 
 
+@pytest.mark.storm
 def test_any_number_of_keys_takes_room_for_no_more_than_the_limit() -> None:
     detector = Detector(limits=Limits(keys_max=500))
     detector.add_rule("lasting", "per k once a == 1")

@@ -105,6 +105,7 @@ def test_a_pattern_is_there_until_it_was_removed_as_often_as_added():
         sets.remove("abc")
 
 
+@pytest.mark.storm
 def test_a_set_that_runs_out_of_memory_is_noticed_and_its_patterns_are_tried_one_by_one():
     """A state that lists a thousand patterns takes more memory than RE2 made sure of before it began."""
     patterns = ["some", "absent", *(f"same.*{number:03}" for number in range(1_000))]

@@ -51,6 +51,7 @@ def test_harmless_patterns_are_never_cut():
     assert found == [r"(?i)\\users\\[^\\]+\\app7", r"-enc9(odedcommand)?\s+[a-z0-9+/=]{20,}"]
 
 
+@pytest.mark.storm
 def test_exploding_patterns_whose_literals_are_missing_are_no_work():
     patterns = [("t", f"(?i)secret{number}.{{0,40}}[a-z]{{9}}x") for number in range(500)]
     work = work_of(patterns)

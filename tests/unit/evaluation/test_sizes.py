@@ -82,6 +82,7 @@ def loaded(rules: list[str]) -> Detector:
     return detector
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("shape", SHAPES)
 def test_keys_weigh_what_they_take_in_memory(shape: str) -> None:
     rules, fields, keys = SHAPES[shape]

@@ -107,6 +107,7 @@ def deadly(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("death", ["segmentation fault", "SIGABRT"])
 def test_two_crashes_at_a_record_are_enough_and_what_they_were_is_told(world: World, death: str) -> None:
     for _ in range(2):
@@ -119,6 +120,7 @@ def test_two_crashes_at_a_record_are_enough_and_what_they_were_is_told(world: Wo
             world.wake()
 
 
+@pytest.mark.storm
 def test_a_kill_from_outside_says_less_of_the_record_than_a_crash(world: World) -> None:
     for _ in range(2):
         assert world.process("SIGKILL").returncode == -signal.SIGKILL
@@ -127,6 +129,7 @@ def test_a_kill_from_outside_says_less_of_the_record_than_a_crash(world: World) 
     assert not world.mark.exists()
 
 
+@pytest.mark.storm
 def test_a_crash_after_the_replay_is_told_on_standard_error(world: World) -> None:
     ended = world.process("none")
     assert (ended.returncode, ended.stdout) == (-signal.SIGSEGV, "4\n"), ended.stderr
