@@ -50,7 +50,7 @@ def string_value(literal: str, offset: int, fail: Fail) -> str:
     value: str = json.loads(literal)
     if not is_text(value):
         at = next(escape.start() for escape in _ESCAPE.finditer(literal) if escape["half"])
-        fail(offset + at, f"expected a whole character, got the half of a pair `{literal[at : at + 6]}`")
+        fail(offset + at, f"expected a whole surrogate pair, got only `{literal[at : at + 6]}`")
     return value
 
 
@@ -67,4 +67,4 @@ def explain_string(text: str, start: int, fail: Fail) -> NoReturn:
         case char if char < " ":
             fail(at, f"expected a control character to be written as an escape, here `\\u{ord(char):04x}`")
         case _:
-            fail(at, "expected a whole character, got the half of a pair")
+            fail(at, "expected a whole surrogate pair, got half of one")

@@ -129,9 +129,7 @@ def test_depth_and_nodes_are_allowed_up_to_their_bounds_and_no_further(condition
     small_conditions,
     st.sampled_from((" )", " %", " and", ' "', " 5", " #\n(", " AND", " since within 1e999s")),
 )
-def test_a_text_that_is_too_deep_is_told_so_whatever_is_wrong_behind_it(
-    condition: Condition, rest: str
-) -> None:
+def test_a_text_that_is_too_deep_is_refused_as_such_whatever_follows(condition: Condition, rest: str) -> None:
     depth = depth_of(condition)
     # What stands behind may ask for a condition around the one that is there.
     assert code_of(printer.format(condition) + rest, Limits(depth_max=depth + 1)) == 1300

@@ -42,7 +42,7 @@ json_values = st.recursive(
 
 
 def entries_of(source: Json) -> tuple[Entry, ...]:
-    """Read a source: none where it is a condition, else what is said about it."""
+    """Give the errors of a source, none if it is a condition."""
     try:
         read = condition_from_json(source) if isinstance(source, bytes) else parse(source)
     except ConditionError as error:
@@ -52,7 +52,7 @@ def entries_of(source: Json) -> tuple[Entry, ...]:
 
 
 def check(text: str) -> None:
-    """Hold what is said about a text to what may be said."""
+    """Check the form of the errors of a text."""
     lines = text.split("\n")
     for code, message in entries_of(text):
         assert code in CODES

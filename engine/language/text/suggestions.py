@@ -115,7 +115,7 @@ def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Ex
         return _explanation(operator, trials.accepted(index), _operator_suggestion(operator))
     if failed and _is_stray_unit(words, failed - 1):
         number, unit = words[failed - 2 : failed]
-        suggestion = f"the unit stands directly behind the number, as in `{number.text}{_unit(unit.text)}`"
+        suggestion = f"the unit follows the number directly, as in `{number.text}{_unit(unit.text)}`"
         return _explanation(unit, trials.accepted(failed - 1), suggestion)
     return _explanation(word, accepted, next(_suggestions(words, failed, accepted), ""))
 
@@ -134,7 +134,7 @@ def explain_character(text: str, words: Sequence[Word], offset: int, trials: Tri
     accepted = trials.accepted(len(words))
     number = _NUMBER_RUN.match(text, offset)
     if number:
-        places = "durations as a number with one of ms, s, m, h, d, w behind it"
+        places = "durations as a number followed by ms, s, m, h, d or w"
         suggestion = f"numbers are written as in JSON{f', {places}' if 'DURATION' in accepted else ''}"
         return _explanation(Word("", number[0], offset), accepted, suggestion)
     start = offset
@@ -143,9 +143,9 @@ def explain_character(text: str, words: Sequence[Word], offset: int, trials: Tri
     whole = _WORD_RUN.match(text, start)
     suggestion = ""
     if whole and whole.end() > offset:
-        suggestion = f"such a name is written {in_backquotes(whole[0])}, in backquotes"
+        suggestion = f"such a name needs backquotes: {in_backquotes(whole[0])}"
     if whole and whole[0] == "$":
-        suggestion = "a name stands directly behind its `$`"
+        suggestion = "the name follows its `$` directly"
     return _explanation(Word("", char, offset), accepted, suggestion)
 
 
@@ -226,21 +226,21 @@ def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str])
     if word.text.lower() == "null" and before.terminal in {"EQUAL", "UNEQUAL"} and first.terminal in _NAME:
         fact = first.text
         yield (
-            f"a fact that is null is missing: `{fact} == {fact}` says that it is there, "
+            f"a fact that is null counts as missing: `{fact} == {fact}` tests that it is present, "
             f"`not {fact} == {fact}` that it is missing"
         )
     if word.terminal == "SINCE" and "AND" in accepted:
-        yield '"since" does not chain: parentheses say which of them is meant first'
+        yield '"since" does not chain; use parentheses'
     if is_reserved(word.text) and "PATH" in accepted:
-        yield f"as a name it is written {in_backquotes(word.text)}, in backquotes"
+        yield f"as a name it needs backquotes: {in_backquotes(word.text)}"
     if word.terminal in _NAME and "STRING" in accepted and before.terminal not in INEQUALITIES.values():
-        yield f'a bare word is a name; the string is written "{word.text}"'
+        yield f'a bare word is a name; write the string as "{word.text}"'
     if before.terminal in INEQUALITIES.values():
         yield f'"{before.text}" compares with a number only'
     if word.terminal == "DURATION":
-        yield 'a duration stands only behind "within" or "for"'
+        yield 'a duration is only allowed after "within" or "for"'
     if word.terminal == "LPAR" and before.terminal == "PATH":
-        yield "the name of a relation has no dots and no `$`, unless it is in backquotes"
+        yield "the name of a relation with dots or `$` needs backquotes"
 
 
 def _is_stray_unit(words: Sequence[Word], index: int) -> bool:

@@ -178,7 +178,7 @@ class Values:
         if not isinstance(value, str):
             return self._report(location, f"expected a string, got {json_type(value)}")
         if not is_text(value):
-            return self._report(location, "expected whole characters, got the half of a surrogate pair")
+            return self._report(location, "expected whole surrogate pairs, got half of one")
         return str.__str__(value)
 
 

@@ -84,7 +84,7 @@ def test_the_end_is_past_the_last_character_that_is_no_blank(text: str, end: int
         ("", "in", 2),
     ],
 )
-def test_words_are_as_far_apart_as_slips_of_the_hand(word: str, other: str, apart: int) -> None:
+def test_the_distance_of_two_words_counts_typos(word: str, other: str, apart: int) -> None:
     assert edit_distance(word, other) == apart
 
 

@@ -1,4 +1,4 @@
-"""Over-long and over-deep comes before anything else, and alone; up to the bound all is well."""
+"""Conditions past a bound are refused with 1303 alone; up to the bound they are accepted."""
 
 import json
 from typing import Any as Json
@@ -83,7 +83,7 @@ def test_nodes_2000_are_allowed_and_2001_are_not() -> None:
             assert codes_of(source, Limits(text_bytes_max=10**6)) == codes
 
 
-def test_a_document_that_is_too_large_is_told_nothing_else() -> None:
+def test_a_document_that_is_too_large_gets_no_other_error() -> None:
     for document in (
         nested(64, {"leaf": 1}),
         {"all": [{}, {"leef": 1}, nested(64)]},
@@ -142,7 +142,7 @@ def test_a_document_of_any_nesting_is_answered() -> None:
         "not " * 64 + "a == 1 AND",
     ],
 )
-def test_over_deep_comes_before_what_cannot_be_read(text: str) -> None:
+def test_too_deep_takes_precedence_over_unreadable(text: str) -> None:
     assert codes_of(text) == [1303]
 
 
@@ -158,7 +158,7 @@ def test_over_deep_comes_before_what_cannot_be_read(text: str) -> None:
         "% " + "not " * 100 + "a == 1",
     ],
 )
-def test_nothing_that_an_ending_could_save_is_over_deep(text: str) -> None:
+def test_nothing_that_an_ending_could_save_is_too_deep(text: str) -> None:
     assert codes_of(text) == [1300]
 
 

@@ -1,4 +1,4 @@
-"""Every example of the language's README is run: what it says is so."""
+"""Every example of the page about the language is run."""
 
 import doctest
 import json
@@ -103,7 +103,7 @@ def test_each_message_and_each_json_follows_its_rule() -> None:
 
 
 @pytest.mark.parametrize("text", blocks("same"))
-def test_two_rules_that_are_said_to_be_the_same_are(text: str) -> None:
+def test_pairs_of_rules_mean_the_same(text: str) -> None:
     one, other = text.split("\n")
     assert parse(one) == parse(other)
 
@@ -115,7 +115,7 @@ def test_the_second_line_is_the_canonical_text_of_the_first(text: str) -> None:
 
 
 @pytest.mark.parametrize("trace", blocks("trace"))
-def test_a_trace_comes_out_as_it_is_shown(trace: str) -> None:
+def test_a_trace_has_the_verdicts_that_it_shows(trace: str) -> None:
     condition, *events = trace.split("\n")
     detector = Detector()
     detector.add_rule(name="shown", condition=condition)

@@ -213,7 +213,7 @@ READ_BUT_REFUSED = {
 
 
 @pytest.mark.parametrize("text", READ_BUT_REFUSED)
-def test_a_text_that_can_be_read_is_judged_as_its_json_is(text: str) -> None:
+def test_a_text_that_can_be_read_is_validated_like_its_json(text: str) -> None:
     with pytest.raises(ConditionError) as refused:
         parse(text)
     (entry,) = refused.value.entries

@@ -1,4 +1,4 @@
-"""What a valid document is: every operator with every type of value, every member, every violation."""
+"""Validation of documents: every operator with every type of value, every member, every violation."""
 
 import json
 import math
@@ -88,7 +88,7 @@ def test_a_ref_takes_no_other_operator(op: Json) -> None:
 
 
 @pytest.mark.parametrize("op", ["Eq", "", "startswith", 1, None, ["eq"]])
-def test_a_leaf_of_no_known_operator_is_told_so_and_its_value_too_where_no_operator_would_take_it(
+def test_an_unknown_operator_is_reported_and_so_is_a_value_that_no_operator_takes(
     op: Json,
 ) -> None:
     assert violations_of({"leaf": {"fact": "a", "op": op, "value": 1}}) == [(1301, "leaf.op")]
@@ -239,7 +239,7 @@ def test_what_stands_within_is_a_condition(member: str) -> None:
         assert violations_of({member: wrong}) == [(1301, member)]
 
 
-def test_several_defects_are_told_together_in_the_order_of_the_document() -> None:
+def test_violations_are_reported_together_in_document_order() -> None:
     document = {
         "any": [
             {"leaf": {"op": "matches", "value": "(", "fact": ""}},
@@ -260,7 +260,7 @@ def test_several_defects_are_told_together_in_the_order_of_the_document() -> Non
     ]
 
 
-def test_a_misspelt_word_is_told_with_the_right_one() -> None:
+def test_a_misspelled_word_is_reported_with_a_suggestion() -> None:
     with pytest.raises(ConditionError) as refused:
         condition_from_document(
             {"historicaly": OK, "historically_for": {"inner": OK, "window_sec": 5, "boundary": "strnog"}}
@@ -309,7 +309,7 @@ def test_equality_of_conditions_keeps_types_apart_as_json_does() -> None:
     assert isinstance(historically_for(), HistoricallyFor)
 
 
-def test_members_come_back_in_the_order_in_which_the_interface_lists_them() -> None:
+def test_members_of_a_written_document_are_in_the_documented_order() -> None:
     shuffled = {
         "historically_for": {
             "boundary": "weak",
@@ -409,7 +409,7 @@ class _Ratio(float):
         return "a ratio"
 
 
-def test_numbers_and_strings_of_a_kind_of_their_own_become_plain_ones() -> None:
+def test_subclasses_of_numbers_and_strings_become_plain_ones() -> None:
     given = {"leaf": {"fact": _Word.A, "op": _Word.EQ, "value": [_Colour.RED, _Ratio(0.5)]}}
     condition = condition_from_document({"keyed": {"key": _Word.A, "inner": given}})
     assert text_of(condition) == "per a a == [1, 0.5]"

@@ -1,4 +1,4 @@
-"""Warnings about conditions: what is valid in them, but hardly meant."""
+"""Warnings about conditions that are valid but probably not meant."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_what_can_be_true_is_not_warned_about(text: str) -> None:
     assert warned(text) == []
 
 
-def test_a_fact_that_no_event_has_is_told_once_with_the_nearest_name() -> None:
+def test_an_unknown_fact_is_reported_once_with_the_nearest_name() -> None:
     assert warned("usr == 1 or once usr == 2") == [
         ("any[0].leaf.fact", "no event has `usr`; did you mean `user`?")
     ]
@@ -63,7 +63,7 @@ def test_a_fact_that_no_event_has_is_told_once_with_the_nearest_name() -> None:
     ]
 
 
-def test_a_fact_that_is_always_null_is_told() -> None:
+def test_a_fact_that_is_always_null_is_reported() -> None:
     assert warned("not note == 1") == [
         ("not.leaf.fact", "`note` is null in every event that has it, as if it were missing")
     ]
@@ -155,11 +155,11 @@ def test_a_fact_that_is_always_null_is_told() -> None:
         ),
     ],
 )
-def test_types_that_never_meet_are_told(text: str, place: str, sentence: str) -> None:
+def test_types_that_never_meet_are_reported(text: str, place: str, sentence: str) -> None:
     assert warned(text) == [(place, sentence)]
 
 
-def test_types_that_meet_in_one_event_are_not_told() -> None:
+def test_types_that_meet_in_one_event_are_not_reported() -> None:
     assert warned('user == "1234"', {"user": 1}, {"user": "1234"}) == []
     assert warned("user == true", {"user": 1}, {"user": "1234"}) == [
         (
@@ -172,7 +172,7 @@ def test_types_that_meet_in_one_event_are_not_told() -> None:
     ]
 
 
-def test_names_in_vars_are_told_only_where_events_came_with_vars() -> None:
+def test_names_in_vars_are_checked_only_if_vars_came_with_events() -> None:
     assert warned("$limmit > 1 and $blocklist contains 3", sent=VARS) == [
         ("all[0].all[0].leaf.fact", "no event has `$limmit`; did you mean `$limit`?")
     ]
@@ -185,7 +185,7 @@ def test_names_in_vars_are_told_only_where_events_came_with_vars() -> None:
     assert warned("$limmit > 1 and limit > 3") == [("all[1].all[0].leaf.fact", "no event has `limit`")]
 
 
-def test_a_relation_that_is_not_known_is_told_once() -> None:
+def test_an_unknown_relation_is_reported_once() -> None:
     condition = parse("count(ip) and (once count(user)) and owns(ip) and listd(ip)")
     sample = Sample()
     sample.add(EVENT, VARS)
@@ -212,7 +212,7 @@ def test_a_relation_that_is_not_known_is_told_once() -> None:
     ]
 
 
-def test_without_a_sample_and_without_relations_nothing_is_said() -> None:
+def test_without_a_sample_and_relations_there_are_no_warnings() -> None:
     assert condition_warnings(parse('usr == "1" and count(usr)')) == []
 
 
