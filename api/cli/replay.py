@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -11,10 +12,7 @@ from api.cli.client.service import Service, ServiceError
 from api.cli.client.token_options import token_options
 from api.cli.failures import fail
 from api.cli.recordings.columns import COLUMN_TYPES, ColumnType
-from api.cli.recordings.reading import (
-    TIME_FIELDS,
-    Reading,
-)
+from api.cli.recordings.reading import TIME_FIELDS, Reading
 from api.cli.replaying.run import Replay
 from api.cli.rule_files import RuleFileError, read_rules
 
@@ -106,6 +104,9 @@ def replay(
     reading = Reading(
         time_field, types=types, tell=_note, accept_old=lambda finding: old_times or _confirmed(finding)
     )
+    for path in files:
+        if path != "-" and not Path(path).exists():
+            fail(f"{path}: no such file")
     try:
         conditions = [condition for path in rule_files for condition in read_rules(path)]
         with Service(url, token) as service:

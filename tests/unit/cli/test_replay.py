@@ -1,8 +1,10 @@
 import io
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from api.cli import main
 from api.cli.replaying.run import print_rows
 
 ROWS = [
@@ -37,3 +39,19 @@ def test_on_a_narrow_terminal_nothing_is_cut_off() -> None:
 def test_a_recording_without_rules_prints_the_header_alone(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows([], Console(file=io.StringIO()))
     assert capsys.readouterr().out == "rule  fired  first at  first event\n"
+
+
+def test_a_missing_file_is_reported_before_the_service_is_called() -> None:
+    arguments = [
+        "replay",
+        "nowhere.csv",
+        "--detector",
+        "d",
+        "--create",
+        "--token",
+        "t",
+        "--url",
+        "http://[::1]:9",
+    ]
+    run = CliRunner().invoke(main, arguments)
+    assert (run.exit_code, run.stderr) == (1, "rule-detector: nowhere.csv: no such file\n")
