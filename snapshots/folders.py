@@ -6,7 +6,7 @@ from pathlib import Path
 from snapshots.errors import NothingUsable
 from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.format.file_names import listing
-from snapshots.write.snapshot_writer import save_snapshot
+from snapshots.write.snapshot_writer import SnapshotWriter
 
 
 def create_folder(folder: Path, body: bytes, *, version: int, files: Files | None = None) -> None:
@@ -21,15 +21,7 @@ def create_folder(folder: Path, body: bytes, *, version: int, files: Files | Non
         if not names.snapshots:
             if names.segments or names.damaged_snapshots:
                 raise NothingUsable(f"{folder} is not new, and holds no snapshot that can be used")
-            save_snapshot(
-                folder,
-                [body],
-                epoch=0,
-                sequence=0,
-                version=version,
-                files=files,
-                check_latest=lambda: None,
-            )
+            SnapshotWriter(folder, 0, files).save_snapshot([body], version=version, sequence=0)
         # An earlier attempt may have died before its syncs.
         files.sync_folder(folder)
         files.sync_folder(folder.parent)

@@ -13,7 +13,7 @@ from snapshots.takeover.claim import Claim, claim_folder
 from snapshots.takeover.recovered import Recovered, recovered
 from snapshots.write.journal import Journal
 from snapshots.write.retention import now_us, trim
-from snapshots.write.snapshot_writer import save_page, save_snapshot
+from snapshots.write.snapshot_writer import SnapshotWriter
 
 if TYPE_CHECKING:
     from snapshots.format.segments import Segment
@@ -193,19 +193,9 @@ class Store:
 
         The page stays until it expires. Raises what `save` raises, with nothing changed.
         """
-        self._usable()
-        assert self.epoch is not None
+        writer = self._writer()
         with storage_errors(f"{self.folder} cannot be written"):
-            save_page(
-                self.folder,
-                body,
-                epoch=self.epoch,
-                sequence=sequence,
-                version=version,
-                expires_us=expires_us,
-                files=self._files,
-                check_latest=self._check_latest,
-            )
+            writer.save_page(body, version=version, sequence=sequence, expires_us=expires_us)
         with self._lock:
             # It may have replaced an obsolete page of this number.
             self._obsolete -= {self.folder / page_name(sequence)}
@@ -216,19 +206,10 @@ class Store:
         Then remove what it makes obsolete. Raises Fenced, NoRoom and StorageError; the folder is then as
         usable as before, the journal goes on, and another snapshot may be begun.
         """
-        journal = self._usable()
-        assert self.epoch is not None
-        assert sequence <= journal.synced, "a snapshot includes only records that are on the disk"
+        writer = self._writer()
+        assert sequence <= self._recovered().synced, "a snapshot includes only records that are on the disk"
         with storage_errors(f"{self.folder} cannot be written"):
-            file_bytes = save_snapshot(
-                self.folder,
-                chunks,
-                epoch=self.epoch,
-                sequence=sequence,
-                version=version,
-                files=self._files,
-                check_latest=self._check_latest,
-            )
+            file_bytes = writer.save_snapshot(chunks, version=version, sequence=sequence)
         with self._lock:
             self._snapshot_sequence = max(self._snapshot_sequence, sequence)
             self._earlier_parts = [part for part in self._earlier_parts if part[0] > sequence]
@@ -265,6 +246,11 @@ class Store:
         if self.broken is not None:
             raise type(self.broken)(f"{self.folder} takes nothing more: {self.broken}")
         return self._recovered()
+
+    def _writer(self) -> SnapshotWriter:
+        self._usable()
+        assert self.epoch is not None
+        return SnapshotWriter(self.folder, self.epoch, self._files, self._check_latest)
 
     def _check_latest(self) -> None:
         with self._checking() as claim:

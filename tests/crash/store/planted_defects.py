@@ -97,16 +97,16 @@ DEFECTS: dict[str, Defect] = {
         Journal, "next_segment", "self.sync()", "self.synced = self.sequence", crash_images
     ),
     "a snapshot gets its name before it is synced": Defect(
-        snapshot_writer._AtomicFile,
-        "save",
+        snapshot_writer.SnapshotWriter,
+        "_save",
         "file.sync()",
-        "self._files.rename(self._unfinished, self._path); file.sync(); self._files.create(self._unfinished)",
+        "self._files.rename(unfinished, self._folder / name); file.sync(); self._files.create(unfinished)",
         crash_images,
     ),
     "a snapshot's name is not synced": Defect(
-        snapshot_writer._AtomicFile,
-        "save",
-        "self._files.sync_folder(self._path.parent)",
+        snapshot_writer.SnapshotWriter,
+        "_save",
+        "self._files.sync_folder(self._folder)",
         "pass",
         crash_images,
     ),

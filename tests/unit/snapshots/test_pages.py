@@ -7,23 +7,14 @@ import pytest
 from snapshots.errors import Damaged, NewerFormat
 from snapshots.format.framing import frame
 from snapshots.format.pages import HEADER_BYTES, PAGE_FILE, Page, decode, decode_header
-from snapshots.write.snapshot_writer import save_page
+from snapshots.write.snapshot_writer import SnapshotWriter
 from tests.faulty_files import FaultyFiles
 
 BODY = b"what is kept"
 
 
 def encoded(folder: Path) -> bytes:
-    save_page(
-        folder,
-        BODY,
-        epoch=3,
-        sequence=7,
-        version=1,
-        expires_us=-5,
-        files=FaultyFiles(),
-        check_latest=lambda: None,
-    )
+    SnapshotWriter(folder, 3, FaultyFiles()).save_page(BODY, version=1, sequence=7, expires_us=-5)
     return (folder / "page-00000000000000000007.rdp").read_bytes()
 
 
