@@ -32,7 +32,7 @@ class Authenticator:
         self._tokens = tokens
         self._bootstrap = None if bootstrap_token is None else _digest(bootstrap_token.encode())
 
-    def unknown(self, authorization: bytes | None) -> bytes | None:
+    def unknown_digest(self, authorization: bytes | None) -> bytes | None:
         """Give None for a known token, else its digest.
 
         Raises RequestRefusal 1100 for a missing or malformed header, and what `token_known` raises.
@@ -47,24 +47,17 @@ class Authenticator:
             return None
         return None if self._tokens.token_known(digest) else digest
 
-    def knows(self, authorization: bytes | None) -> bool:
-        """Whether the header bears a token that is known here. Neither waits nor raises."""
-        try:
-            return self.unknown(authorization) is None
-        except (RequestRefusal, DetectorUnavailable):
-            return False
-
     async def check(self, authorization: bytes | None) -> None:
         """Return if the token is known here or to the owner. Raises RequestRefusal 1100 or 1101."""
-        digest = self.unknown(authorization)
+        digest = self.unknown_digest(authorization)
         if digest is None or await self._tokens.token_lookup(digest):
             return
         raise _unknown_token()
 
     def objection(self, authorization: bytes | None) -> Exception | None:
-        """Give the error that ends an authenticated stream, 1101 or 1501; None while its token is known."""
+        """Give None for a header with a known token, else the error. Neither waits nor raises."""
         try:
-            return None if self.unknown(authorization) is None else _unknown_token()
+            return None if self.unknown_digest(authorization) is None else _unknown_token()
         except (RequestRefusal, DetectorUnavailable) as error:
             return error
 

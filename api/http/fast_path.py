@@ -96,7 +96,7 @@ class FastPath:
                 return None
             if head.repeated or head.size_bytes > settings.max_header_bytes:
                 return None
-            if self.authenticator.unknown(sent[b"authorization"]) is not None:
+            if self.authenticator.unknown_digest(sent[b"authorization"]) is not None:
                 return None
         except Exception:  # noqa: BLE001 -- the slow path meets the same error and reports it
             return None

@@ -131,5 +131,5 @@ class SlowPath:
         if operation.takes_key:
             found["key"] = idempotency_key(head)
         if operation.says_more:
-            found["has_token"] = self.authenticator.knows(authorization(head))
+            found["has_token"] = self.authenticator.objection(authorization(head)) is None
         return found

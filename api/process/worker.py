@@ -38,8 +38,7 @@ _TALLY_S: Final = 0.5
 
 def encode_settings(settings: Settings) -> bytes:
     """Encode settings for the standard input of a front end."""
-    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    return msgspec.json.encode(values, enc_hook=str)
+    return msgspec.json.encode(dataclasses.asdict(settings), enc_hook=str)
 
 
 def decode_settings(data: bytes) -> Settings:

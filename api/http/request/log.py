@@ -55,24 +55,20 @@ class RequestLog:
         is_slow = may_be_slow and elapsed_s >= self._slow_s
         if not self._all and not (is_slow and self._has_room()):
             return
-        path = _path(scope)
         level = logging.WARNING if is_slow else logging.INFO
-        took_ms = round(elapsed_s * 1000, 1)
         fields = {
             "request": request_id_of(scope),
             "method": scope["method"][:20],
-            "path": path[:_CHARS_MAX],
+            "path": _path(scope),
             "operation": operation,
             "detector": _detector(scope),
             "status": status,
             "code": error_code(body),
-            "took_ms": took_ms,
+            "took_ms": round(elapsed_s * 1000, 1),
             "client": _client(scope),
             "agent": _agent(scope["headers"]),
-            "left_out": self._left_out,
+            "left_out": self._left_out or None,
         }
-        if not self._left_out:
-            del fields["left_out"]
         self._left_out = 0
         _log.log(level, "a slow request" if is_slow else "a request", extra={FIELDS: fields})
 
@@ -101,7 +97,7 @@ def error_code(body: bytes) -> int | None:
 
 def _path(scope: Mapping[str, Any]) -> str:
     # Without the query, in which a caller may have put a secret.
-    return canonical_path(scope["raw_path"][: 4 * _CHARS_MAX])
+    return canonical_path(scope["raw_path"][: 4 * _CHARS_MAX])[:_CHARS_MAX]
 
 
 def _detector(scope: Mapping[str, Any]) -> str | None:
