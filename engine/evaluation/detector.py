@@ -122,6 +122,7 @@ class Detector:
         )
         self.priority_highest = max(self.priority_highest, rule.priority)
         self.install(rule, live.birth if live is not None and kept else self.events_seen)
+        self._rule_set.compile_new()
 
     def remove_rule(self, rule_id: str) -> None:
         """Remove a rule and what only it remembered. Raises Refusal 1201."""
@@ -362,6 +363,7 @@ class Detector:
         assert 1 <= version <= cls.STATE_VERSION, f"state of version {version}, which is unknown"
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
         saved.load(detector, saved.unpack(data), version)
+        detector._rule_set.compile_new()
         return detector
 
     def live_at(self, now_us: Callable[[], int]) -> None:
@@ -388,8 +390,7 @@ class Detector:
 
     def _prepared(self) -> Preparation:
         if self._preparation is None:
-            conditions = (live.rule.condition for live in self.live.values())
-            self._preparation = Preparation(conditions, self.limits)
+            self._preparation = Preparation((live.rule.condition for live in self.live.values()), self.limits)
         return self._preparation
 
     def _named(self, rule_id: str) -> LiveRule:

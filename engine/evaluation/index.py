@@ -13,7 +13,7 @@ from engine.evaluation.lookups import Lookup, Lookups
 from engine.evaluation.names import Names
 from engine.evaluation.triggers import PRESENT, Element, Found, Hit, Trigger, Triggers
 from engine.evaluation.values import key_of, split_name
-from engine.patterns.sets import PatternSets
+from engine.patterns.fact_patterns import FactPatterns
 
 _PRESENT_COST: Final = 1.0
 _HOLDING_COST: Final = 0.5
@@ -27,8 +27,8 @@ _ELEMENTS: Final = 2.0
 NewBucket = Callable[[Known | None], Bucket]
 """Gives an empty bucket, for events of which something may be known beforehand."""
 
-NewSets = Callable[[str], PatternSets]
-"""Gives empty sets of patterns for the texts of a fact."""
+PatternsOf = Callable[[str], FactPatterns]
+"""Gives the patterns of a fact, those that rules are indexed by among them."""
 
 
 class _Fact:
@@ -36,7 +36,7 @@ class _Fact:
 
     __slots__ = ("by_element", "by_pattern", "by_value", "lookup", "patterns", "present")
 
-    def __init__(self, patterns: PatternSets, lookup: Lookup) -> None:
+    def __init__(self, patterns: FactPatterns, lookup: Lookup) -> None:
         self.by_value: dict[Any, Bucket] = {}
         self.by_element: dict[Any, Bucket] = {}
         """By what an array has among its elements, or a text within it."""
@@ -49,9 +49,9 @@ class _Fact:
 class Index:
     """The rules of a detector by what makes them take notice."""
 
-    def __init__(self, new_bucket: NewBucket, new_sets: NewSets, lookups: Lookups) -> None:
+    def __init__(self, new_bucket: NewBucket, patterns_of: PatternsOf, lookups: Lookups) -> None:
         self._new_bucket = new_bucket
-        self._new_sets = new_sets
+        self._patterns_of = patterns_of
         self._lookups = lookups
         self._always = new_bucket(None)
         self._of_fields: Names[_Fact] = Names()
@@ -116,7 +116,7 @@ class Index:
     def _fact(self, said: str) -> _Fact:
         fact = self._facts.get(said)
         if fact is None:
-            fact = self._facts[said] = _Fact(self._new_sets(said), self._lookups.of(said))
+            fact = self._facts[said] = _Fact(self._patterns_of(said), self._lookups.of(said))
             self._names(said).add(split_name(said), fact)
         return fact
 
@@ -144,7 +144,6 @@ class Index:
         bucket = fact.by_pattern.get(trigger.pattern)
         if bucket is None:
             bucket = fact.by_pattern[trigger.pattern] = self._new_bucket(None)
-            fact.patterns.add(trigger.pattern)
         return bucket
 
     def _drop_if_empty(self, trigger: Hit | Element | Found) -> None:
@@ -152,7 +151,6 @@ class Index:
         if isinstance(trigger, Found):
             if not fact.by_pattern[trigger.pattern].size:
                 del fact.by_pattern[trigger.pattern]
-                fact.patterns.remove(trigger.pattern)
         elif isinstance(trigger, Element):
             if not fact.by_element[trigger.value].size:
                 del fact.by_element[trigger.value]
@@ -174,7 +172,8 @@ def _meet(fact: _Fact, value: Any, met: list[Bucket]) -> None:
     if fact.present is not None:
         met.append(fact.present)
     if fact.by_pattern and type(value) is str:
-        met += [fact.by_pattern[pattern] for pattern in fact.patterns.found(value)]
+        found = fact.patterns.found_among(fact.by_pattern, value)
+        met += [fact.by_pattern[pattern] for pattern in found]
     if fact.by_element:
         met += _met_elements(fact, value)
 

@@ -5,13 +5,11 @@ elements of an array, the texts of `contains` in a string, the canonical text of
 recognizes values by identity, so `forget` must be called before their owner can change them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from engine.evaluation.values import Relations, canonical, equal, holds, key_of
-from engine.language.limits import Limits
 from engine.patterns.sets import PatternSets
 
 WALKED_MAX: Final = 64
@@ -29,7 +27,6 @@ _SEARCH_CHARS: Final = 64
 SETS_MEMORY_BYTES_MAX: Final = 64 * 1024 * 1024
 """RE2's memory for one set of literals. Every state that a set can have fits in it."""
 
-_ANY_LENGTH: Final = 1 << 62
 _NUMBER: Final = "number"
 _NESTED: Final = "nested"
 _NUMBERS: Final = frozenset({int, float})
@@ -47,19 +44,19 @@ _KINDS: Final[Mapping[type, object]] = {
 class Lookups:
     """The look-ups of one detector by fact, and the relations of the current context."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = replace(limits, pattern_text_chars_max=_ANY_LENGTH, pattern_work_max=_ANY_LENGTH)
+    def __init__(self) -> None:
         self._by_fact: WeakValueDictionary[str, Lookup] = WeakValueDictionary()
         self._with_literals: dict[str, Lookup] = {}
         self._relations: Relations | None = None
         self.used: list[Lookup] = []
         """Those with cached results."""
+        self._changed: set[Lookup] = set()
 
     def of(self, fact: str) -> "Lookup":
         """Give the look-up of a fact. All rules about the fact share it."""
         lookup = self._by_fact.get(fact)
         if lookup is None:
-            lookup = self._by_fact[fact] = Lookup(self._limits, self.used)
+            lookup = self._by_fact[fact] = Lookup(self.used)
         return lookup
 
     def add(self, literals: Iterable[tuple[str, str]]) -> None:
@@ -67,14 +64,21 @@ class Lookups:
         for fact, literal in literals:
             lookup = self._with_literals[fact] = self.of(fact)
             lookup.add(literal)
+            self._changed.add(lookup)
 
     def remove(self, literals: Iterable[tuple[str, str]]) -> None:
         """Undo one `add`."""
         for fact, literal in literals:
             lookup = self._with_literals[fact]
             lookup.remove(literal)
+            self._changed.add(lookup)
             if not lookup.literals:
                 del self._with_literals[fact]
+
+    def compile_new(self) -> None:
+        """Compile what was added, so that no event has to."""
+        while self._changed:
+            self._changed.pop().compile_new()
 
     def relations(self, sent: Mapping[str, Any]) -> Relations:
         """Give the relations of a context: the same object as long as the context is the same."""
@@ -100,7 +104,6 @@ class Lookup:
         "_canonical",
         "_elements",
         "_found",
-        "_limits",
         "_literal_of",
         "_sets",
         "_used",
@@ -108,8 +111,7 @@ class Lookup:
         "literals",
     )
 
-    def __init__(self, limits: Limits, used: "list[Lookup]") -> None:
-        self._limits = limits
+    def __init__(self, used: "list[Lookup]") -> None:
         self._used = used
         self._value: Any = None
         self._elements: dict[object, frozenset[Any]] = {}
@@ -215,6 +217,15 @@ class Lookup:
                 self._sets.remove(pattern)
                 del self._literal_of[pattern]
 
+    def compile_new(self) -> None:
+        """Compile the sets of literals, where there are enough to be searched for together."""
+        if self._sets is None and len(self.literals) > SEARCHED_APART_MAX:
+            self._sets = PatternSets(SETS_MEMORY_BYTES_MAX)
+            for literal in self.literals:
+                self._add_to(self._sets, literal)
+        if self._sets is not None:
+            self._sets.compile_new()
+
     def forget(self) -> None:
         """Drop the value and the cached results."""
         self._value = None
@@ -240,26 +251,19 @@ class Lookup:
     def _search(self, text: str) -> frozenset[str]:
         """Search for all literals together."""
         try:
-            text.encode()
+            encoded = text.encode()
         except UnicodeEncodeError:
             # RE2 does not accept surrogates.
             return frozenset([literal for literal in self.literals if literal in text])
-        if self._sets is None:
-            self._sets = PatternSets(
-                self._limits, finder=self._finder, set_memory_bytes_max=SETS_MEMORY_BYTES_MAX
-            )
-            for literal in self.literals:
-                self._add_to(self._sets, literal)
-        return frozenset(map(self._literal_of.__getitem__, self._sets.found(text)))
+        self.compile_new()
+        assert self._sets is not None, "only many literals are searched for together"
+        found = ((self._literal_of[pattern], sure) for pattern, sure in self._sets.candidates(encoded))
+        return frozenset([literal for literal, sure in found if sure or literal in text])
 
     def _add_to(self, sets: PatternSets, literal: str) -> None:
         pattern = _pattern_of(literal)
         self._literal_of[pattern] = literal
-        sets.add(pattern)
-
-    def _finder(self, pattern: str) -> Callable[[str], bool]:
-        literal = self._literal_of[pattern]
-        return lambda text: literal in text
+        sets.add(pattern, pattern, is_whole=True)
 
 
 def _elements(array: list[Any], kind: object) -> frozenset[Any]:

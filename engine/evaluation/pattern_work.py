@@ -13,12 +13,8 @@ from weakref import WeakValueDictionary
 from engine.evaluation.names import Names
 from engine.evaluation.values import split_name
 from engine.language.limits import Limits
-from engine.patterns.cost import longest
-from engine.patterns.guards import guard_of, leading
-from engine.patterns.searches import Searches
-from engine.patterns.searching import CompiledPattern, compile_pattern
-from engine.patterns.sets import PatternSets
-from engine.patterns.syntax import read
+from engine.patterns.compiled_pattern import compile_pattern
+from engine.patterns.fact_patterns import FactPatterns
 
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -34,63 +30,60 @@ class PatternWork:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._facts: dict[str, _Fact] = {}
-        """Those with patterns that explode."""
-        self._searches: dict[str, Searches] = {}
-        self._of_fields: Names[tuple[str, Searches]] = Names()
-        self._of_vars: Names[tuple[str, Searches]] = Names()
-        self._asked: WeakValueDictionary[str, Searches] = WeakValueDictionary()
+        self._facts: dict[str, FactPatterns] = {}
+        self._of_fields: Names[tuple[str, FactPatterns]] = Names()
+        self._of_vars: Names[tuple[str, FactPatterns]] = Names()
+        self._asked: WeakValueDictionary[str, FactPatterns] = WeakValueDictionary()
         """Also those of facts that have no patterns any more, as long as anybody may still ask them."""
-        self._count = 0
-        """How many patterns there are, each counted once for each fact."""
+        self._count = self._exploding = 0
+        """How many patterns there are, and how many that explode, each counted once for each fact."""
+        self._changed: set[FactPatterns] = set()
         self._cut = _NONE
         self._untried = _NONE
 
     def add(self, fact: str, pattern: str) -> None:
         """Add a pattern that an enabled rule tries on a fact; one that is there is counted."""
         self._end()
-        searches = self._of(fact)
-        if fact not in self._searches:
-            self._searches[fact] = searches
-            self._names(fact).add(split_name(fact), (fact, searches))
-        self._count -= searches.count
-        searches.add(pattern)
-        self._count += searches.count
-        compiled = compile_pattern(pattern, self._limits)
-        if compiled.explodes:
-            if fact not in self._facts:
-                self._facts[fact] = _Fact(fact, self._limits)
-            self._facts[fact].add(pattern, compiled)
+        patterns = self.of(fact)
+        if fact not in self._facts:
+            self._facts[fact] = patterns
+            self._names(fact).add(split_name(fact), (fact, patterns))
+        self._change(patterns, partial(patterns.add, pattern))
 
     def remove(self, fact: str, pattern: str) -> None:
-        """Undo one `add` of the same fact and pattern."""
+        """Undo one `add` of the same fact and pattern, if there was one."""
         self._end()
-        if fact in self._searches:
-            searches = self._searches[fact]
-            self._count -= searches.count
-            searches.remove(pattern)
-            self._count += searches.count
-            if not searches.count:
-                del self._searches[fact]
-                self._names(fact).remove(split_name(fact))
-        known = self._facts.get(fact)
-        if known is not None and pattern in known.patterns:
-            known.remove(pattern)
-            if not known.patterns:
+        if fact in self._facts:
+            patterns = self._facts[fact]
+            self._change(patterns, partial(patterns.remove, pattern))
+            if not patterns:
                 del self._facts[fact]
+                self._names(fact).remove(split_name(fact))
+
+    def compile_new(self) -> None:
+        """Compile what was added, so that no event has to."""
+        while self._changed:
+            self._changed.pop().compile_new()
+
+    def of(self, fact: str) -> FactPatterns:
+        """Give the patterns of a fact, which all who ask share."""
+        known = self._asked.get(fact)
+        if known is None:
+            known = self._asked[fact] = FactPatterns(self._limits)
+        return known
 
     def finder(self, fact: str, pattern: str) -> Callable[[str], bool]:
         """Give what tells whether the pattern is found in the text of that fact, at the event that has begun.
 
         All share one answer, for which the pattern is tried once on each text.
         """
-        return partial(self._of(fact).found, pattern, compile_pattern(pattern, self._limits))
+        return partial(self.of(fact).found, pattern, compile_pattern(pattern, self._limits))
 
     @property
     def bounded(self) -> bool:
         """Whether `begin` must be told of events: without it, there are too few patterns to take long."""
         bytes_max = _CHARACTER_BYTES_MAX * self._limits.pattern_text_chars_max
-        return bool(self._facts) or self._count * bytes_max > self._limits.pattern_event_bytes_max
+        return self._exploding > 0 or self._count * bytes_max > self._limits.pattern_event_bytes_max
 
     def begin(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> frozenset[str]:
         """Give the facts on which patterns are not tried at this event, or not those that explode.
@@ -101,32 +94,27 @@ class PatternWork:
         self._end()
         if not self.bounded:
             return _NONE
-        texts = []
-        bytes_at_most = 0
-        for (fact, searches), value in chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent)):
-            if type(value) is str:
-                texts.append((fact, searches, value))
-                bytes_at_most += searches.count * len(value) * _CHARACTER_BYTES_MAX
+        texts = [
+            (fact, patterns, value)
+            for (fact, patterns), value in chain(
+                self._of_fields.found_in(fields), self._of_vars.found_in(sent)
+            )
+            if type(value) is str
+        ]
         # What all of it would be is told at once, and nearly always little enough.
         bytes_max = self._limits.pattern_event_bytes_max
-        if bytes_at_most > bytes_max:
-            work = {fact: searches.bytes_of(text) for fact, searches, text in texts}
-            self._untried = _too_much(work, bytes_max)
-        if self._facts:
-            exploding = [
-                (known, text)
-                for fact, _, text in texts
-                if fact not in self._untried and (known := self._facts.get(fact)) is not None
-            ]
-            work_max = self._limits.pattern_event_work_max
-            if sum(known.work_at_most(text) for known, text in exploding) > work_max:
-                self._cut = _too_much({known.name: known.work(text) for known, text in exploding}, work_max)
-        if not (self._cut or self._untried):
-            return _NONE
+        if sum(patterns.bytes_at_most(text) for _, patterns, text in texts) > bytes_max:
+            bytes_of = {fact: patterns.bytes_of(text) for fact, patterns, text in texts}
+            self._untried = _too_much(bytes_of, bytes_max)
+        work_max = self._limits.pattern_event_work_max
+        tried = [each for each in texts if each[0] not in self._untried]
+        if sum(patterns.work_at_most(text) for _, patterns, text in tried) > work_max:
+            work = {fact: patterns.work(text) for fact, patterns, text in tried if patterns.exploding}
+            self._cut = _too_much(work, work_max)
         for fact in self._untried:
-            self._of(fact).untried = True
+            self.of(fact).untried = True
         for fact in self._cut:
-            self._of(fact).exploding_untried = True
+            self.of(fact).exploding_untried = True
         return self._cut | self._untried
 
     def is_cut(self, fact: str) -> bool:
@@ -137,22 +125,23 @@ class PatternWork:
         """Tell whether no pattern at all is tried on that fact at the event that has begun."""
         return fact in self._untried
 
+    def _change(self, patterns: FactPatterns, change: Callable[[], None]) -> None:
+        self._count -= len(patterns)
+        self._exploding -= patterns.exploding
+        change()
+        self._count += len(patterns)
+        self._exploding += patterns.exploding
+        self._changed.add(patterns)
+
     def _end(self) -> None:
         """Forget what was said of the event before."""
-        if self._cut or self._untried:
-            for fact in self._cut | self._untried:
-                searches = self._of(fact)
-                searches.untried = searches.exploding_untried = False
-            self._cut = self._untried = _NONE
+        for fact in self._cut | self._untried:
+            patterns = self.of(fact)
+            patterns.untried = patterns.exploding_untried = False
+        self._cut = self._untried = _NONE
 
-    def _names(self, fact: str) -> Names[tuple[str, Searches]]:
+    def _names(self, fact: str) -> Names[tuple[str, FactPatterns]]:
         return self._of_vars if split_name(fact).of_vars else self._of_fields
-
-    def _of(self, fact: str) -> Searches:
-        known = self._asked.get(fact)
-        if known is None:
-            known = self._asked[fact] = Searches(self._limits)
-        return known
 
 
 def _too_much(work: dict[str, int], left: int) -> frozenset[str]:
@@ -162,72 +151,3 @@ def _too_much(work: dict[str, int], left: int) -> frozenset[str]:
         if left < 0:
             cut.append(fact)
     return frozenset(cut)
-
-
-class _Pattern:
-    """One pattern of a fact: how often it was added, and the literals without which it cannot be there."""
-
-    __slots__ = ("compiled", "count", "guard", "leading", "longest")
-
-    def __init__(self, pattern: str, compiled: CompiledPattern) -> None:
-        self.compiled = compiled
-        tree = read(pattern)
-        self.guard = guard_of(tree)
-        self.leading = leading(tree)
-        self.longest = None if tree is None else longest(tree)
-        self.count = 0
-
-    def work(self, text: str, size: int) -> int:
-        """Give the work that the pattern can be in a text of `size` bytes in which its literals are."""
-        compiled = self.compiled
-        if compiled.too_long(text):
-            return 0
-        # States are built only where a match may be under way: behind the texts with which each one begins.
-        if self.leading is not None and self.longest is not None and size == len(text):
-            size = min(size, self.longest * sum(guard.begins(text) for guard in self.leading))
-        return size * compiled.work_per_byte
-
-
-class _Fact:
-    """The exploding patterns of one fact."""
-
-    def __init__(self, name: str, limits: Limits) -> None:
-        self.name = name
-        self.patterns: dict[str, _Pattern] = {}
-        self._guards = PatternSets(limits)
-        self._work_per_byte = 0
-
-    def add(self, pattern: str, compiled: CompiledPattern) -> None:
-        known = self.patterns.get(pattern)
-        if known is None:
-            known = self.patterns[pattern] = _Pattern(pattern, compiled)
-            self._work_per_byte += compiled.work_per_byte
-            if known.guard is not None:
-                self._guards.add(known.guard)
-        known.count += 1
-
-    def remove(self, pattern: str) -> None:
-        known = self.patterns[pattern]
-        known.count -= 1
-        if known.count == 0:
-            del self.patterns[pattern]
-            self._work_per_byte -= known.compiled.work_per_byte
-            if known.guard is not None:
-                self._guards.remove(known.guard)
-
-    def work_at_most(self, text: str) -> int:
-        """Give a bound on `work` that is told at once."""
-        return self._work_per_byte * len(text) * (1 if text.isascii() else _CHARACTER_BYTES_MAX)
-
-    def work(self, text: str) -> int:
-        """Give the work of the patterns that may be in the text and take texts so long."""
-        try:
-            size = len(text.encode())
-        except UnicodeEncodeError:
-            return 0
-        there = set(self._guards.found(text))
-        return sum(
-            known.work(text, size)
-            for known in self.patterns.values()
-            if known.guard is None or known.guard in there
-        )

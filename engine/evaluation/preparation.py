@@ -8,7 +8,7 @@ from engine.evaluation.requirements import requirements_of
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
-from engine.patterns.searching import compile_pattern
+from engine.patterns.compiled_pattern import compile_pattern
 
 _FULL: Final = 1400
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -21,8 +20,7 @@ from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.triggers import Holding, Triggers, Unstarted, triggers_of
 from engine.evaluation.values import Relations, split_name
 from engine.language.limits import Limits
-from engine.patterns.searching import compile_pattern
-from engine.patterns.sets import PatternSets
+from engine.patterns.compiled_pattern import compile_pattern
 
 _Counted = TypeVar("_Counted")
 
@@ -65,9 +63,9 @@ class RuleSet:
         self._state = state
         self._limits = limits
         self.patterns = PatternWork(limits)
-        self.lookups = Lookups(limits)
+        self.lookups = Lookups()
         self._compiler = Compiler(state, self.patterns, self.lookups)
-        self._index = Index(self._new_bucket, self._new_sets, self.lookups)
+        self._index = Index(self._new_bucket, self.patterns.of, self.lookups)
         self._by_priority: dict[int, Program] = {}
         self._rules: dict[int, Rule] = {}
         """The same without what only changes of rules need: what fires is found here."""
@@ -147,6 +145,12 @@ class RuleSet:
             self.patterns.remove(fact, pattern)
             _uncount(self._bounds, (fact, compile_pattern(pattern, self._limits).text_bytes_max))
         self._stream = self._texts = self._relation_names = self._turning = None
+        self.compile_new()
+
+    def compile_new(self) -> None:
+        """Compile the texts that added rules search for, so that no event has to."""
+        self.patterns.compile_new()
+        self.lookups.compile_new()
 
     def rename(self, rule: Rule) -> None:
         """Take note that a rule is called or announced otherwise."""
@@ -254,9 +258,6 @@ class RuleSet:
 
     def _new_bucket(self, known: Known | None) -> Bucket:
         return Bucket(self._row, known)
-
-    def _new_sets(self, fact: str) -> PatternSets:
-        return PatternSets(self._limits, finder=partial(self.patterns.finder, fact))
 
     def _row(self, priority: int, known: Known | None) -> Row:
         program = self._by_priority[priority]

@@ -1,260 +1,155 @@
-"""Many patterns on one fact: which of them are found in a text, in few passes over it.
+"""Many expressions searched for together, in few passes over a text.
 
 Literals go together well: an automaton for a thousand of them has no more states than they have characters,
-while a thousand `a.*b` together have more than any memory. So what is little more than literals is gathered
-in sets of RE2. Of other patterns a literal is, that no match can do without (`appdata` of
-`users.[^.]+.appdata`), and only where that is found is the pattern itself tried. What has none is tried
-alone.
+while a thousand `a.*b` together have more than any memory. So RE2's sets hold what is little more than
+literals: for other expressions a literal that no match can do without (`appdata` of `users.[^.]+.appdata`).
+The expression itself is tried only where that is found. One that has no such literal is tried on every text.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-import re2
-
-from engine.language.limits import Limits
-from engine.patterns.cost import is_brief, is_words
-from engine.patterns.guards import guard_of
-from engine.patterns.searching import compile_pattern, options
-from engine.patterns.syntax import read
+from engine.patterns.compiled_pattern import compiled_set
 
 WEIGHT_MAX: Final = 18_000
 """Bytes of the literals in one set: it compiles in some 6 ms. A free case weighs half as much more."""
 
 LONE_WEIGHT_MIN: Final = 2_000
-"""A pattern with so many bytes is a pass of its own anyway."""
+"""An expression with so many bytes is a pass of its own anyway."""
 
 RECENT_WEIGHT_MAX: Final = 800
-"""So small a set is compiled anew for each pattern that is added, in some 0.2 ms."""
+"""So small a set is compiled anew for each expression that is added, in some 0.2 ms."""
 
 GROWTH: Final = 4
-"""A set is merged with newer ones once they weigh a quarter of it, so each pattern is compiled few times."""
+"""A set is merged with newer ones once they weigh a quarter of it, so each expression is compiled rarely."""
 
 SET_MEMORY_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What RE2 may use for one set; it takes what the texts demand, and starts afresh when that is used up."""
-
-_ALWAYS: Final = r"\z"
-"""Found in every text. A set that does not find it ran out of memory, and has found nothing at all."""
+"""What RE2 may use for one set. It takes what the texts demand, and starts afresh when that is used up."""
 
 
 class PatternSets:
-    """Many patterns on one fact, and which of them are found in a text.
+    """Expressions, and which of them may be found in a text.
 
-    Adding and removing costs nothing until the next text; then only what is new is compiled, in small sets
-    that are merged into larger ones as they gather.
+    `compile_new` makes small sets of what is new, and merges them into larger ones. Called after
+    each change it takes a fraction of a millisecond on average, and a search compiles nothing.
     """
 
-    def __init__(
-        self,
-        limits: Limits,
-        *,
-        finder: Callable[[str], Callable[[str], bool]] | None = None,
-        set_memory_bytes_max: int = SET_MEMORY_BYTES_MAX,
-    ) -> None:
-        """`finder` gives what tells whether one pattern is found in a text, where a set cannot tell it."""
-        self._limits = limits
-        self._finder = finder or (lambda pattern: compile_pattern(pattern, limits).found_in)
-        self._memory_bytes_max = set_memory_bytes_max
-        self._counts: dict[str, int] = {}
+    def __init__(self, memory_bytes_max: int = SET_MEMORY_BYTES_MAX) -> None:
+        self._memory_bytes_max = memory_bytes_max
         self._entries: dict[str, _Entry] = {}
-        """Those of all patterns that are in a set, even if removed meanwhile, or tried alone."""
-        self._new: dict[str, None] = {}
+        """All, and those that were removed and are still in a set."""
+        self._new: dict[str, _Entry] = {}
         self._sets: list[_Set] = []
+        """The lightest last."""
         self._alone: dict[str, _Entry] = {}
-        self.exhausted = 0
-        """How often a set ran out of memory, so that its patterns were tried one by one."""
+        self.weight = 0
+        """Bytes of the literals that are asked for together; the same whatever was there before."""
 
-    def __len__(self) -> int:
-        return len(self._counts)
+    def add(self, pattern: str, asked_for: str | None, *, is_whole: bool) -> None:
+        """Add an expression that is not there.
 
-    def add(self, pattern: str) -> None:
-        """Add a pattern that `compile_pattern` takes; one that is there is counted."""
-        count = self._counts.get(pattern, 0)
-        self._counts[pattern] = count + 1
-        if count:
-            return
+        It is found only where `asked_for` is; None if there is no such thing. `is_whole`: it is found there.
+        """
         entry = self._entries.get(pattern)
         if entry is None:
-            self._new[pattern] = None
+            entry = self._entries[pattern] = _Entry(pattern, asked_for, is_whole=is_whole)
+            (self._alone if entry.is_alone else self._new)[pattern] = entry
         elif entry.home is not None:
+            entry.is_removed = False
             entry.home.removed_weight -= entry.weight
+        self.weight += 0 if entry.is_alone else entry.weight
 
     def remove(self, pattern: str) -> None:
-        """Undo one `add`. The pattern must be there."""
-        self._counts[pattern] -= 1
-        if self._counts[pattern]:
+        """Remove an expression that is there."""
+        entry = self._entries[pattern]
+        self.weight -= 0 if entry.is_alone else entry.weight
+        home = entry.home
+        if home is None:
+            del self._entries[pattern], (self._alone if entry.is_alone else self._new)[pattern]
             return
-        del self._counts[pattern]
-        self._new.pop(pattern, None)
-        self._alone.pop(pattern, None)
-        entry = self._entries.get(pattern)
-        if entry is not None and entry.home is not None:
-            entry.home.removed_weight += entry.weight
-        else:
-            self._entries.pop(pattern, None)
+        entry.is_removed = True
+        home.removed_weight += entry.weight
+        if 2 * home.removed_weight > home.weight:
+            self._sets.remove(home)
+            self._new |= {left.pattern: left for left in self._emptied(home)}
 
-    def found(self, text: str) -> list[str]:
-        """Give the patterns that are found in the text, each once. Their order follows from earlier calls."""
-        encoded = self._settled(text)
-        if encoded is None:
-            return []
-        found: list[str] = []
-        for candidates in self._sets:
-            matched = candidates.matched(encoded)
-            if matched is None:
-                self.exhausted += 1
-                matched = [(entry, False) for entry in candidates.entries]
-            found.extend(
-                entry.pattern
-                for entry, certain in matched
-                if entry.pattern in self._counts and (certain or self._tried(entry, text))
-            )
-        found.extend(pattern for pattern, entry in self._alone.items() if self._tried(entry, text))
-        return found
-
-    def candidates(self, text: str) -> list[tuple[str, bool]]:
-        """Give the patterns that may be found in the text, and for each whether it certainly is.
-
-        They follow from the patterns and the text alone, whether or not a set has run out of memory.
-        """
-        encoded = self._settled(text)
-        if encoded is None:
-            return []
-        found: list[tuple[str, bool]] = []
-        for candidates in self._sets:
-            matched = candidates.matched(encoded)
-            if matched is None:
-                matched = [
-                    (entry, entry.is_whole)
-                    for entry in candidates.entries
-                    if compile_pattern(entry.asked_for or "", self._limits).found_in(text)
-                ]
-            found.extend(
-                (entry.pattern, certain) for entry, certain in matched if entry.pattern in self._counts
-            )
-        found.extend((pattern, False) for pattern in self._alone)
-        return found
-
-    @property
-    def weight(self) -> int:
-        """The bytes of the literals that are asked for together; the same whatever was there before."""
-        self._settle()
-        return sum(
-            entry.weight
-            for pattern, entry in self._entries.items()
-            if pattern in self._counts and pattern not in self._alone
-        )
-
-    def _settled(self, text: str) -> bytes | None:
-        """Have all patterns in sets, and give the text as those take it; None where none is found in it."""
-        self._settle()
-        if len(text) > self._limits.pattern_text_chars_max:
-            return None
-        try:
-            encoded = text.encode()
-        except UnicodeEncodeError:
-            return None
-        # Those of a set whose words are the verdict take texts of any length up to this one.
-        return encoded if len(encoded) <= self._limits.pattern_work_max else None
-
-    def _tried(self, entry: "_Entry", text: str) -> bool:
-        if entry.found_in is None:
-            entry.found_in = self._finder(entry.pattern)
-        return entry.found_in(text)
-
-    def _settle(self) -> None:
-        """Bring what was added into sets, and leave behind what was removed where that is half of a set."""
-        if any(2 * one.removed_weight > one.weight for one in self._sets):
-            for one in [one for one in self._sets if 2 * one.removed_weight > one.weight]:
-                self._sets.remove(one)
-                self._new |= dict.fromkeys(entry.pattern for entry in self._emptied(one))
-        elif not self._new:
+    def compile_new(self) -> None:
+        """Compile what is new."""
+        if not self._new:
             return
-        gathered: list[_Entry] = []
-        for pattern in self._new:
-            entry = self._entries.setdefault(pattern, _Entry(pattern))
-            if entry.asked_for is None or entry.weight >= LONE_WEIGHT_MIN:
-                self._alone[pattern] = entry
-            else:
-                gathered.append(entry)
+        gathered = list(self._new.values())
         self._new.clear()
         weight = sum(entry.weight for entry in gathered)
-        # The lightest stand last.
-        while gathered and self._sets and self._sets[-1].mergeable(weight):
-            lightest = self._sets.pop()
-            gathered = [*self._emptied(lightest), *gathered]
+        while self._sets and self._sets[-1].mergeable(weight):
+            gathered = [*self._emptied(self._sets.pop()), *gathered]
             weight = sum(entry.weight for entry in gathered)
         self._sets.extend(_Set(part, self._memory_bytes_max) for part in _parts(gathered))
         self._sets.sort(key=lambda one: -one.weight)
+
+    def candidates(self, text: bytes) -> list[tuple[str, bool]]:
+        """Give the expressions that may be found in the text, and for each whether it certainly is.
+
+        Their order follows from earlier calls.
+        """
+        self.compile_new()
+        found = [
+            (entry.pattern, entry.is_whole)
+            for candidates in self._sets
+            for entry in candidates.matched(text)
+            if not entry.is_removed
+        ]
+        found.extend((pattern, False) for pattern in self._alone)
+        return found
 
     def _emptied(self, one: "_Set") -> Iterator["_Entry"]:
         """Give what is left of a set that is given up, and forget what was removed from it."""
         for entry in one.entries:
             entry.home = None
-            if entry.pattern in self._counts:
-                yield entry
-            else:
+            if entry.is_removed:
                 del self._entries[entry.pattern]
+            else:
+                yield entry
 
 
 class _Entry:
-    """One pattern, and what it is asked for by."""
+    """One expression, and what it is asked for by."""
 
-    __slots__ = ("asked_for", "found_in", "home", "is_whole", "pattern", "weight")
+    __slots__ = ("asked_for", "home", "is_alone", "is_removed", "is_whole", "pattern", "weight")
 
-    def __init__(self, pattern: str) -> None:
-        tree = read(pattern)
+    def __init__(self, pattern: str, asked_for: str | None, *, is_whole: bool) -> None:
         self.pattern = pattern
-        guard = guard_of(tree)
-        self.is_whole = tree is not None and (
-            is_words(tree) or (guard is not None and any(map(str.isalpha, guard)) and is_brief(tree))
-        )
-        self.asked_for = pattern if self.is_whole else guard
-        asked_for = self.asked_for or ""
-        weight = len(asked_for.encode()) + 1
-        self.weight = weight + weight // 2 if "(?" in asked_for else weight
-        self.found_in: Callable[[str], bool] | None = None
+        self.asked_for = asked_for or ""
+        self.is_whole = is_whole
+        weight = len(self.asked_for.encode()) + 1
+        self.weight = weight + weight // 2 if "(?" in self.asked_for else weight
+        self.is_alone = asked_for is None or self.weight >= LONE_WEIGHT_MIN
+        self.is_removed = False
         self.home: _Set | None = None
 
 
 class _Set:
-    """Some patterns that are asked for together."""
+    """Some expressions that are asked for together."""
 
     def __init__(self, entries: list[_Entry], memory_bytes_max: int) -> None:
         self.entries = entries
         self.weight = sum(entry.weight for entry in entries)
         self.removed_weight = 0
-        self._set: re2.Set | None = _compiled(entries, memory_bytes_max)
+        self._match = compiled_set([entry.asked_for for entry in entries], memory_bytes_max)
+        assert self._match is not None, "no set is too heavy for its memory"
         for entry in entries:
             entry.home = self
 
     def mergeable(self, weight: int) -> bool:
-        """Tell whether the set should be merged with newer patterns of that weight."""
+        """Tell whether the set should be merged with newer expressions of that weight."""
         small_enough = self.weight <= max(RECENT_WEIGHT_MAX, GROWTH * weight)
         return small_enough and self.weight + weight <= WEIGHT_MAX
 
-    def matched(self, text: bytes) -> list[tuple[_Entry, bool]] | None:
-        """Give those that may be in the text, and whether they certainly are; None if memory was short."""
-        numbers = self._set.Match(text) if self._set is not None else None
-        if numbers is None:
-            return None
-        *chosen, always = sorted(numbers)
-        # It was added last.
-        assert always == len(self.entries)
-        return [(entry, entry.is_whole) for entry in map(self.entries.__getitem__, chosen)]
-
-
-def _compiled(entries: list[_Entry], memory_bytes_max: int) -> "re2.Set | None":
-    """Give the set of RE2; None if it does not fit into the memory."""
-    made = re2.Set.SearchSet(options(memory_bytes_max))
-    try:
-        for entry in entries:
-            made.Add(entry.asked_for)
-        made.Add(_ALWAYS)
-        made.Compile()
-    except re2.error:
-        return None
-    return made
+    def matched(self, text: bytes) -> list[_Entry]:
+        """Give those whose literal is in the text."""
+        assert self._match is not None
+        numbers = self._match(text)
+        assert numbers is not None, "no set runs out of its memory"
+        return [self.entries[number] for number in numbers]
 
 
 def _parts(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:

@@ -1,9 +1,10 @@
-"""RE2's syntax -> a tree, as far as it must be known to foresee what an expression costs.
+"""Reads RE2's syntax into a tree, as far as the cost of an expression depends on it.
 
-Only expressions that RE2 has accepted come here. What is not understood is never guessed: the tree decides
-about costs, and about texts that cannot hold the expression, so it may be vague or missing, but not wrong.
+Takes only expressions that RE2 accepts. The tree decides what an expression costs and which texts cannot
+match it, so it may be imprecise or missing, but never wrong: syntax that is not known here gives no tree.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,10 +15,10 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Char:
-    """One character, as it was written."""
+class Text:
+    """One character or more, literally; `fold` if their case is free."""
 
-    point: int
+    text: str
     fold: bool
 
 
@@ -35,7 +36,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A place, of no width. `text_start` is the one that holds at the first character only."""
+    """A condition on a place, of no width. `text_start` holds at the first character of a text only."""
 
     text_start: bool
     word: bool
@@ -57,20 +58,22 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Several times; without an end where `most` is None. A lazy one rather ends than goes on."""
+    """The part, `least` to `most` times; without an upper bound where `most` is None."""
 
     part: "Tree"
     least: int
     most: int | None
-    lazy: bool
 
 
-Tree = Char | Class | Opaque | Assertion | Sequence | Choice | Repeat
+Tree = Text | Class | Opaque | Assertion | Sequence | Choice | Repeat
 
 _DEPTH_MAX: Final = 50
 _COUNTS_CHARS_MAX: Final = 64
 """RE2 takes no number of repetitions above a thousand; zeros may stand before it."""
-_MEANINGFUL: Final = frozenset(r"\.[]{}()*+?^$|")
+
+_LITERALS: Final = re.compile(r"(?:[^\\.\[(){*+?^$|]|\\[^A-Za-z0-9])+(?![*+?{])")
+"""Literal characters, up to one that is repeated. Linear: a match gives back one character at most."""
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 _DIGITS: Final[Ranges] = ((48, 57),)
 _WORD: Final[Ranges] = ((48, 57), (65, 90), (95, 95), (97, 122))
@@ -96,9 +99,7 @@ _POSIX: Final[dict[str, Ranges]] = {
 
 
 def read(pattern: str) -> Tree | None:
-    """Give the tree of an expression that RE2 accepts; None where it uses what is not known here."""
-    if _MEANINGFUL.isdisjoint(pattern):
-        return Sequence(tuple(Char(ord(letter), fold=False) for letter in pattern))
+    """Give the tree of an expression that RE2 accepts; None where it uses syntax that is not known here."""
     reader = _Reader(pattern)
     try:
         tree = reader.choice()
@@ -125,7 +126,7 @@ def merged(ranges: Ranges) -> Ranges:
 
 
 def folded(ranges: Ranges) -> Ranges:
-    """Give the code points with the other case of each letter of ASCII, and in place of others all beyond."""
+    """Give the code points and those of the other case; any beyond ASCII stands for all beyond ASCII."""
     more = [*ranges, *_other_case(ranges)]
     if any(end > _ASCII_MAX for _, end in ranges):
         more.append((_ASCII_MAX + 1, POINT_MAX))
@@ -153,16 +154,16 @@ class _NotKnownError(Exception):
 
 
 class _Reader:
-    """Reads from left to right; the flags are those of the innermost group."""
+    """Reads from left to right. The flags are those of the innermost group."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self.at = 0
         self._depth = 0
-        self._fold = self._lines = self._dot_all = self._swapped = False
+        self._fold = self._lines = self._dot_all = False
 
     def choice(self) -> Tree:
-        """Read up to the end of the group, or of the expression."""
+        """Read to the end of the group, or of the expression."""
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise _NotKnownError
@@ -175,9 +176,20 @@ class _Reader:
     def _sequence(self) -> Tree:
         parts: list[Tree] = []
         while self.at < len(self._pattern) and self._pattern[self.at] not in "|)":
-            part = self._atom()
-            if part is not None:
-                parts.append(self._repeated(part))
+            literals = _LITERALS.match(self._pattern, self.at)
+            if literals is not None:
+                self.at = literals.end()
+                part: Tree | None = Text(_ESCAPED.sub(r"\1", literals[0]), self._fold)
+            else:
+                part = self._atom()
+            if part is None:
+                continue
+            part = self._repeated(part)
+            match part, parts:
+                case Text(text, fold), [*_, Text(before, fold_before)] if fold is fold_before:
+                    parts[-1] = Text(before + text, fold)
+                case _:
+                    parts.append(part)
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _repeated(self, part: Tree) -> Tree:
@@ -185,11 +197,12 @@ class _Reader:
             counts = self._times()
             if counts is None:
                 return part
-            part = Repeat(part, *counts, lazy=self._next("?") is not self._swapped)
+            self._next("?")  # Lazy or not: what is found is the same.
+            part = Repeat(part, *counts)
         return part
 
     def _times(self) -> tuple[int, int | None] | None:
-        """Read how often what was read is repeated; None if it is not."""
+        """Read a repetition; None if there is none."""
         match self._pattern[self.at]:
             case "*":
                 counts: tuple[int, int | None] = 0, None
@@ -205,7 +218,7 @@ class _Reader:
         return counts
 
     def _counts(self) -> tuple[int, int | None] | None:
-        """Read `{n}`, `{n,}` or `{n,m}`; a brace that begins none of them is a character."""
+        """Read `{n}`, `{n,}` or `{n,m}`; a brace that begins none of these is a literal."""
         end = self._pattern.find("}", self.at, self.at + _COUNTS_CHARS_MAX)
         if end < 0:
             return None
@@ -218,7 +231,7 @@ class _Reader:
         return int(least), int(most) if most else None
 
     def _atom(self) -> Tree | None:
-        """Read one atom; None of flags alone, which hold from here to the end of the group."""
+        """Read one atom; None for flags, which hold from here to the end of the group."""
         letter = self._pattern[self.at]
         self.at += 1
         match letter:
@@ -235,10 +248,10 @@ class _Reader:
             case "\\":
                 return self._escape()
             case _:
-                return Char(ord(letter), self._fold)
+                return Text(letter, self._fold)
 
     def _group(self) -> Tree | None:
-        flags = self._fold, self._lines, self._dot_all, self._swapped
+        flags = self._fold, self._lines, self._dot_all
         if self._next("?"):
             if self._next("P<") or self._next("<"):
                 self.at = self._pattern.index(">", self.at) + 1
@@ -247,11 +260,11 @@ class _Reader:
         inner = self.choice()
         if not self._next(")"):
             raise _NotKnownError
-        self._fold, self._lines, self._dot_all, self._swapped = flags
+        self._fold, self._lines, self._dot_all = flags
         return inner
 
     def _flags(self) -> bool:
-        """Read flags up to their colon or parenthesis; tell whether it was the parenthesis."""
+        """Read flags up to their colon or parenthesis, and tell whether it was the parenthesis."""
         on = True
         while True:
             letter = self._pattern[self.at]
@@ -264,7 +277,7 @@ class _Reader:
                 case "s":
                     self._dot_all = on
                 case "U":
-                    self._swapped = on
+                    pass
                 case "-":
                     on = False
                 case ":" | ")":
@@ -288,7 +301,7 @@ class _Reader:
                 return self._opaque_class()
             case _:
                 self.at -= 1
-                return Char(self._escaped_point(), self._fold)
+                return Text(chr(self._escaped_point()), self._fold)
 
     def _opaque_class(self) -> Opaque:
         self.at = self._pattern.index("}", self.at) + 1 if self._pattern[self.at] == "{" else self.at + 1
@@ -307,7 +320,7 @@ class _Reader:
         if letter in _CONTROL:
             return _CONTROL[letter]
         if letter.isascii() and letter.isalnum():
-            # Octal numbers, \Q, \C: rare, and of many rules.
+            # Octal numbers, \Q, \C: rare, with many rules of their own.
             raise _NotKnownError
         return ord(letter)
 
@@ -357,7 +370,7 @@ class _Reader:
         return Class(folded(ranges) if self._fold else ranges)
 
     def _next(self, expected: str) -> bool:
-        """Step over what is expected, if it is there."""
+        """Step over the expected text if it comes next, and tell whether it does."""
         there = self._pattern.startswith(expected, self.at)
         self.at += len(expected) if there else 0
         return there

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import re2
 
 from engine import Detector, Limits
-from engine.patterns.searching import compile_pattern
+from engine.patterns.compiled_pattern import compile_pattern
 
 LIMITS = Limits(pattern_text_chars_max=12, pattern_work_max=150)
 TEXTS = [unit * count + "a" for unit in ("a", "é", "\U0001f600") for count in range(13)]

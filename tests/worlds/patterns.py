@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from engine.language.limits import DEFAULT_LIMITS
-from engine.patterns.searching import PatternError, judged_pattern
+from engine.patterns.compiled_pattern import PatternError, judged_pattern
 
 LITERALS = (
     "a",

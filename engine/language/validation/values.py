@@ -10,7 +10,7 @@ from engine.language.limits import Limits
 from engine.language.literals import is_text
 from engine.language.operators import OPERATORS, Operand
 from engine.language.validation.violations import Invalid, Location, Violations, names_listed
-from engine.patterns.searching import (
+from engine.patterns.compiled_pattern import (
     REFUSED_PREPARATION,
     UNICODE_CLASSES_MAX,
     PatternError,

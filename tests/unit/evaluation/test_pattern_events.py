@@ -3,8 +3,8 @@
 import pytest
 
 from engine import Detector, Limits
-from engine.patterns.searches import Searches
-from engine.patterns.searching import CompiledPattern
+from engine.patterns.compiled_pattern import CompiledPattern
+from engine.patterns.sets import PatternSets
 
 LIMITS = Limits(pattern_event_bytes_max=200_000)
 PLAIN = "the quick brown fox 0123456789 " * 300
@@ -75,13 +75,13 @@ def test_what_was_found_is_asked_of_no_pattern_twice(monkeypatch: pytest.MonkeyP
     for number in range(100):
         detector.add_rule("n", f"t matches 'lit{number}.*q'")
     asked = 0
-    counted = Searches._candidates
+    counted = PatternSets.candidates
 
-    def noted(self: Searches, text: str) -> list[tuple[str, bool]]:
+    def noted(self: PatternSets, text: bytes) -> list[tuple[str, bool]]:
         nonlocal asked
         asked += 1
         return counted(self, text)
 
-    monkeypatch.setattr(Searches, "_candidates", noted)
+    monkeypatch.setattr(PatternSets, "candidates", noted)
     detector.submit({"t": PLAIN}, 0)
     assert asked == 1

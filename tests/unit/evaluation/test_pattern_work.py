@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.evaluation.pattern_work import PatternWork
 from engine.language.limits import DEFAULT_LIMITS, Limits
-from engine.patterns.searching import compile_pattern
+from engine.patterns.compiled_pattern import compile_pattern
 
 HOSTILE = "[ab].{30}c"
 WORK = compile_pattern(HOSTILE, DEFAULT_LIMITS).work_per_byte

@@ -1,0 +1,155 @@
+"""The patterns of one fact, and which of them are found in the text that it has at an event."""
+
+from collections.abc import Container
+from typing import Final
+
+from engine.patterns.compiled_pattern import CompiledPattern, compile_pattern
+from engine.patterns.limits import PatternLimits
+from engine.patterns.sets import WEIGHT_MAX, PatternSets
+
+SET_SEARCHES: Final = 50
+"""What one pass over a text for a full set of literals counts, because of texts that are made for it."""
+
+TRIED_SINGLY_MAX: Final = 32
+"""So many patterns are tried on a text one by one; then all are searched for together. Bounds what an event
+compiles, since a literal is compiled by itself when it is first tried by itself."""
+
+_CHARACTER_BYTES_MAX: Final = 4
+
+
+class FactPatterns:
+    """Tries each pattern at most once on a text, and not at all where a search for all rules it out.
+
+    Texts are known by identity: what is asked about again and again during one event is one object.
+    """
+
+    def __init__(self, limits: PatternLimits) -> None:
+        self.untried = False
+        """Whether no pattern is tried at the current event."""
+        self.exploding_untried = False
+        """Whether exploding patterns are not tried at the current event."""
+        self._limits = limits
+        self._counts: dict[str, int] = {}
+        self._compiled: dict[str, CompiledPattern] = {}
+        self._exploding: dict[str, CompiledPattern] = {}
+        self._work_per_byte = 0
+        """Of all that explode."""
+        self._sets = PatternSets()
+        self._text: str | None = None
+        self._size = 0
+        """Bytes of the text, once it has been searched for all patterns."""
+        self._verdicts: dict[str, bool] = {}
+        self._possible: dict[str, bool] | None = None
+        """The patterns that may be in the text and whether they certainly are, once it has been searched."""
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @property
+    def exploding(self) -> int:
+        """How many of them explode."""
+        return len(self._exploding)
+
+    def add(self, pattern: str) -> None:
+        """Add a pattern; one that is there is counted."""
+        self._counts[pattern] = self._counts.get(pattern, 0) + 1
+        if self._counts[pattern] == 1:
+            compiled = self._compiled[pattern] = compile_pattern(pattern, self._limits)
+            self._sets.add(pattern, compiled.asked_for, is_whole=compiled.is_whole)
+            if compiled.explodes:
+                self._exploding[pattern] = compiled
+                self._work_per_byte += compiled.work_per_byte
+            self._turn_to(None)
+
+    def remove(self, pattern: str) -> None:
+        """Undo one `add`, if there was one."""
+        if pattern not in self._counts:
+            return
+        self._counts[pattern] -= 1
+        if not self._counts[pattern]:
+            del self._counts[pattern], self._compiled[pattern]
+            if pattern in self._exploding:
+                self._work_per_byte -= self._exploding.pop(pattern).work_per_byte
+            self._sets.remove(pattern)
+            self._turn_to(None)
+
+    def compile_new(self) -> None:
+        """Compile what was added, so that no event has to."""
+        self._sets.compile_new()
+
+    # -- what patterns cost on a text -----------------------------------------------------------------------
+
+    def bytes_at_most(self, text: str) -> int:
+        """Give a bound on `bytes_of` that is told at once."""
+        return len(self._counts) * len(text) * _CHARACTER_BYTES_MAX
+
+    def bytes_of(self, text: str) -> int:
+        """Give the bytes of the text times the patterns that are tried on it."""
+        if len(text) > self._limits.pattern_text_chars_max:
+            return 0
+        passes = SET_SEARCHES * self._sets.weight * len(_encoded(text) or b"") // WEIGHT_MAX
+        if passes > self._limits.pattern_event_bytes_max:
+            # Not even a search for all of them is affordable.
+            return passes
+        return passes + sum(self._size for certain in self._search(text).values() if not certain)
+
+    def work_at_most(self, text: str) -> int:
+        """Give a bound on `work` that is told at once."""
+        return self._work_per_byte * len(text) * (1 if text.isascii() else _CHARACTER_BYTES_MAX)
+
+    def work(self, text: str) -> int:
+        """Give the work of the exploding patterns that may be in the text and take texts so long."""
+        possible = self._search(text)
+        return sum(self._exploding[each].work(text, self._size) for each in self._exploding.keys() & possible)
+
+    # -- what is found --------------------------------------------------------------------------------------
+
+    def found(self, pattern: str, compiled: CompiledPattern, text: str) -> bool:
+        """Tell whether a pattern is found in the text of the fact at the current event."""
+        if self.untried or (self.exploding_untried and compiled.explodes):
+            return False
+        if text is not self._text:
+            self._turn_to(text)
+        verdict = self._verdicts.get(pattern)
+        if verdict is None:
+            if self._possible is None and len(self._verdicts) >= TRIED_SINGLY_MAX:
+                self._search(text)
+            if self._possible is None or pattern not in self._counts:
+                verdict = compiled.found_in(text)
+            else:
+                certain = self._possible.get(pattern)
+                verdict = certain is not None and (certain or compiled.found_in(text))
+            self._verdicts[pattern] = verdict
+        return verdict
+
+    def found_among(self, wanted: Container[str], text: str) -> list[str]:
+        """Give those of the wanted patterns that are found in the text of the fact at the current event."""
+        if self.untried:
+            return []
+        possible = self._search(text)
+        return [each for each in possible if each in wanted and self.found(each, self._compiled[each], text)]
+
+    def _search(self, text: str) -> dict[str, bool]:
+        """Give the patterns that may be in the text, and whether they certainly are."""
+        if text is not self._text:
+            self._turn_to(text)
+        if self._possible is None:
+            encoded = _encoded(text) if len(text) <= self._limits.pattern_text_chars_max else None
+            if encoded is None or len(encoded) > self._limits.pattern_work_max:
+                self._possible, self._size = {}, 0
+            else:
+                self._possible, self._size = dict(self._sets.candidates(encoded)), len(encoded)
+        return self._possible
+
+    def _turn_to(self, text: str | None) -> None:
+        self._text = text
+        self._verdicts.clear()
+        self._possible = None
+
+
+def _encoded(text: str) -> bytes | None:
+    """Give a text as UTF-8; None for half a surrogate pair, in which nothing is found."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return None

@@ -1,0 +1,203 @@
+"""Many expressions that are searched for together."""
+
+import pytest
+
+from engine.language.limits import DEFAULT_LIMITS, Limits
+from engine.patterns import sets as pattern_sets
+from engine.patterns.compiled_pattern import compile_pattern, compiled_set
+from engine.patterns.fact_patterns import FactPatterns
+from engine.patterns.sets import PatternSets
+
+LITERALS = [f"word{number}x" for number in range(3_000)]
+
+
+def add(sets: PatternSets, *literals: str) -> None:
+    for literal in literals:
+        sets.add(literal, literal, is_whole=True)
+
+
+def found(sets: PatternSets, text: str) -> list[str]:
+    return [pattern for pattern, _ in sets.candidates(text.encode())]
+
+
+def sets_of(literals: list[str]) -> PatternSets:
+    sets = PatternSets()
+    add(sets, *literals)
+    sets.compile_new()
+    return sets
+
+
+def patterns_of(patterns: list[str], limits: Limits = DEFAULT_LIMITS) -> FactPatterns:
+    made = FactPatterns(limits)
+    for pattern in patterns:
+        made.add(pattern)
+    return made
+
+
+@pytest.fixture
+def compiled(monkeypatch) -> list[int]:
+    """How many expressions are compiled together, one time after the other."""
+    counts: list[int] = []
+    real = pattern_sets.compiled_set
+    monkeypatch.setattr(
+        pattern_sets, "compiled_set", lambda each, memory: counts.append(len(each)) or real(each, memory)
+    )
+    return counts
+
+
+def test_thousands_of_literals_are_all_told_apart():
+    sets = sets_of(LITERALS)
+    assert found(sets, "word7x word2999 word31xword2998x") == ["word7x", "word31x", "word2998x"]
+    assert found(sets, "nothing") == []
+    assert set(found(sets, " ".join(LITERALS))) == set(LITERALS)
+
+
+def test_no_set_is_heavier_than_a_set_may_be_and_few_are_light():
+    sets = sets_of(LITERALS)
+    for number in range(500):
+        add(sets, f"later{number}")
+        sets.compile_new()
+    weights = [one.weight for one in sets._sets]
+    assert max(weights) <= pattern_sets.WEIGHT_MAX
+    assert sum(weights) == sets.weight == sum(len(one.pattern) + 1 for one in sets._entries.values())
+    assert len([weight for weight in weights if weight < pattern_sets.WEIGHT_MAX / 2]) <= 4
+
+
+def test_adding_one_expression_compiles_few_others(compiled):
+    sets = sets_of(LITERALS)
+    assert sum(compiled) == 3_000
+    compiled.clear()
+    add(sets, *(f"later{number}" for number in range(1_000)))
+    assert compiled == []
+    sets.compile_new()
+    assert sum(compiled) < 2_500
+    compiled.clear()
+    for number in range(200):
+        add(sets, f"one more {number}")
+        sets.compile_new()
+        assert found(sets, f"one more {number}.")[-1:] == [f"one more {number}"] or number % 10
+    # Each was compiled with the recent ones, and some of them in merges.
+    assert sum(compiled) / 200 < 100
+    assert len(compiled) == 200
+
+
+def test_what_is_neither_added_nor_removed_is_not_compiled_again(compiled):
+    sets = sets_of(LITERALS[:100])
+    compiled.clear()
+    assert found(sets, "word5x") == ["word5x"]
+    weight = sets.weight
+    sets.remove("word5x")
+    assert found(sets, "word5x word6x") == ["word6x"]
+    assert sets.weight < weight
+    add(sets, "word5x")
+    assert found(sets, "word5x") == ["word5x"]
+    assert sets.weight == weight
+    assert compiled == []
+
+
+def test_removed_expressions_leave_their_set_once_they_are_half_of_it():
+    sets = sets_of(LITERALS[:100])
+    for pattern in LITERALS[:49]:
+        sets.remove(pattern)
+    sets.compile_new()
+    assert [len(one.entries) for one in sets._sets] == [100]
+    for pattern in LITERALS[49:60]:
+        sets.remove(pattern)
+    assert found(sets, " ".join(LITERALS[:70])) == LITERALS[60:70]
+    assert [len(one.entries) for one in sets._sets] == [40]
+    assert len(sets._entries) == 40
+    for pattern in LITERALS[60:100]:
+        sets.remove(pattern)
+    assert found(sets, "word99x") == []
+    assert sets._sets == []
+    assert sets._entries == {}
+    assert sets.weight == 0
+
+
+def test_a_pattern_is_there_until_it_was_removed_as_often_as_added():
+    patterns = patterns_of(["abc", "abc", "[ab]+", "[ab]+"])
+    assert len(patterns) == 2
+    for expected in (["[ab]+", "abc"], ["[ab]+", "abc"], []):
+        assert sorted(patterns.found_among(["abc", "[ab]+"], "abc")) == expected
+        patterns.remove("abc")
+        patterns.remove("[ab]+")
+    assert len(patterns) == 0
+
+
+def test_a_set_that_runs_out_of_memory_or_cannot_be_compiled_says_so():
+    """A state that lists a thousand patterns takes more memory than RE2 made sure of before it began."""
+    patterns = ["some", "absent", *["same"] * 1_000]
+    found_in = []
+    for memory_bytes in range(20_000, 40_000, 500):
+        match = compiled_set(patterns, memory_bytes)
+        if match is not None:
+            found_in.append(match(b"some of the same"))
+    assert found_in[0] is None
+    assert found_in[-1] == [0, *range(2, 1_002)]
+    assert compiled_set(patterns, 4_000) is None
+
+
+def test_the_heaviest_sets_never_run_out_of_memory():
+    """Each is a prefix of the next, so that a state lists them all."""
+    nested = ["a" * length for length in range(1, 188)]
+    alike = [f"{number:04}" for number in range(3_400)]
+    several = [f"(?i)k{number}s" for number in range(1_500)]
+    for patterns in (nested, alike, several):
+        sets = sets_of(patterns)
+        text = "".join(patterns).replace("(?i)", "")
+        assert set(found(sets, text)) == set(patterns)
+        assert max(one.weight for one in sets._sets) > 0.6 * pattern_sets.WEIGHT_MAX
+
+
+def test_patterns_that_are_no_literals_are_tried_only_where_their_literals_are(monkeypatch):
+    tried: list[str] = []
+    real = FactPatterns.found
+
+    def noted(self, pattern, compiled, text):
+        tried.append(pattern)
+        return real(self, pattern, compiled, text)
+
+    monkeypatch.setattr(FactPatterns, "found", noted)
+    known = [r"(?i)\\users\\[^\\]+\\appdata", r"foo.+bar", r"(get|post) /\w+", "plain", r"\d"]
+    patterns = patterns_of(known)
+    assert patterns.found_among(known, "plain text") == ["plain"]
+    assert set(tried) == {"plain", r"\d"}
+    assert patterns.found_among(known, r"C:\Users\x\APPDATA, post /a and foo") == [
+        r"(?i)\\users\\[^\\]+\\appdata",
+        r"(get|post) /\w+",
+    ]
+    assert set(tried) == set(known)
+
+
+def test_a_large_pattern_is_in_no_set():
+    large = "alternative" * 200
+    sets = sets_of([large, "alternative7"])
+    assert found(sets, "an alternative77") == ["alternative7", large]
+    assert [len(one.entries) for one in sets._sets] == [1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        (Limits(pattern_text_chars_max=9), "aéa" * 3),
+        (Limits(pattern_work_max=12), "aéa" * 3),
+        (Limits(pattern_work_max=9), "abc" * 3),
+    ],
+)
+def test_a_text_of_exactly_the_bound_is_tried_and_one_character_more_is_not(limits, text):
+    known = ["a", "", "[ab]+", "a.*a"]
+    patterns = patterns_of(known, limits)
+    for tried in (text, text + "a"):
+        singly = [pattern for pattern in known if compile_pattern(pattern, limits).found_in(tried)]
+        assert sorted(patterns.found_among(known, tried)) == sorted(singly)
+        assert bool(singly) is (tried == text)
+
+
+def test_hostile_texts_match_nothing_and_raise_nothing():
+    known = ["a", "", "[ab]+", r"\pL+", "a.{30}b"]
+    patterns = patterns_of(known)
+    for text in ("a" * 10**6, "é" * 10**6, "a\ud800", "\udfffa" * 40_000):
+        assert patterns.found_among(known, text) == []
+    assert set(patterns.found_among(known, "a" * 32_768)) == {"a", "", "[ab]+", r"\pL+"}
+    assert set(patterns.found_among(known, "中" * 32_768)) == {"", r"\pL+"}
+    assert patterns.found_among(known, "中" * 32_769) == []
