@@ -11,8 +11,8 @@ from api.http.slow_path import STREAM, SlowPath
 from api.observability.request_metrics import CALLER_GONE, RequestMetrics
 from api.schema.envelope import Response, error_response
 from api.server.connection_limit import STATE
-from api.server.http1 import REPLY
-from api.server.request_ids import STATE as ID_STATE
+from api.server.http1.exchange import RESPOND
+from api.server.http1.request_ids import STATE as ID_STATE
 from api.settings import Settings
 from engine.runtime.contract.request_ids import REQUEST_ID
 
@@ -58,9 +58,11 @@ class Pipeline:
         if not request_timeout.body_is_read:
             await self._discard.refuse(outcome, receive, send, request_timeout.left_s)
             return
-        send_whole = state.get(REPLY)
-        if send_whole is None or not await send_whole(outcome.status, outcome.own_headers(), outcome.body):
+        respond = state.get(RESPOND)
+        if respond is None:
             await send_response(outcome, send)
+        else:
+            await respond(outcome.status, outcome.own_headers(), outcome.body)
 
     def _finish(self, scope: Scope, request_timeout: RequestTimeout, status: int, body: bytes = b"") -> None:
         """Count a request, and log it if it is slow or all requests are logged."""

@@ -10,7 +10,7 @@ from api.http.app import Application
 from api.http.body.memory import BodyMemory
 from api.process.allocator import trim
 from api.process.descriptors import connections_max
-from api.server.connection_limit import Crowd
+from api.server.connection_limit import ConnectionLimit
 from api.server.hypercorn_config import serve, server_config
 from api.settings import Settings
 from engine.runtime.process.collector import settle
@@ -35,7 +35,7 @@ async def serve_on(
     `grace_s()` seconds to finish. Those that have not finished by then are refused.
     """
     config = server_config(settings)
-    crowd = Crowd(connections_max(settings))
+    limit = ConnectionLimit(connections_max(settings))
     # Hypercorn's own handler would log everything twice.
     config.errorlog = logging.getLogger("hypercorn.error")
     # The server takes over the descriptor and closes it.
@@ -47,7 +47,7 @@ async def serve_on(
         nonlocal refusal
         await until()
         app.announce_shutdown()
-        crowd.leave()
+        limit.leave()
         await asyncio.sleep(wait_s())
         app.end_streams()
         refusal = asyncio.get_running_loop().call_later(grace_s(), app.refuse_all)
@@ -55,7 +55,7 @@ async def serve_on(
     settle()
     trimming = asyncio.create_task(_trim_on(app.memory))
     try:
-        await serve(app, config, until_ended, crowd)
+        await serve(app, config, until_ended, limit)
     finally:
         trimming.cancel()
         if refusal is not None:

@@ -1,1 +1,1 @@
-"""Below ASGI: one connection, its limits and time-outs. The only code that uses Hypercorn's inside."""
+"""Below ASGI: connections, their limits and time-outs, and HTTP/1.1 on them. The only user of Hypercorn."""

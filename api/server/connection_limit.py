@@ -1,4 +1,4 @@
-"""All open connections: how many there may be, and which one goes where one more comes."""
+"""The open connections: how many there may be, and which one is evicted for a new one."""
 
 import logging
 import time
@@ -7,112 +7,111 @@ from typing import Final, NamedTuple
 
 _log = logging.getLogger(__name__)
 
-_SAY_AGAIN_S: Final = 60.0
-"""Between two lines in the log that tell the same."""
+_WARN_AGAIN_S: Final = 60.0
+"""Between two warnings in the log that connections are evicted."""
 
-STATE: Final = "place"
-"""Under this name a request's ASGI state holds the place of its connection."""
+STATE: Final = "slot"
+"""Under this name a request's ASGI state holds the slot of its connection."""
 
 
 class Ways(NamedTuple):
-    """What can be done to a connection from outside: cut it at once, or have it end soon if it is idle."""
+    """What can be done to a connection from outside: abort it, or end it soon if it is idle."""
 
-    cut: Callable[[], None]
+    abort: Callable[[], None]
     end_if_idle: Callable[[], None]
 
 
-class Crowd:
-    """The connections that are open, at most `most` of them.
+class ConnectionLimit:
+    """The open connections, at most `connections_max` of them.
 
-    Where there is no room for one more, one is cut: of those that never had a request which a token let
-    pass, the oldest; else, of those that wait for their next request, the one whose last was let pass longest
-    ago. One with such a request under way is never cut for another. So who opens connections without end has
-    them push each other out, and does not keep out anybody who has a token.
+    At the limit, a new connection evicts the oldest one that never authenticated, otherwise the one that has
+    been idle longest. A connection with an authenticated request under way is never evicted. So a caller who
+    opens connections without end evicts its own, and keeps out nobody who has a token.
     """
 
-    def __init__(self, most: int) -> None:
-        assert most > 0, "somebody must be served"
-        self.most = most
-        self._strangers: dict[Place, None] = {}
+    def __init__(self, connections_max: int) -> None:
+        assert connections_max > 0, "somebody must be served"
+        self.connections_max = connections_max
+        self._unauthenticated: dict[Slot, None] = {}
         """In order of arrival."""
-        self._guests: dict[Place, None] = {}
-        """In order of the last request that was let pass."""
-        self._all: set[Place] = set()
-        self._said_s = -_SAY_AGAIN_S
+        self._idle: dict[Slot, None] = {}
+        """Those that have authenticated, in order of their last request."""
+        self._all: set[Slot] = set()
+        self._warned_s = -_WARN_AGAIN_S
         self.leaving = False
-        """Whether every reply is to be the last on its connection, and to say so."""
+        """Whether each response is the last on its connection, and says so."""
         self.ending = False
-        """Whether nobody is to wait long for another request."""
+        """Whether no connection waits long for another request."""
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def enter(self, ways: Ways) -> "Place":
-        """Give a connection its place; another loses its own where there is no room."""
-        place = Place(self, ways)
-        self._all.add(place)
-        self._strangers[place] = None
-        if len(self._all) > self.most:
-            stranger = next(iter(self._strangers))
-            # The one that comes goes again only where nobody else can.
-            out = stranger if stranger is not place else next(iter(self._guests), place)
-            self.forget(out)
-            out.ways.cut()
-            self._say()
-        return place
+    def enter(self, ways: Ways) -> "Slot":
+        """Give a new connection its slot; at the limit another one loses its own."""
+        slot = Slot(self, ways)
+        self._all.add(slot)
+        self._unauthenticated[slot] = None
+        if len(self._all) > self.connections_max:
+            oldest = next(iter(self._unauthenticated))
+            # The new connection is evicted only where no other can be.
+            evicted = oldest if oldest is not slot else next(iter(self._idle), slot)
+            self.remove(evicted)
+            evicted.ways.abort()
+            self._warn()
+        return slot
 
-    def _say(self) -> None:
+    def _warn(self) -> None:
         now_s = time.monotonic()
-        if now_s - self._said_s >= _SAY_AGAIN_S:
-            self._said_s = now_s
+        if now_s - self._warned_s >= _WARN_AGAIN_S:
+            self._warned_s = now_s
             _log.warning(
-                "%d connections are open, which is all there may be; others are closed for more", self.most
+                "all %d connections that may be open are; new ones evict others", self.connections_max
             )
 
-    def hold(self, place: "Place") -> None:
-        """Keep a place while a request is under way that was let pass."""
-        self._strangers.pop(place, None)
-        self._guests.pop(place, None)
+    def hold(self, slot: "Slot") -> None:
+        """Keep a slot while an authenticated request is under way."""
+        self._unauthenticated.pop(slot, None)
+        self._idle.pop(slot, None)
 
-    def rest(self, place: "Place") -> None:
+    def rest(self, slot: "Slot") -> None:
         """Take note that a connection waits for its next request."""
-        if place in self._all and place not in self._strangers and place not in self._guests:
-            self._guests[place] = None
+        if slot in self._all and slot not in self._unauthenticated and slot not in self._idle:
+            self._idle[slot] = None
 
-    def forget(self, place: "Place") -> None:
-        """Take a connection for gone; it may be so already."""
-        self._all.discard(place)
-        self.hold(place)
+    def remove(self, slot: "Slot") -> None:
+        """Free a slot, if it is not free already."""
+        self._all.discard(slot)
+        self.hold(slot)
 
     def leave(self) -> None:
-        """Have every reply say from now on that it is the last on its connection."""
+        """From now on, let each response say that it is the last on its connection."""
         self.leaving = True
 
     def end(self) -> None:
-        """Have all connections end that have been idle for a little while, now and from now on."""
+        """End all connections that have been idle for a little while, now and from now on."""
         self.leaving = True
         self.ending = True
-        for place in list(self._all):
-            place.ways.end_if_idle()
+        for slot in list(self._all):
+            slot.ways.end_if_idle()
 
 
-class Place:
-    """The place of one connection."""
+class Slot:
+    """The slot of one connection under the limit."""
 
-    __slots__ = ("_crowd", "ways")
+    __slots__ = ("_limit", "ways")
 
-    def __init__(self, crowd: Crowd, ways: Ways) -> None:
-        self._crowd = crowd
+    def __init__(self, limit: ConnectionLimit, ways: Ways) -> None:
+        self._limit = limit
         self.ways = ways
 
-    def hold(self) -> None:
-        """Say that a request was let pass, and is under way until `rest`."""
-        self._crowd.hold(self)
+    def mark_authenticated(self) -> None:
+        """Say that a request with a known token is under way, until `rest`."""
+        self._limit.hold(self)
 
     def rest(self) -> None:
         """Say that the connection waits for its next request."""
-        self._crowd.rest(self)
+        self._limit.rest(self)
 
     def leave(self) -> None:
         """Say that the connection is gone."""
-        self._crowd.forget(self)
+        self._limit.remove(self)

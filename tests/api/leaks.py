@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import uvloop
 
 from api.http.app import Application, create_app
-from api.server.connection_limit import Crowd
+from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Connection, Wire, request, served
@@ -43,7 +43,7 @@ class Held(NamedTuple):
 
     descriptors: int
     tasks: int
-    places: int
+    slots: int
     watched: int
     streams: int
     discards: int
@@ -60,7 +60,7 @@ class World:
     """A service over a real fleet without Ray, with one detector that is awake."""
 
     app: Application
-    crowd: Crowd
+    limit: ConnectionLimit
     wire: Wire
     service: LocalService
     detector: str
@@ -77,7 +77,7 @@ class World:
         return Held(
             descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
             tasks=len(asyncio.all_tasks()),
-            places=len(self.crowd) + len(self.crowd._strangers) + len(self.crowd._guests),
+            slots=len(self.limit) + len(self.limit._unauthenticated) + len(self.limit._idle),
             watched=len(timeouts._young) + len(timeouts._older),
             streams=len(self.app._streams._open),
             discards=len(self.app._discard._open),
@@ -106,21 +106,21 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path, *, crowd: Crowd | None = None, **chosen: Any) -> AsyncIterator[World]:
+async def world(folder: Path, *, limit: ConnectionLimit | None = None, **chosen: Any) -> AsyncIterator[World]:
     """Give a service with settings of one's own choice."""
     # A request may be slow because of what else this machine does.
     settings = Settings(data=folder, bootstrap_token=BOOTSTRAP, **{"slow_request_ms": 0} | chosen)
     runtime = settings.runtime_settings()
     rest = {name: getattr(runtime, name) for name in runtime.__slots__ if name != "data"}
-    crowd = Crowd(5_000) if crowd is None else crowd
+    limit = ConnectionLimit(5_000) if limit is None else limit
     async with local_service(settings.data, **rest) as service:
         app = create_app(settings, service.fleet)
         detector = await service.fleet.create_detector("d")
-        async with served(app, settings, crowd) as wire:
+        async with served(app, settings, limit) as wire:
             path = f"/api/detectors/{detector}/evaluate"
             assert (await wire.once(request(path=path, body=EVENT, token=BOOTSTRAP))).status == 200
             await wire.hang_up()
-            yield World(app, crowd, wire, service, detector)
+            yield World(app, limit, wire, service, detector)
 
 
 EVENT = b'{"event":{"fields":{"a":1},"timestamp_ms":0}}'
@@ -148,7 +148,7 @@ async def leave(connection: Connection, way: Leaving) -> None:
             transport.abort()
 
 
-async def crowd_of(
+async def many_callers(
     world: World, data: bytes, count: int, *, at_once: int = 50, listens: bool = False
 ) -> None:
     """Have callers connect, send the same bytes and go, each in its way and at a moment of its own."""

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from api.http.app import create_app
-from api.server import connection
-from api.server.connection_limit import Crowd
+from api.server import sender
+from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.operations import Operation
@@ -29,7 +29,7 @@ LAST = request("POST", EVALUATE, EVENT, token=TOKEN, headers=("Connection: close
 
 
 @asynccontextmanager
-async def answering(reply_bytes: int, crowd: Crowd | None = None) -> AsyncIterator[Wire]:
+async def answering(reply_bytes: int, limit: ConnectionLimit | None = None) -> AsyncIterator[Wire]:
     """Serve with replies of some size."""
 
     async def answer(_: str, operation: Operation) -> Answer:
@@ -37,7 +37,7 @@ async def answering(reply_bytes: int, crowd: Crowd | None = None) -> AsyncIterat
 
     fleet, settings = ScriptedFleet(), Settings(max_drain_bytes=400_000)
     fleet.answers = answer
-    async with served(create_app(settings, fleet), settings, crowd, grace_s=10) as wire:
+    async with served(create_app(settings, fleet), settings, limit, grace_s=10) as wire:
         yield wire
 
 
@@ -121,19 +121,19 @@ def test_replies_come_whole_though_the_server_ends_amid_one_and_the_next_request
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_who_does_not_close_is_closed_a_little_later(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "LINGER_S", 0.2)
+    monkeypatch.setattr(sender, "LINGER_S", 0.2)
 
     async def work() -> None:
-        crowd = Crowd(100)
-        async with answering(100, crowd) as wire:
+        limit = ConnectionLimit(100)
+        async with answering(100, limit) as wire:
             caller = await wire.connect()
             began_s = time.monotonic()
             await caller.send(LAST)
             assert (await caller.receive()).status == 200
             assert await caller.at_end()
-            assert len(crowd) == 1, "more may come, and is read past"
+            assert len(limit) == 1, "more may come, and is read past"
             async with asyncio.timeout(5):
-                while len(crowd):  # noqa: ASYNC110 -- there is no event for it
+                while len(limit):  # noqa: ASYNC110 -- there is no event for it
                     await asyncio.sleep(0.01)
             assert time.monotonic() - began_s >= 0.2
             assert await wire.comes_to_rest()
@@ -144,32 +144,32 @@ def test_who_does_not_close_is_closed_a_little_later(loop: str, monkeypatch: pyt
 @pytest.mark.parametrize("loop", LOOPS)
 def test_who_is_left_to_close_makes_room_for_others(loop: str) -> None:
     async def work() -> None:
-        crowd = Crowd(1)
-        async with answering(100, crowd) as wire:
+        limit = ConnectionLimit(1)
+        async with answering(100, limit) as wire:
             leaving = await wire.connect()
             await leaving.send(LAST)
             assert (await leaving.receive()).status == 200
             assert (await wire.once(LAST)).status == 200
-            assert len(crowd) == 1
+            assert len(limit) == 1
 
     run(loop, work())
 
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_who_goes_on_sending_is_read_past_only_so_far(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "LINGER_S", 60)
+    monkeypatch.setattr(sender, "LINGER_S", 60)
 
     async def work() -> None:
-        crowd = Crowd(100)
-        async with answering(100, crowd) as wire:
+        limit = ConnectionLimit(100)
+        async with answering(100, limit) as wire:
             caller = await wire.connect()
             await caller.send(LAST)
             assert (await caller.receive()).status == 200
             with suppress(OSError):
                 async with asyncio.timeout(10):
-                    while len(crowd):
+                    while len(limit):
                         await caller.send(b"x" * 65_536)
-            assert not len(crowd)
+            assert not len(limit)
             assert await wire.comes_to_rest()
 
     run(loop, work())

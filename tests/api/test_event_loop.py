@@ -130,7 +130,7 @@ async def test_a_small_body_is_decoded_without_the_detour(
     assert on_loop == [True]
 
 
-@pytest.mark.parametrize("way", ["plain", "chunked", "by h11"])
+@pytest.mark.parametrize("way", ["plain", "chunked", "closing"])
 @pytest.mark.parametrize(("path", "status"), EVALUATED.values(), ids=EVALUATED)
 async def test_what_is_to_be_evaluated_is_passed_on_as_it_came(
     wire: Wire, scripted: ScriptedFleet, path: str, status: int, way: str
@@ -147,7 +147,7 @@ async def test_what_is_to_be_evaluated_is_passed_on_as_it_came(
             head = request("POST", path, token=TOKEN, headers=(*headers, "Transfer-Encoding: chunked"))
             requests.append(head + chunked(body))
         else:
-            more = ("Connection: close",) if way == "by h11" else ()
+            more = ("Connection: close",) if way == "closing" else ()
             requests.append(request("POST", path, body, token=TOKEN, headers=(*headers, *more)))
     with watched() as costly:
         for one in requests:

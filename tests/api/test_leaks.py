@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.conftest import BOOTSTRAP
-from tests.api.leaks import EVENT, LOOPS, REST_WITHIN_S, World, crowd_of, run, world
+from tests.api.leaks import EVENT, LOOPS, REST_WITHIN_S, World, many_callers, run, world
 from tests.api.streaming import NDJSON, line
 from tests.api.wire import chunked, request
 
@@ -94,7 +94,7 @@ def test_callers_who_vanish_leave_nothing(
     async def work() -> None:
         async with world(tmp_path, max_body_bytes=1_000, max_drain_bytes=20_000) as given:
             before = await given.at_rest()
-            await crowd_of(given, bytes_for(given, sent), CALLERS)
+            await many_callers(given, bytes_for(given, sent), CALLERS)
             await given.comes_back_to(before)
             assert await serves(given)
 
@@ -121,7 +121,7 @@ def test_callers_who_vanish_from_a_queue_leave_their_places(tmp_path: Path, loop
                     await go_on.wait()
 
             given.host.before = hangs
-            vanishing = asyncio.create_task(crowd_of(given, bytes_for(given, sent), CALLERS))
+            vanishing = asyncio.create_task(many_callers(given, bytes_for(given, sent), CALLERS))
             while not vanishing.done():
                 most = max(most, given.held().waiting)
                 await asyncio.sleep(0.001)

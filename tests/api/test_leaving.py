@@ -11,7 +11,7 @@ import pytest
 
 from api.http.app import create_app
 from api.server import connection as connections
-from api.server.connection_limit import Crowd
+from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
 from tests.api.leaks import LOOPS, run
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
@@ -34,12 +34,12 @@ STREAM = request(
 )
 def test_a_kept_connection_is_told_by_its_next_reply_and_then_closed(loop: str, asked: bytes) -> None:
     async def work() -> None:
-        fleet, settings, crowd = ScriptedFleet(), Settings(), Crowd(100)
-        async with served(create_app(settings, fleet), settings, crowd) as wire:
+        fleet, settings, limit = ScriptedFleet(), Settings(), ConnectionLimit(100)
+        async with served(create_app(settings, fleet), settings, limit) as wire:
             kept = await wire.connect()
             for _ in range(2):
                 assert "connection" not in (await (await kept.send(asked)).receive()).headers
-            crowd.leave()
+            limit.leave()
             last = await (await kept.send(asked)).receive()
             assert last.status == (401 if asked is REFUSED else 200)
             assert last.headers["connection"] == "close"
@@ -52,7 +52,7 @@ def test_a_kept_connection_is_told_by_its_next_reply_and_then_closed(loop: str, 
 @pytest.mark.parametrize("asked", [PLAIN, RULES], ids=["plain", "by Quart"])
 def test_what_is_under_way_is_answered_and_says_that_it_is_the_last(loop: str, asked: bytes) -> None:
     async def work() -> None:
-        fleet, settings, crowd = ScriptedFleet(), Settings(), Crowd(100)
+        fleet, settings, limit = ScriptedFleet(), Settings(), ConnectionLimit(100)
         begun, go_on = asyncio.Event(), asyncio.Event()
         answer = fleet.answers
 
@@ -62,7 +62,7 @@ def test_what_is_under_way_is_answered_and_says_that_it_is_the_last(loop: str, a
             return await answer(detector_id, operation)
 
         fleet.answers = slowly
-        async with served(create_app(settings, fleet), settings, crowd, grace_s=10) as wire:
+        async with served(create_app(settings, fleet), settings, limit, grace_s=10) as wire:
             kept = await (await wire.connect()).send(asked)
             await begun.wait()
             wire.stop()
@@ -105,13 +105,13 @@ def test_a_connection_that_stays_idle_is_closed_a_little_later(
     monkeypatch.setattr(connections, "QUIET_S", 0.3)
 
     async def work() -> None:
-        fleet, settings, crowd = ScriptedFleet(), Settings(), Crowd(100)
-        async with served(create_app(settings, fleet), settings, crowd, grace_s=10) as wire:
+        fleet, settings, limit = ScriptedFleet(), Settings(), ConnectionLimit(100)
+        async with served(create_app(settings, fleet), settings, limit, grace_s=10) as wire:
             kept = await wire.connect()
             await (await kept.send(PLAIN)).receive()
-            crowd.leave()
+            limit.leave()
             await asyncio.sleep(0.4)
-            assert len(crowd) == 1, "as long as connections are taken, none is closed"
+            assert len(limit) == 1, "as long as connections are taken, none is closed"
             fresh = await wire.connect()
             began_s = time.monotonic()
             wire.stop()

@@ -327,7 +327,7 @@ async def test_of_two_ids_neither_is_taken(wire: Wire) -> None:
 
 WAYS = {
     "plain": request(path=EVALUATE, body=EVENT, token=TOKEN),
-    "by h11": request(path=EVALUATE, body=EVENT, token=TOKEN, headers=("Expect: nothing",)),
+    "that expects something": request(path=EVALUATE, body=EVENT, token=TOKEN, headers=("Expect: nothing",)),
     "in chunks": request(path=EVALUATE, token=TOKEN, headers=("Transfer-Encoding: chunked",))
     + chunked(EVENT),
     "by Quart": request("GET", f"/api/detectors/{DETECTOR}/rules", token=TOKEN),

@@ -18,6 +18,7 @@ from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
 from api.http.body.ndjson_stream import TOKEN_CHECK_S, NdjsonStreams
 from api.server import connection as connections
+from api.server import connection_timeouts
 from api.server import hypercorn_config as server
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done, Refused
@@ -246,7 +247,7 @@ async def test_a_caller_who_takes_no_replies_is_not_read_from_until_he_does(
 async def test_a_caller_who_never_takes_replies_is_cut_off(
     scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "STALLED_S", 0.2)
+    monkeypatch.setattr(connection_timeouts, "STALLED_S", 0.2)
 
     async def long_answers(_: str, operation: Operation) -> Answer:
         return Done(b"\n".join([b"x" * 5_000] * (operation.payload.count(b"\n") + 1)))

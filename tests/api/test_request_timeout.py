@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from api.http.body import discard
-from api.server import connection
+from api.server import connection, connection_timeouts, sender
 from tests.api.conftest import BOOTSTRAP
 from tests.api.leaks import LOOPS, World, run, world
 from tests.api.streaming import NDJSON, line
@@ -97,7 +97,7 @@ async def hasty(
     }
     named[time_out] = 0.3
     monkeypatch.setattr(connection, "HEAD_S", named["head"])
-    monkeypatch.setattr(connection, "STALLED_S", named["stalled"])
+    monkeypatch.setattr(connection_timeouts, "STALLED_S", named["stalled"])
     monkeypatch.setattr(connection, "LET_GO_S", FOR_EVER_S)
     monkeypatch.setattr(discard, "DISCARD_S", named["discard"])
     monkeypatch.setattr(discard, "LINGER_S", 0.1)
@@ -207,7 +207,7 @@ def test_whoever_takes_no_replies_is_cut(
 ) -> None:
     if not sender_waits:
         # How much the socket takes is the system's affair, so any amount may be left at the connection's end.
-        monkeypatch.setattr(connection, "_UNSENT_BYTES", 1_000_000_000)
+        monkeypatch.setattr(sender, "_UNSENT_BYTES", 1_000_000_000)
     again, then = (part.replace(b"DETECTOR", b"%s") for part in UNREAD[asked])
 
     async def work() -> None:
@@ -222,7 +222,7 @@ def test_whoever_takes_no_replies_is_cut(
             # All are connected by now; let the server have seen them.
             await asyncio.sleep(0.1)
             async with asyncio.timeout(60):
-                while len(given.crowd):  # noqa: ASYNC110 -- there is no event for it
+                while len(given.limit):  # noqa: ASYNC110 -- there is no event for it
                     await asyncio.sleep(0.02)
             for caller in callers:
                 caller.writer.transport.abort()

@@ -155,7 +155,7 @@ ELSEWHERE = {
     "bootstrap_token": "tests/api/test_settings.py::test_a_secret_can_come_from_a_file",
     "bootstrap_token_file": "tests/api/test_settings.py::test_a_secret_can_come_from_a_file",
     "host": "tests/integration/test_command_line.py::test_an_address_that_is_none_is_said",
-    "keep_alive_s": "tests/api/test_plain_http.py::"
+    "keep_alive_s": "tests/api/test_http_requests.py::"
     "test_a_connection_is_not_idle_amid_a_plain_request_and_is_after_it",
     "log_format": "tests/api/test_logs.py::"
     "test_the_level_is_that_of_the_settings_and_ray_is_heard_at_debug_only",

@@ -8,8 +8,9 @@ import pytest
 
 from api.http.app import create_app
 from api.http.request import timeout
+from api.schema.envelope import Headers
 from api.server import hypercorn_config as server
-from api.server.http1 import PlainHttp
+from api.server.http1.exchange import Exchange
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.contract.operations import Operation
@@ -143,9 +144,9 @@ async def test_a_body_that_nobody_wants_is_ignored(wire: Wire) -> None:
     [
         (EVALUATE, TOKEN, (400, [1006])),
         ("/api/detectors", TOKEN, (400, [1006])),
-        # What is judged before headers still is; but nothing more is read from the connection.
-        (EVALUATE, "unknown", (401, [1101])),
-        ("/healthz", TOKEN, (405, [1005])),
+        # Nothing else is judged of what may be two requests.
+        (EVALUATE, "unknown", (400, [1006])),
+        ("/healthz", TOKEN, (400, [1006])),
     ],
 )
 async def test_two_ways_to_tell_the_end_of_a_body_are_refused_and_the_connection_closed(
@@ -325,15 +326,16 @@ async def test_bytes_that_are_not_http_end_the_connection(wire: Wire) -> None:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What is written to connections, each piece by itself."""
+    """What the callers and the server write to connections, each piece by itself."""
     pieces: list[bytes] = []
-    write = asyncio.StreamWriter.write
+    transport = asyncio.selector_events._SelectorSocketTransport
+    write = transport.write
 
-    def noted(writer: asyncio.StreamWriter, data: bytes) -> None:
+    def noted(to: asyncio.WriteTransport, data: bytes) -> None:
         pieces.append(bytes(data))
-        write(writer, data)
+        write(to, data)
 
-    monkeypatch.setattr(asyncio.StreamWriter, "write", noted)
+    monkeypatch.setattr(transport, "write", noted)
     return pieces
 
 
@@ -385,14 +387,16 @@ BY_EITHER_WAY = {
 async def test_a_whole_reply_is_the_same_as_one_by_the_usual_way(
     wire: Wire, asked: bytes, written: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once = PlainHttp.reply
+    at_once = Exchange.respond
     outcomes = []
 
-    async def by_the_usual_way(*_: object) -> bool:
-        return False
+    async def in_parts(exchange: Exchange, status: int, headers: Headers, body: bytes) -> None:
+        length = (b"content-length", b"%d" % len(body))
+        await exchange.send({"type": "http.response.start", "status": status, "headers": (*headers, length)})
+        await exchange.send({"type": "http.response.body", "body": body})
 
-    for way in (at_once, by_the_usual_way):
-        monkeypatch.setattr(PlainHttp, "reply", way)
+    for way in (at_once, in_parts):
+        monkeypatch.setattr(Exchange, "respond", way)
         connection = await wire.connect()
         written.clear()
         await connection.send(asked)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from api.server.connection_limit import Crowd
+from api.server.connection_limit import ConnectionLimit
 from api.server.hypercorn_config import serve, server_config
 from api.settings import Settings
 from tests.api.scripted import DETECTOR
@@ -104,7 +104,7 @@ class Wire:
 
 @asynccontextmanager
 async def served(
-    app: Any, settings: Settings, crowd: Crowd | None = None, *, grace_s: float = 0.2
+    app: Any, settings: Settings, limit: ConnectionLimit | None = None, *, grace_s: float = 0.2
 ) -> AsyncIterator[Wire]:
     """Serve an application on a free port. At the end it lets streams end, and gives them a moment."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -120,7 +120,7 @@ async def served(
         await stop.wait()
         app.end_streams()
 
-    serving = asyncio.ensure_future(serve(app, config, until_stopped, crowd))
+    serving = asyncio.ensure_future(serve(app, config, until_stopped, limit))
     try:
         # All that the server needs for itself is running once it has answered.
         assert (await wire.once(request("GET", "/healthz"))).status == 200

@@ -4,8 +4,8 @@
     python -m tests.bench.front_peers short
     python -m tests.bench.front_peers ray
 
-The first two are a bare ASGI application under the service's server, which prints where it listens: read and
-answered as by any Hypercorn, or in the short way of evaluations. The last is an actor of Ray: for each line
+The first two are a bare ASGI application under the service's server, which prints where it listens: answered
+in the two messages of ASGI, or in one go, as evaluations are. The last is an actor of Ray: for each line
 with a number it prints what so many calls took.
 """
 
@@ -76,14 +76,14 @@ def peer(kind: str) -> Iterator[Peer]:
 def _bare_app(*, short: bool) -> Any:
     """Give an application that reads the body, and answers what an evaluation without actions is answered."""
     from api.schema.envelope import success  # noqa: PLC0415
-    from api.server.http1 import REPLY  # noqa: PLC0415
+    from api.server.http1.exchange import RESPOND  # noqa: PLC0415
 
     constant = success(b'{"actions":[]}')
     start = {"type": "http.response.start", "status": 200, "headers": constant.all_headers()}
     body = {"type": "http.response.body", "body": constant.body}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        at_once = scope.get("state", {}).get(REPLY)
+        respond = scope.get("state", {}).get(RESPOND)
         if scope["type"] == "lifespan":
             while (message := await receive())["type"] != "lifespan.shutdown":
                 await send({"type": f"{message['type']}.complete"})
@@ -92,7 +92,9 @@ def _bare_app(*, short: bool) -> Any:
         more = True
         while more:
             more = (await receive()).get("more_body", False)
-        if not (short and await at_once(constant.status, constant.own_headers(), constant.body)):
+        if short:
+            await respond(constant.status, constant.own_headers(), constant.body)
+        else:
             await send(start)
             await send(body)
 
@@ -100,19 +102,13 @@ def _bare_app(*, short: bool) -> Any:
 
 
 def serve_bare(*, short: bool) -> None:
-    """Serve the bare application as the service is served: the same server, configuration and loop.
-
-    The short way is the service's own: without it, requests are read and answered as by any Hypercorn.
-    """
+    """Serve the bare application as the service is served: the same server, configuration and loop."""
     import uvloop  # noqa: PLC0415
 
-    from api.server import http1 as plain_http  # noqa: PLC0415
     from api.server.hypercorn_config import serve, server_config  # noqa: PLC0415
     from api.settings import Settings  # noqa: PLC0415
     from engine.runtime.process.collector import settle  # noqa: PLC0415
 
-    if not short:
-        plain_http.read_plain = lambda _: None
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
 

@@ -74,7 +74,16 @@ def test_lark_is_imported_by_the_parser_alone() -> None:
 
 def test_the_parts_around_ray_are_imported_where_they_belong() -> None:
     assert all(name.startswith("engine/runtime/") for name in importing("ray"))
-    assert all(name.startswith("api/") for name in importing("quart") | importing("hypercorn"))
+    assert all(name.startswith("api/") for name in importing("quart"))
+
+
+def test_hypercorn_and_the_reader_of_requests_are_imported_where_they_belong() -> None:
+    assert importing("hypercorn") == {"api/server/connection.py", "api/server/hypercorn_config.py"}
+    assert importing("httptools") == {
+        "api/server/http1/request_head.py",
+        "api/server/http1/request_reader.py",
+    }
+    assert importing("h11") == set()
 
 
 def test_patterns_from_outside_meet_re2_only() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from api.http.request.head import canonical_path
 from api.observability.logs import FIELDS
-from api.server.request_ids import STATE
+from api.server.http1.request_ids import STATE
 from api.settings import Settings
 
 _log = logging.getLogger("rule_detector.requests")

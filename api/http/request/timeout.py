@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from api.http.request.asgi import CallerGone, Receive
 from api.schema.envelope import DeadlinePassed
-from api.server.connection_limit import Place
+from api.server.connection_limit import Slot
 
 _TICK_S: Final = 0.05
 
@@ -63,11 +63,11 @@ class RequestTimeout:
     """
 
     __slots__ = (
-        "_place",
         "_reason",
         "_receive",
         "_receiver",
         "_since_s",
+        "_slot",
         "_started",
         "_task",
         "_timeouts",
@@ -77,10 +77,10 @@ class RequestTimeout:
         "operation",
     )
 
-    def __init__(self, timeouts: RequestTimeouts, receive: Receive, place: Place | None = None) -> None:
+    def __init__(self, timeouts: RequestTimeouts, receive: Receive, slot: Slot | None = None) -> None:
         self._timeouts = timeouts
         self._receive = receive
-        self._place = place
+        self._slot = slot
         self._since_s = time.monotonic()
         self.body_is_read = False
         self.is_authenticated = False
@@ -109,8 +109,8 @@ class RequestTimeout:
     def mark_authenticated(self) -> None:
         """Record that the caller's token is known. The connection is then kept until the response."""
         self.is_authenticated = True
-        if self._place is not None:
-            self._place.hold()
+        if self._slot is not None:
+            self._slot.mark_authenticated()
 
     def body_read(self) -> None:
         """Record that the body has been read: only the end of the connection can be received from now on."""

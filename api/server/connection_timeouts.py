@@ -1,0 +1,102 @@
+"""The two clocks of a connection: of one that waits for a request, and of one whose caller takes nothing."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Final
+
+STALLED_S = 15.0
+"""Between two checks that a connection takes what is sent to it."""
+
+_TAKEN_BYTES_MIN: Final = 16 * 1024
+"""What must be taken between two checks, where so much is left."""
+
+_LAST_LOOK_S: Final = 0.02
+"""Before an idle connection is ended: what has come by now may not have been read yet."""
+
+
+class IdleTimeout:
+    """Calls `expired` when a connection has waited for too long.
+
+    A wait that ends in time costs no timer: the one that runs finds the next deadline when it is due.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, expired: Callable[[], None]) -> None:
+        self._loop = loop
+        self._expired = expired
+        self._since_s = 0.0
+        self._until_s = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = math.inf
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a wait is under way."""
+        return self._until_s != math.inf
+
+    def wait(self, within_s: float) -> None:
+        """Begin to wait, for so many seconds at most."""
+        self._since_s = self._loop.time()
+        self._set(self._since_s + within_s)
+
+    def shorten(self, within_s: float) -> None:
+        """Let the wait under way, if any, last no longer than so many seconds since its beginning."""
+        if self.is_waiting:
+            self._set(min(self._until_s, self._since_s + within_s))
+
+    def stop(self) -> None:
+        """Take note that what was waited for has come."""
+        self._until_s = math.inf
+
+    def cancel(self) -> None:
+        """Stop for good."""
+        self.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self, until_s: float) -> None:
+        self._until_s = until_s
+        if self._timer is None or self._timer_s > until_s:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_s = until_s
+            self._timer = self._loop.call_at(until_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._loop.time() < self._until_s - 0.001:
+            if self.is_waiting:
+                self._set(self._until_s)
+        else:
+            until_s = self._until_s
+            self._timer_s = math.inf
+            self._timer = self._loop.call_later(_LAST_LOOK_S, self._look_last, until_s)
+
+    def _look_last(self, until_s: float) -> None:
+        self._timer = None
+        if self._until_s == until_s:
+            self._until_s = math.inf
+            self._expired()
+        elif self.is_waiting:
+            self._set(self._until_s)
+
+
+class StallWatch:
+    """Aborts a connection that takes next to nothing of what is sent to it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._timer = loop.call_later(STALLED_S, self._look, transport.get_write_buffer_size())
+
+    def _look(self, left_before: int) -> None:
+        left = self._transport.get_write_buffer_size()
+        if left_before - left < min(_TAKEN_BYTES_MIN, left_before) or not left:
+            self._transport.abort()
+        else:
+            self._timer = self._loop.call_later(STALLED_S, self._look, left)
+
+    def end(self) -> None:
+        """Let the connection be."""
+        self._timer.cancel()

@@ -1,0 +1,227 @@
+"""One request and its response, as ASGI has them."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Final, Protocol
+from urllib.parse import unquote
+
+from api.schema.envelope import Headers
+from api.server.http1.request_head import RequestHead
+from api.server.http1.request_ids import STATE, request_id
+from api.server.http1.response_heads import CLOSE, HEADS
+from api.server.http1.server_errors import server_error
+
+_log = logging.getLogger(__name__)
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+Message = MutableMapping[str, Any]
+
+RESPOND: Final = "respond"
+"""Under this name a request's ASGI state holds `Exchange.respond`."""
+
+JOINED_BYTES_MAX: Final = 64 * 1024
+"""Up to this size, copying a body behind its head costs less than sending the two one by one."""
+
+_NO_BODY: Final = frozenset({204, 304})
+
+
+class Connection(Protocol):
+    """What an exchange needs of its connection."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the connection ends after this response, which says so."""
+
+    def body_taken(self) -> None:
+        """Take note that the application has received what had come of the body."""
+
+
+class Sender(Protocol):
+    """How an exchange sends its response."""
+
+    def hold(self, data: bytes) -> None:
+        """Send the data with what is sent next, at the latest in the next round of the loop."""
+
+    def send(self, data: bytes) -> None:
+        """Send the data; where nobody is there any more, do nothing."""
+
+    async def drain(self) -> None:
+        """Wait while the caller has too much yet to take."""
+
+
+class Exchange:
+    """A request whose body may still be coming, and the response to it."""
+
+    __slots__ = (
+        "_body",
+        "_body_left",
+        "_changed",
+        "_chunked",
+        "_connection",
+        "_disconnected",
+        "_end_received",
+        "_request_id",
+        "_sender",
+        "body_is_whole",
+        "closes",
+        "head",
+        "is_complete",
+        "is_started",
+    )
+
+    def __init__(self, head: RequestHead, request_id: bytes, connection: Connection, sender: Sender) -> None:
+        self.head = head
+        self.body_is_whole = head.body_bytes == 0
+        self.closes = not head.keeps_alive
+        """Whether the connection ends after the response."""
+        self.is_started = False
+        """Whether the response has been started."""
+        self.is_complete = False
+        """Whether the response is complete."""
+        self._connection = connection
+        self._sender = sender
+        self._request_id = request_id
+        self._body: bytes | bytearray = b""
+        """What has come of the body, and was not received by the application."""
+        self._end_received = False
+        self._disconnected = False
+        self._changed: asyncio.Event | None = None
+        self._chunked = False
+        self._body_left: int | None = None
+        """How much of the response's body is left to send, where its length was said."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much of the body has come, and was not received by the application."""
+        return len(self._body)
+
+    def feed(self, body: bytes, *, is_whole: bool) -> None:
+        """Take a piece of the body."""
+        if self._body:
+            self._body = bytearray(self._body) if isinstance(self._body, bytes) else self._body
+            self._body += body
+        else:
+            self._body = body
+        self.body_is_whole = is_whole
+        self._tell()
+
+    def disconnect(self) -> None:
+        """Take note that nobody waits for the response any more."""
+        self._disconnected = True
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+
+    async def run(self, app: App, scope: Mapping[str, Any]) -> None:
+        """Have the application answer. Where it does not, the server does; an answer in part stays one."""
+        try:
+            await app(scope, self.receive, self.send)
+        except Exception:  # noqa: BLE001 -- whatever it is, the caller is owed an answer
+            _log.exception("the application failed")
+        if not (self.is_started or self._disconnected):
+            response = server_error(500)
+            await self.respond(response.status, response.own_headers(), response.body)
+
+    def scope(self, connection: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the request as ASGI has it, on a connection with this scope and state."""
+        head = self.head
+        path, _, query = head.target.partition(b"?")
+        text = path.decode("ascii")
+        return {
+            **connection,
+            "http_version": head.version.decode("ascii"),
+            "method": head.method.decode("ascii"),
+            "path": unquote(text) if "%" in text else text,
+            "raw_path": path,
+            "query_string": query,
+            "headers": head.headers,
+            "state": {**state, STATE: self._request_id, RESPOND: self.respond},
+        }
+
+    async def receive(self) -> Message:
+        """Give what comes next of the request, or its end; part of ASGI."""
+        while not (self._body or (self.body_is_whole and not self._end_received)):
+            if self.is_complete or self._disconnected:
+                return {"type": "http.disconnect"}
+            if self._changed is None:
+                self._changed = asyncio.Event()
+            self._changed.clear()
+            await self._changed.wait()
+        body, self._body = self._body, b""
+        # The end of a body in chunks comes by itself: it can be received after the body is refused.
+        self._end_received = self.body_is_whole and not (body and self.head.body_bytes is None)
+        self._connection.body_taken()
+        return {"type": "http.request", "body": bytes(body), "more_body": not self._end_received}
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send a part of the response; part of ASGI."""
+        match message["type"]:
+            case "http.response.start" if not self.is_started:
+                self._start(message["status"], message.get("headers", ()))
+            case "http.response.body" if self.is_started and not self.is_complete:
+                await self._send_body(message.get("body", b""), is_end=not message.get("more_body", False))
+            case unexpected:
+                raise RuntimeError(f"the application sends {unexpected} out of order")
+
+    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole response in one go; its length and the date are added to the headers."""
+        assert not self.is_started, "a request has one response"
+        if self.closes or self._connection.is_last or CLOSE in headers:
+            headers = (*(header for header in headers if header[0] != CLOSE[0]), CLOSE)
+            self.closes = True
+        head = HEADS.whole(status, headers, len(body), self._request_id)
+        self.is_started = True
+        self._complete()
+        if self.head.method == b"HEAD":
+            body = b""
+        for piece in (head + body,) if len(body) <= JOINED_BYTES_MAX else (head, body):
+            self._sender.send(piece)
+        await self._sender.drain()
+
+    def _start(self, status: int, headers: Headers) -> None:
+        sent = [(name.lower(), value) for name, value in headers if name.lower() != CLOSE[0]]
+        self.closes = self.closes or self._connection.is_last or len(sent) < len(headers)
+        has_body = self.head.method != b"HEAD" and status not in _NO_BODY
+        length = next((value for name, value in sent if name == b"content-length"), None)
+        if length is not None:
+            self._body_left = int(length) if has_body else 0
+        elif not has_body:
+            self._body_left = 0
+        elif self.head.version == b"1.1":
+            sent.append((b"transfer-encoding", b"chunked"))
+            self._chunked = True
+        if self.closes:
+            sent.append(CLOSE)
+        self.is_started = True
+        self._sender.hold(HEADS.started(status, sent, self._request_id))
+
+    async def _send_body(self, body: bytes, *, is_end: bool) -> None:
+        if self.head.method == b"HEAD":
+            body = b""
+        if self._body_left is not None:
+            self._body_left -= len(body)
+            assert self._body_left >= 0, "a body is as long as its head says"
+        if is_end:
+            # Of a body that is shorter than its head says, the end is the end of the connection.
+            self.closes = self.closes or bool(self._body_left)
+            self._complete()
+        if self._chunked:
+            end = b"0\r\n\r\n" if is_end else b""
+            body = b"%x\r\n%b\r\n%b" % (len(body), body, end) if body else end
+        if body or is_end:
+            self._sender.send(body)
+            await self._sender.drain()
+
+    def _complete(self) -> None:
+        self.is_complete = True
+        self._tell()
+
+
+def refusal(status: int, exchange: Exchange | None) -> bytes:
+    """Give the response to what is not HTTP, behind or within a request."""
+    response = server_error(status)
+    head = HEADS.whole(response.status, response.own_headers(), len(response.body), request_id(()))
+    return head if exchange is not None and exchange.head.method == b"HEAD" else head + response.body

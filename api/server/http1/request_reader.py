@@ -1,0 +1,128 @@
+"""Bytes to requests, without I/O: heads, and bodies of a known length or in chunks."""
+
+from typing import Final
+
+from httptools import HttpParserError, HttpRequestParser
+
+from api.server.http1.request_head import (
+    BAD_REQUEST,
+    LINE_11,
+    TOO_LARGE,
+    RequestError,
+    RequestHead,
+    read_head,
+    skip_empty_lines,
+)
+
+_CHUNKED_HEAD: Final = LINE_11 + b"Transfer-Encoding: chunked\r\n\r\n"
+_EMPTY_LINE: Final = b"\n\r\n"
+
+
+class RequestReader:
+    """Reads one request after another; `head_bytes_max` bounds a head, and what frames a body in chunks."""
+
+    def __init__(self, head_bytes_max: int) -> None:
+        self.unread = b""
+        """What has come, and was not read yet."""
+        self._head_bytes_max = head_bytes_max
+        self._chunks: ChunkedBody | None = None
+        self._body_left = 0
+
+    def add(self, data: bytes) -> None:
+        """Take what has come."""
+        self.unread = self.unread + data if self.unread else data
+
+    def drop(self) -> None:
+        """Forget what was not read."""
+        self.unread = b""
+
+    def read_head(self) -> RequestHead | None:
+        """Give the head of the next request; None where it has yet to come whole. Raises RequestError."""
+        self.unread = skip_empty_lines(self.unread)
+        found = read_head(self.unread, self._head_bytes_max)
+        if found is None:
+            return None
+        head, size = found
+        self.unread = self.unread[size:]
+        self._chunks = ChunkedBody(self._head_bytes_max) if head.body_bytes is None else None
+        self._body_left = head.body_bytes or 0
+        return head
+
+    def read_body(self) -> tuple[bytes, bool]:
+        """Give what has come of the body since the last time, and whether that is its end.
+
+        Raises RequestError.
+        """
+        if self._chunks is not None:
+            body, size, is_whole = self._chunks.read(self.unread)
+        else:
+            body = self.unread[: self._body_left]
+            size = len(body)
+            self._body_left -= size
+            is_whole = not self._body_left
+        self.unread = self.unread[size:]
+        return body, is_whole
+
+
+class _Body:
+    """The pieces of a body that llhttp finds in the chunks."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.is_whole = False
+
+    def on_body(self, piece: bytes) -> None:
+        """Keep a piece."""
+        self.pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        """Take note of the end."""
+        self.is_whole = True
+
+
+class ChunkedBody:
+    """A body in chunks, of which `framing_bytes_max` bytes in a row may be anything but the body itself."""
+
+    def __init__(self, framing_bytes_max: int) -> None:
+        self._framing_bytes_max = framing_bytes_max
+        self._body = _Body()
+        self._parser = HttpRequestParser(self._body)
+        self._parser.feed_data(_CHUNKED_HEAD)
+        self._framing_bytes = 0
+        self._last_two = b""
+
+    def read(self, data: bytes) -> tuple[bytes, int, bool]:
+        """Give what the data has of the body, how much of the data that took, and whether the body is whole.
+
+        Raises RequestError where the data is not what a body in chunks goes on with.
+        """
+        body = self._body
+        at = 0
+        with memoryview(data) as view:
+            while at < len(data) and not body.is_whole:
+                # llhttp reads on into what follows the body, so it is shown no more than may belong to it.
+                end = self._piece_end(data, at)
+                pieces = len(body.pieces)
+                try:
+                    self._parser.feed_data(view[at:end])
+                except HttpParserError:
+                    raise RequestError(BAD_REQUEST) from None
+                self._framing_bytes = 0 if len(body.pieces) > pieces else self._framing_bytes + end - at
+                if self._framing_bytes > self._framing_bytes_max:
+                    raise RequestError(TOO_LARGE)
+                at = end
+        found = b"".join(body.pieces)
+        body.pieces.clear()
+        return found, at, body.is_whole
+
+    def _piece_end(self, data: bytes, at: int) -> int:
+        """Give the end of the next empty line, where the body may end, or of the data."""
+        seam = self._last_two + data[at : at + 2]
+        end = seam.find(_EMPTY_LINE)
+        if end >= 0:
+            end += at + len(_EMPTY_LINE) - len(self._last_two)
+        else:
+            end = data.find(_EMPTY_LINE, at)
+            end = end + len(_EMPTY_LINE) if end >= 0 else len(data)
+        self._last_two = (self._last_two + data[max(at, end - 2) : end])[-2:]
+        return end
