@@ -1,4 +1,4 @@
-"""A detector: rules and their remembered past. Events go in, one after another; actions come out."""
+"""A detector: rules with their histories, and the evaluation of events in order."""
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,10 +28,10 @@ _ANY_TIME: Final = 1 << 63
 
 
 class Detector:
-    """Rules evaluated against a stream of events, as SPEC's sections 1 to 4 say.
+    """Rules that are evaluated on a stream of events.
 
-    `now_us` gives the present in microseconds since 1970; without it, events may be stamped any time ahead.
-    `new_id` gives 32 lower-case hexadecimal characters, never the same twice.
+    `now_us` gives the current time in microseconds since 1970; without it, events may be any time ahead.
+    `new_id` gives a new id at each call: 32 lower-case hexadecimal characters.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class Detector:
         self.events_seen = 0
         self.priority_highest = 0
         self.live: dict[str, LiveRule] = {}
-        """By id, in order of priority."""
+        """The rules by id, in order of priority."""
         self.verdicts = Verdicts()
-        """Of the events of `submit` and `submit_many`."""
+        """The checksum of the events of `submit` and `submit_many`."""
         self._now_us = now_us
         self._new_id = new_id or (lambda: secrets.token_hex(16))
         self._rule_set = RuleSet(self.state, limits)
         self._preparation: Preparation | None = None
-        """None until a rule is added or changed: a detector that only evaluates has no need of it."""
+        """None until a rule is added or changed: evaluation does not need it."""
         self._messages: list[Entry] | Outcomes | None = None
-        """Where what is said about the event at hand goes."""
+        """Collects the messages about the current event."""
 
     # -- rules ----------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class Detector:
     ) -> str:
         """Add a rule and give its id. Its history begins with the next event.
 
-        Raises ConditionError, or Refusal 1001 for the name, 1400 where the detector is full.
+        Raises ConditionError, Refusal 1001 for the name, and 1400 if the detector is full.
         """
         check_name(name)
         read = read_condition(condition, self.limits)
@@ -92,9 +92,9 @@ class Detector:
         enabled: bool | None = None,
         notify: bool | None = None,
     ) -> Rule:
-        """Change what is given and give the whole rule; None leaves as it is.
+        """Change the given parts of a rule, those that are not None, and give the rule.
 
-        A different condition, and turning the rule on, begin its history anew. Raises as `add_rule` does, and
+        A different condition and enabling the rule start a new history. Raises as `add_rule` does, and
         Refusal 1201 for an unknown rule.
         """
         live = self._named(rule_id)
@@ -115,7 +115,7 @@ class Detector:
         return after
 
     def put_rule(self, rule: Rule) -> None:
-        """Add or change a rule that was judged before, as `add_rule` and `change_rule` do."""
+        """Add or replace a rule that was validated before, as `add_rule` and `change_rule` do."""
         live = self.live.get(rule.id)
         kept = (
             live is not None and live.rule.enabled and rule.enabled and live.rule.condition == rule.condition
@@ -125,7 +125,7 @@ class Detector:
         self._rule_set.compile_new()
 
     def remove_rule(self, rule_id: str) -> None:
-        """Remove a rule and what only it remembered. Raises Refusal 1201."""
+        """Remove a rule and the memories that only it uses. Raises Refusal 1201."""
         live = self._named(rule_id)
         del self.live[rule_id]
         if self._preparation is not None:
@@ -149,10 +149,10 @@ class Detector:
         timestamp_ms: float | datetime,
         vars: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> list[dict[str, Any]]:
-        """Observe one event and give the actions of the rules that are true now, in order of priority.
+        """Evaluate one event and give the actions of the rules that fire, in order of priority.
 
-        Raises Refusal 1001 for what JSON has not, by the name of the field, and 1402 where the timestamp is
-        too late or too far ahead; then nothing has changed.
+        Raises Refusal 1001 with the name of a field that JSON cannot express, and 1402 if the event is too
+        late or too far ahead. A refused event changes nothing.
         """
         event = Intake(self.limits).event(fields, timestamp_ms, vars)
         try:
@@ -162,9 +162,9 @@ class Detector:
         return [rule.action() for rule in fired]
 
     def evaluate_many(self, events: Iterable[Event]) -> list[Fired]:
-        """Observe events in order and give the rules that each fires, in order of priority.
+        """Evaluate events in order and give the rules that fire at each, in order of priority.
 
-        Raises BatchRefused at the first event that is refused; those before it stay observed.
+        Raises BatchRefused at the first refused event. The events before it stay evaluated.
         """
         results: list[Fired] = []
         given = Intake(self.limits).events(events, self.forget_lookups)
@@ -187,7 +187,7 @@ class Detector:
         timestamp_ms: float | datetime,
         vars: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> Outcome:
-        """As `evaluate`, with the messages that the reply carries."""
+        """Evaluate one event as `evaluate` does, and give the messages, too."""
         event = Intake(self.limits).event(fields, timestamp_ms, vars)
         try:
             return self.submit_clean_one(*event)
@@ -195,7 +195,7 @@ class Detector:
             self.forget_lookups()
 
     def submit_many(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
-        """As `submit` for each of some events; one that is refused has its Refusal in its place."""
+        """Submit events in order. A refused event has its Refusal as the result."""
         intake = Intake(self.limits)
         given = [intake.event_or_refusal(*event) for event in events]
         try:
@@ -204,9 +204,9 @@ class Detector:
             self.forget_lookups()
 
     def submit_clean(self, events: Sequence[Event | Refusal]) -> Outcomes:
-        """As `submit_many`, for events that are known to be as JSON has them; what is a Refusal stays one.
+        """Submit events that consist of JSON values. An event that is already a Refusal stays one.
 
-        Nothing that they bring may change until `forget_lookups`.
+        The caller must not change the events until `forget_lookups`.
         """
         outcomes = Outcomes()
         if self.state.indexed or self._rule_set.relations or self._rule_set.texts:
@@ -232,19 +232,19 @@ class Detector:
         return outcomes
 
     def forget_lookups(self) -> None:
-        """Let go of what was looked up in events, which may change from here on."""
+        """Drop what was cached of events, which may change from now on."""
         self._rule_set.lookups.forget()
 
     @property
     def answer_bytes_worst(self) -> int:
-        """How many bytes of actions and warnings an event can be answered with, at most."""
+        """The most bytes of actions and warnings in the result of one event."""
         return self._rule_set.answer_bytes_worst
 
     def _stream(self, events: Sequence[Event], outcomes: Outcomes) -> None:
-        """Show events to every rule, none of which sleeps."""
+        """Evaluate events while no rule sleeps."""
         fired = outcomes.fired
         end = len(fired) + len(events)
-        # What is refused has been taken from it, and the others come behind.
+        # A refused event has been consumed; the loop goes on with those after it.
         left = iter(events)
         while len(fired) < end:
             first, seen_before = len(fired), self.events_seen
@@ -262,7 +262,7 @@ class Detector:
     def submit_clean_one(
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
     ) -> Outcome:
-        """As `submit`, for an event that is known to be as JSON has it; see `submit_clean`."""
+        """Submit one event that consists of JSON values; see `submit_clean`."""
         sent = sent or _NOTHING
         messages: list[Entry] = []
         self._messages = messages
@@ -285,7 +285,7 @@ class Detector:
         return results[0]
 
     def _observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
-        """Show an event to the rules that must see it, and give those that fire."""
+        """Evaluate an event for the rules that must see it, and give those that fire."""
         clock_us = NEVER if self.clock_us is None else self.clock_us
         now_us = timestamp_ms * 1_000 if type(timestamp_ms) is int else microseconds(timestamp_ms, 1_000)
         if now_us < clock_us or self._now_us is not None:
@@ -300,15 +300,15 @@ class Detector:
             self.settle()
         return rule_set.rules(fired) if fired else ()
 
-    # What a function over many events asks back, see `compiler.Stream`.
+    # The interface for the compiled function over many events: `compiler.Stream`.
 
     @property
     def latest_us(self) -> int:
-        """The time up to which events may be stamped."""
+        """The latest timestamp that is accepted."""
         return _ANY_TIME if self._now_us is None else self._now_us() + self.limits.ahead_ms_max * 1_000
 
     def settle(self) -> None:
-        """Tidy up, and hold the bounds on live keys and their memory."""
+        """Expire memories, and evict keys beyond the limits."""
         assert self.clock_us is not None, "an event has been observed"
         evicted = self.state.settle(self.clock_us, self.events_seen)
         if self._messages is None:
@@ -321,9 +321,9 @@ class Detector:
             self._messages.append(Entry(2002, f"{evicted.by_bytes} keys were forgotten: {most}"))
 
     def time_of(self, stamped_us: int, clock_us: int) -> int:
-        """Give the time at which an event is evaluated: never before the clock, which is NEVER at first.
+        """Give the time at which an event is evaluated, never before the clock. The clock starts at NEVER.
 
-        Raises Refusal 1402 where the event is too late or too far ahead.
+        Raises Refusal 1402 if the event is too late or too far ahead.
         """
         if self._now_us is not None:
             ahead_us = stamped_us - self._now_us()
@@ -338,12 +338,12 @@ class Detector:
             self._messages.append(late(late_us))
         return clock_us
 
-    # -- rest and return ------------------------------------------------------------------------------------
+    # -- persistence ----------------------------------------------------------------------------------------
 
     STATE_VERSION: ClassVar[int] = saved.STATE_VERSION
 
     def dump(self) -> bytes:
-        """Give rules and temporal state as bytes of STATE_VERSION."""
+        """Give the rules and the temporal state as bytes, in the format of STATE_VERSION."""
         return saved.dump(self)
 
     @classmethod
@@ -356,9 +356,9 @@ class Detector:
         now_us: Callable[[], int] | None = None,
         new_id: Callable[[], str] | None = None,
     ) -> Self:
-        """Give the detector whose `dump` gave `data`: it answers every further event as that one would.
+        """Restore a detector from the bytes of `dump`. It gives the same results for all further events.
 
-        Older versions are migrated; that there is no newer one is for the caller to see to.
+        Older versions are migrated. The caller must refuse newer ones.
         """
         assert 1 <= version <= cls.STATE_VERSION, f"state of version {version}, which is unknown"
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
@@ -367,13 +367,13 @@ class Detector:
         return detector
 
     def live_at(self, now_us: Callable[[], int]) -> None:
-        """From here on hold events to the present, as `now_us` of the constructor tells it."""
+        """From now on compare timestamps with the current time, as with `now_us` of the constructor."""
         self._now_us = now_us
 
     # -- inside ---------------------------------------------------------------------------------------------
 
     def install(self, rule: Rule, birth: int) -> None:
-        """Put a rule in its place. Its history begins at `birth`; what it remembers since then is kept."""
+        """Add or replace a rule whose history began at `birth`. Memories since then are kept."""
         before = self.live.get(rule.id)
         self.live[rule.id] = LiveRule(rule, birth)
         if self._preparation is not None and (before is None or before.rule.condition != rule.condition):

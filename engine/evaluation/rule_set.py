@@ -1,4 +1,4 @@
-"""The rules of a detector as programs: what each may sleep through, and what an event must run."""
+"""The enabled rules of a detector: when each may sleep, and which of them an event wakes."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -25,29 +25,27 @@ from engine.patterns.compiled_pattern import compile_pattern
 _Counted = TypeVar("_Counted")
 
 EAGER_RULES_MAX: Final = 32
-"""Up to so many rules, every event is shown to all: looking up which may sleep would cost more. That would
-hold for more of them too, but writing one function for all takes milliseconds, at each change of a rule."""
+"""Up to this many rules, none sleeps: looking up which may would cost more. That is true for somewhat more
+rules, too, but to compile them into one function takes milliseconds at each change of a rule."""
 
 EAGER_NODES_MAX: Final = 400
-"""The same for all of their nodes together."""
-
+"""The same bound for the nodes of all rules together."""
 
 RELATIONS_NAMED_MAX: Final = 16
-"""So many relations that are not there are named in the messages on an event."""
+"""The messages about an event name this many missing relations."""
 
 NAME_CHARS_SHOWN: Final = 255
-"""Of the name of a fact or relation, in a message."""
+"""Messages shorten longer names of facts and relations."""
 
 WARNING_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
-"""What a message on a relation or a text takes at most, as JSON."""
-
+"""The most bytes of a warning about a relation or a text as JSON."""
 
 TURNED_ALL_MAX: Final = 8
-"""So few key tables are all turned to each event, rather than looked up."""
+"""Up to this many key tables, each event visits all of them instead of looking up those that it concerns."""
 
 
 class Program(NamedTuple):
-    """One rule that is enabled."""
+    """An enabled rule with what its evaluation needs."""
 
     rule: Rule
     birth: int
@@ -57,7 +55,7 @@ class Program(NamedTuple):
 
 
 class RuleSet:
-    """All rules that are enabled, by priority."""
+    """The enabled rules by priority."""
 
     def __init__(self, state: State, limits: Limits) -> None:
         self._state = state
@@ -68,14 +66,14 @@ class RuleSet:
         self._index = Index(self._new_bucket, self.patterns.of, self.lookups)
         self._by_priority: dict[int, Program] = {}
         self._rules: dict[int, Rule] = {}
-        """The same without what only changes of rules need: what fires is found here."""
+        """Only the rules, for a faster look-up of those that fire."""
         self._nodes = 0
-        """How many nodes their conditions have together."""
+        """The number of nodes of all conditions."""
         self._stream: ObserveMany | None = None
         self._action_bytes = 0
-        """What the actions of all rules take at most."""
+        """The most bytes of the actions of all rules."""
         self.relations: Counter[str] = Counter()
-        """The relations that rules name, and how many do."""
+        """The relations, each with the number of rules that use it."""
         self._bounds: Counter[tuple[str, int]] = Counter()
         self._texts: Texts | None = None
         self._turning: Turning | None = None
@@ -83,28 +81,28 @@ class RuleSet:
 
     @property
     def texts(self) -> "Texts":
-        """The names whose texts are tried against patterns."""
+        """The facts whose texts patterns are matched against."""
         if self._texts is None:
             self._texts = Texts(self._bounds)
         return self._texts
 
     @property
     def relation_names(self) -> list[str]:
-        """The relations that rules name, sorted."""
+        """The names of all relations in rules, sorted."""
         if self._relation_names is None:
             self._relation_names = sorted(self.relations)
         return self._relation_names
 
     @property
     def answer_bytes_worst(self) -> int:
-        """How many bytes of actions and warnings an event can be answered with, at most."""
+        """The most bytes of actions and warnings in the result of one event."""
         warnings = min(len(self.relations), RELATIONS_NAMED_MAX + 1) + len(self.texts)
         return self._action_bytes + warnings * WARNING_BYTES_MAX
 
     # -- rules ----------------------------------------------------------------------------------------------
 
     def add(self, rule: Rule, birth: int, tick: int) -> None:
-        """Take in a rule that is enabled, after event `tick`."""
+        """Add an enabled rule after event `tick`."""
         parts = requirements_of(rule.condition)
         stores = tuple(
             self._state.acquire(NodeName(node, path, birth), expires_after_us, tick)
@@ -128,7 +126,7 @@ class RuleSet:
                 self._let_sleep(priority)
 
     def remove(self, priority: int, now_us: int) -> None:
-        """Let a rule go; what only this rule remembered is gone."""
+        """Remove a rule, and the memories that only it uses."""
         if self._state.indexed:
             self._wake_up(priority)
         rule, birth, _, _ = self._by_priority.pop(priority)
@@ -153,7 +151,7 @@ class RuleSet:
         self.lookups.compile_new()
 
     def rename(self, rule: Rule) -> None:
-        """Take note that a rule is called or announced otherwise."""
+        """Replace a rule by one with the same condition."""
         before = self._by_priority[rule.priority]
         self._action_bytes += rule.action_bytes_max - before.rule.action_bytes_max
         self._by_priority[rule.priority] = before._replace(rule=rule)
@@ -161,7 +159,7 @@ class RuleSet:
         self._stream = None
 
     def _let_sleep(self, priority: int) -> None:
-        """Have a rule see from now on what it must see, and no more."""
+        """Index a rule, so that it sees only the events that meet its triggers."""
         program = self._by_priority[priority]
         triggers = triggers_of(program.rule.condition, self._index.cost)
         self._by_priority[priority] = program._replace(triggers=triggers)
@@ -180,7 +178,7 @@ class RuleSet:
                 self._unwatch(store)
 
     def _waking(self, birth: int, triggers: Triggers | None) -> list[tuple[Store, bool]]:
-        """Give the memories that triggers are on, and for each whether it wakes while it holds nothing."""
+        """Give the memories among the triggers, and for each whether it wakes the rule while it is empty."""
         waking = [trigger for trigger in triggers or () if isinstance(trigger, Holding | Unstarted)]
         stores = self._state.stores
         return [
@@ -209,7 +207,7 @@ class RuleSet:
     # -- events ---------------------------------------------------------------------------------------------
 
     def stream(self) -> ObserveMany:
-        """Give the function that shows many events to every rule, as long as none sleeps."""
+        """Give the function that evaluates many events for every rule. No rule may sleep."""
         assert not self._state.indexed, "what sleeps is run by `run`"
         if self._stream is None:
             programs = [self._by_priority[priority] for priority in sorted(self._by_priority)]
@@ -225,7 +223,7 @@ class RuleSet:
         relations: Relations | None,
         fire: Fire,
     ) -> None:
-        """Show an event to the rules that must see it."""
+        """Evaluate an event for the rules that must see it."""
         if self.patterns.bounded:
             self.patterns.begin(fields, sent)
         state = self._state
@@ -241,7 +239,7 @@ class RuleSet:
         state.whole.previous_us = now_us
 
     def _tables_with_keys(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[KeyTable]:
-        """Give the tables to whose last key the event has a value; the others have no slot for it."""
+        """Give the tables whose last key the event has. Others have no slot for it."""
         tables = self._state.tables
         if len(tables) <= TURNED_ALL_MAX:
             return tables.values()
@@ -265,7 +263,7 @@ class RuleSet:
 
 
 class Turning:
-    """Many key tables, of which an event has keys for a few."""
+    """Many key tables, a few of which have keys in an event."""
 
     def __init__(self, tables: Iterable[KeyTable]) -> None:
         self._of_fields: Names[list[KeyTable]] = Names()
@@ -280,7 +278,7 @@ class Turning:
             (self._of_vars if name.of_vars else self._of_fields).add(name, of_key)
 
     def tables_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[KeyTable]:
-        """Give those whose last key has a value, and have all others leave the event before."""
+        """Give the tables whose last key has a value. All others leave the previous event."""
         for table in self._turned:
             table.leave()
         found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
@@ -289,12 +287,12 @@ class Turning:
 
 
 class Texts:
-    """Names whose texts are tried against patterns, and up to how many bytes every one of those is."""
+    """The facts whose texts patterns are matched against, each with the bytes up to which all its patterns are."""
 
     def __init__(self, bounds: Iterable[tuple[str, int]]) -> None:
         self._of_fields: Names[tuple[str, int]] = Names()
         self._of_vars: Names[tuple[str, int]] = Names()
-        # Of several bounds of one name the smallest comes last, and stays.
+        # The smallest of several bounds of a fact comes last and remains.
         smallest = dict(sorted(bounds, reverse=True))
         for said, bytes_max in smallest.items():
             name = split_name(said)
@@ -306,7 +304,7 @@ class Texts:
         return self._count
 
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
-        """Give the names that lead to a text, sorted, each with its bound and the text."""
+        """Give the facts that are texts, sorted, each with its bound and the text."""
         found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
         return sorted((said, bytes_max, text) for (said, bytes_max), text in found if type(text) is str)
 
