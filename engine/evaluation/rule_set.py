@@ -287,7 +287,7 @@ class Turning:
 
 
 class Texts:
-    """The facts whose texts patterns are matched against, each with the bytes up to which all its patterns are."""
+    """The facts whose texts patterns are matched against, each with the bound that fits all its patterns."""
 
     def __init__(self, bounds: Iterable[tuple[str, int]]) -> None:
         self._of_fields: Names[tuple[str, int]] = Names()
