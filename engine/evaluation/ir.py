@@ -4,14 +4,14 @@ Rules of one shape share their code. So a rule whose shape is known costs no com
 one shape are run as the rows of one loop.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, assert_never
 from weakref import WeakValueDictionary
 
 from engine.evaluation.lookups import WALKED_MAX
 from engine.evaluation.requirements import operator_of
 from engine.evaluation.temporal import WINDOW_US_PLAIN, Operator, Regime
-from engine.evaluation.values import key_of
+from engine.evaluation.values import key_of, split_name, value_of
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, Keys, LeafValue, walk
 
@@ -212,6 +212,10 @@ class Abstraction:
 
     def _in_relation(self, relation: str, args: tuple[FactArg | str | float | bool, ...]) -> Shape:
         self.asks_relations = True
+        if len(args) > _ARGUMENTS_NAMED_MAX:
+            return self._predicate(
+                "relations.holds({c0}, *{c1}(fields, vars))", [], [relation, _values_of(args)]
+            )
         facts: list[int] = []
         constants: list[Any] = [relation]
         parts = ["{c0}"]
@@ -243,6 +247,24 @@ class Abstraction:
         self.constants.append(value)
         return len(self.constants) - 1
 
+
+def _values_of(
+    args: tuple[FactArg | str | float | bool, ...],
+) -> Callable[[Mapping[str, Any], Mapping[str, Any]], list[Any]]:
+    """Give what looks up the arguments of a relation in an event's fields and vars."""
+    names = [split_name(argument.fact) if isinstance(argument, FactArg) else None for argument in args]
+
+    def values(fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Any]:
+        return [
+            argument if name is None else value_of(name, fields, sent)
+            for argument, name in zip(args, names, strict=True)
+        ]
+
+    return values
+
+
+_ARGUMENTS_NAMED_MAX: Final = 16
+"""The code of a shape names up to this many arguments: Python takes seconds to compile thousands of names."""
 
 _SETS: Final[WeakValueDictionary[tuple[object, ...], frozenset[object]]] = WeakValueDictionary()
 

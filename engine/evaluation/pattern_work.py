@@ -1,7 +1,7 @@
-"""How much work the patterns of one event may be: a bound on all of them, and one on those that explode.
+"""Bounds the work of the patterns of one event: one bound for all of them, one for those that explode.
 
-What is too much follows from the patterns of the detector's enabled rules and from the event alone, so that
-an event that is evaluated again has the same verdicts, in whatever order and by whatever shortcuts.
+What is too much depends only on the patterns of the detector's enabled rules and on the event, so replaying
+an event gives the same verdicts, in whatever order patterns are tried and by whatever shortcuts.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,10 +22,10 @@ _CHARACTER_BYTES_MAX: Final = 4
 
 
 class PatternWork:
-    """The patterns of a detector, each with the fact that it is tried on.
+    """The patterns of a detector by fact.
 
-    `begin` is told each event before any pattern is tried on it, and gives the facts on which patterns are
-    not tried: there they match nothing, and message 2004 says so. On some, only those that explode are not.
+    `begin` must be called with each event before any pattern is tried on it. It gives the facts on which some
+    patterns, or only the exploding ones, are not tried: they match nothing there, and message 2004 says so.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -34,7 +34,7 @@ class PatternWork:
         self._of_fields: Names[tuple[str, FactPatterns]] = Names()
         self._of_vars: Names[tuple[str, FactPatterns]] = Names()
         self._asked: WeakValueDictionary[str, FactPatterns] = WeakValueDictionary()
-        """Also those of facts that have no patterns any more, as long as anybody may still ask them."""
+        """As `_facts`, and those without patterns that compiled rules still refer to."""
         self._count = self._exploding = 0
         """How many patterns there are, and how many that explode, each counted once for each fact."""
         self._changed: set[FactPatterns] = set()

@@ -27,4 +27,5 @@ class PatternLimits:
     condition is refused with 1302."""
     detector_preparation_max: int = 12_000_000
     """The same for all different patterns of a detector's rules, which are prepared each time that it wakes.
-    Past it a rule is refused with 1400."""
+    Past it a rule is refused with 1400. A detector that was stored under a higher bound still wakes, in
+    proportion to its patterns: about 1 ms for each that explodes."""

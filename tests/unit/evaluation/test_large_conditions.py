@@ -3,6 +3,8 @@
 import pytest
 
 from engine import Detector
+from engine.evaluation.ir import Abstraction
+from engine.language.condition import FactArg, InRelation
 
 
 @pytest.mark.parametrize("width", [199, pytest.param(999, marks=pytest.mark.storm)])
@@ -25,3 +27,25 @@ def test_large_and_deep_conditions_within_the_limits_can_be_evaluated(width):
         detector.add_rule(name=name, condition=condition)
     fields = {"a": 1, "k": 1, **{f"f{n}": -1 for n in range(width)}, **{f"k{n}": n for n in range(31)}}
     assert {action["name"] for action in detector.evaluate(fields, 0)} >= {"wide", "keys"}
+
+
+@pytest.mark.parametrize("others", [0, 40], ids=["streamed", "indexed"])
+def test_a_relation_may_have_many_arguments(others):
+    args = ["x", {"fact": "a"}, 1, {"fact": "$b"}, True, {"fact": "c.d"}] * 5
+    detector = Detector()
+    for number in range(others):
+        detector.add_rule("other", f"z == {number}")
+    detector.add_rule("r", {"in_relation": {"relation": "r", "args": args}})
+    fields, row = {"a": 2, "c": {"d": "y"}}, ["x", 2, 1, 3, True, "y"] * 5
+    sent = {"b": 3, "r": [row, row[::-1]]}
+    assert len(detector.evaluate(fields, 0, sent)) == 1
+    assert detector.evaluate(fields | {"a": 3}, 0, sent) == []
+    assert detector.evaluate({"a": 2}, 0, sent) == []
+    assert detector.evaluate(fields, 0, sent | {"r": [row[1:], [*row[:-1], "z"]]}) == []
+
+
+def test_code_names_no_more_than_a_few_arguments_of_a_relation():
+    parts = Abstraction(lambda fact, pattern: pytest.fail(f"{fact} {pattern}"))
+    parts.shape(InRelation("r", (*range(10_000), *(FactArg(f"f{n}") for n in range(5_000)))), [])
+    assert len(parts.constants) == 2
+    assert parts.facts == ()
