@@ -88,7 +88,7 @@ class ActorProcess:
         return decode_reply(self.ask("handle", encode_batch(batch)))
 
     def halt(self, moment: int, who: str = MAIN, how: str = "sleep") -> None:
-        """Have it halt at the moment with this number, of those that a thread comes to from now on."""
+        """Make a thread halt at the moment with this number, counted from now."""
         self.tell("halt", moment, who, how)
 
     def quiet(self, seconds: float) -> bool:
@@ -102,7 +102,7 @@ class ActorProcess:
         return self.saved > 0 and not self.not_saved
 
     def listen(self, within_s: float = ANSWER_WITHIN_S) -> list[Any]:
-        """Give the next thing that it says, having taken note of it. Raises Gone."""
+        """Receive and note the next message. Raises Gone."""
         assert self._channel.waits(within_s), f"no word for {within_s} s"
         message = self._channel.receive()
         match message:
@@ -134,7 +134,7 @@ class ActorProcess:
         return self.until_dead()
 
     def until_dead(self) -> list[list[Any]]:
-        """Give what it said until its end."""
+        """Receive the messages until its end."""
         said = []
         # Its end of the socket is closed only when the last of its threads is gone.
         while (message := self._channel.receive()) is not None:

@@ -79,7 +79,7 @@ class Traced(KilledDetector):
         self.output = data.parent / "fault.strace"
 
     def prepare(self) -> ActorProcess:
-        """Give it something to recover, and the process in which that is to happen."""
+        """Write something to recover, and start the process that is to recover it."""
         self.begin()
         for _ in range(2):
             self.send([self.oracle.evaluation(keyed=False)])
@@ -102,7 +102,7 @@ class Traced(KilledDetector):
             self._process_died()
 
     def send_anyhow(self, asked: Sequence[Asked]) -> None:
-        """Have something carried out. Where it cannot be kept, the detector wakes again."""
+        """Send a batch. If it cannot be stored, activate the detector again."""
         failed_before = self._failed_calls()
         try:
             reply = self._awake.handle([one.operation for one in asked])
@@ -159,7 +159,7 @@ class Traced(KilledDetector):
         self._process = None
 
     def afterwards(self) -> None:
-        """See in another process that everything is there, and that all goes on."""
+        """Check in another process that everything is there and goes on."""
         if self._process is not None:
             self._kill(waking=False)
         self.wake(killing=False)
@@ -215,7 +215,7 @@ def traced(
 
 
 def calls_made(data: Path, seed: object, calls: Sequence[str]) -> dict[str, int]:
-    """Say how often one thread makes each call in the life that is lived here."""
+    """Count how often one thread makes each call in this run."""
     with actor_processes(data) as processes:
         life = Traced(data, processes, random.Random(f"{seed}"), Faults())
         process = life.prepare()
@@ -230,7 +230,7 @@ def calls_made(data: Path, seed: object, calls: Sequence[str]) -> dict[str, int]
 
 
 def faults(data: Path, seed: object, calls: Sequence[str], *, every: bool) -> Faults:
-    """Have each call fail, the first of it, the second, … in a life each. Raises Lost.
+    """Make each call fail: the first, the second, … in a run each. Raises Lost.
 
     Each in every way, or else each in one, in turn, beginning with any.
     """

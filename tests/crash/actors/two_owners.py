@@ -83,7 +83,7 @@ class Succession(KilledDetector):
         return True
 
     def _succeed(self, asked: Sequence[Asked]) -> None:
-        """Have another process take the detector over and go on."""
+        """Let another process take the detector over and go on."""
         self._in_doubt = asked
         self.wake(killing=False)
         self.send(self.oracle.batch())

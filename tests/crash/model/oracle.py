@@ -116,7 +116,7 @@ class ListRules:
 
 
 def as_sent(condition: Condition) -> str:
-    """Give a condition as JSON, in which its numbers keep their spelling."""
+    """Return a condition as JSON, in which its numbers keep their spelling."""
     return json.dumps(condition_to_document(condition))
 
 
@@ -124,7 +124,7 @@ Asked: TypeAlias = Evaluation | AddRule | ChangeRule | RemoveRule | ListRules
 
 
 def copied(reference: ReferenceDetector) -> ReferenceDetector:
-    """Give a reference of its own, as this one is now."""
+    """Return a copy of a reference."""
     other = copy.copy(reference)
     other.events, other.rules = list(reference.events), dict(reference.rules)
     return other
@@ -174,12 +174,12 @@ def listing_of(reference: ReferenceDetector) -> list[dict[str, Any]]:
 
 
 def as_text(part: Any) -> str:
-    """Give something that tells apart what Python takes for equal: `1`, `1.0` and `true`."""
+    """Return a text that differs where Python finds equality: `1`, `1.0` and `true`."""
     return json.dumps(part, sort_keys=True)
 
 
 def told(asked: Asked, answer: Answer) -> Any:
-    """Give an answer in the form of `expected`."""
+    """Return an answer in the form of `expected`."""
     if isinstance(answer, Refused):
         (code,) = {str(entry.code) for entry in answer.entries}
         return (code,) if isinstance(asked, Evaluation) else code
@@ -187,7 +187,7 @@ def told(asked: Asked, answer: Answer) -> Any:
 
 
 def told_in(asked: Asked, result: Any, messages: list[Any]) -> Any:
-    """Give a result in the form of `expected`."""
+    """Return a result in the form of `expected`."""
     match asked:
         case Evaluation(batch=True):
             return tuple(map(_told_of_event, result["results"]))
@@ -212,7 +212,7 @@ def _told_of_event(entry: dict[str, Any]) -> Any:
 
 
 def late_us(messages: list[dict[str, Any]]) -> int:
-    """Give by how much an event was late, 0 where nothing says so."""
+    """Return by how much an event was late; 0 if no message says so."""
     for message in messages:
         if message["code"] == 2001:
             return round(Fraction(message["message"].split(" ms")[0].split()[-1]) * 1_000)
@@ -224,7 +224,7 @@ def _without_detector(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 class Oracle:
-    """One detector as it must be, and what may be asked of it next."""
+    """One detector as it must be, and requests to send to it next."""
 
     def __init__(self, choose: Choose, start_us: int) -> None:
         self.choose = choose
@@ -240,7 +240,7 @@ class Oracle:
     # -- what to ask -----------------------------------------------------------------------------------------
 
     def batch(self, most: int = 4) -> list[Asked]:
-        """Give what is asked together. It may be repeated as a whole if all of it has keys, else not.
+        """Draw a batch of requests. It may be repeated as a whole only if all of them have keys.
 
         No rule is touched twice, so that from outside it can be seen whether it was.
         """
@@ -256,7 +256,7 @@ class Oracle:
         return asked
 
     def evaluation(self, *, keyed: bool) -> Evaluation:
-        """Give one event, or several, the last of which is later than all before."""
+        """Draw one event or several, the last of which is later than all before."""
         choose = self.choose
         batch = choose((False, True))
         events = [self._earlier_or_later() for _ in range(choose(range(4)))] if batch else []
@@ -266,7 +266,7 @@ class Oracle:
         return Evaluation(tuple(events), self.world.vars(), batch, key)
 
     def probe(self) -> Evaluation:
-        """Give an event of a moment after the last acknowledged one, and before any that is in doubt."""
+        """Return an event just after the last acknowledged one, and before any that is in doubt."""
         return Evaluation((Sent(self.world.fields(), self.clock_us + 1),), None, batch=False)
 
     @property
@@ -284,7 +284,7 @@ class Oracle:
         return Sent(self.world.fields(), self.time_us)
 
     def _something(self, free: list[str], room: int) -> Asked:
-        """Give anything, that changes none but the rules that are free, and takes those away from them."""
+        """Draw any request that changes only free rules; they are free no more."""
         choose = self.choose
         kind = choose("eeeeeercchhxl")
         if kind == "r" and room > 0:
@@ -331,7 +331,7 @@ class Oracle:
             raise Lost(f"the repeat of {self.keyed[key][0]}\nwas answered with\n{answer}\nand not as before")
 
     def would_be(self, in_doubt: Sequence[Asked], listed: list[dict[str, Any]]) -> ReferenceDetector:
-        """Give the reference as if what is in doubt had happened; ids are taken from a listing."""
+        """Return the reference as if what is in doubt had happened; ids come from a listing."""
         other = copied(self.reference)
         new_ids = iter([rule["id"] for rule in listed if rule["id"] not in other.rules])
         for one in in_doubt:
@@ -358,7 +358,7 @@ class Oracle:
         )
 
     def position(self) -> tuple[int | None, int]:
-        """Give the time of the last event, and how many there were."""
+        """Return the time of the last event, and the number of events."""
         return _clock_us(self.reference), len(self.reference.events)
 
 

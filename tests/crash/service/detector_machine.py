@@ -100,7 +100,7 @@ class DetectorMachine(RuleBasedStateMachine):
             self.reopen()
 
     def reopen(self) -> None:
-        """Have another directory take the place of one that has died, whose lock nobody holds any more."""
+        """Open another directory in place of the one that died and released its lock."""
         self.directory._lock.release()
         self.open()
 

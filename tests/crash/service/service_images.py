@@ -123,7 +123,7 @@ class Owner:
         del self.known.positions[place + 1 :]
 
     def ask(self, *operations: Operation) -> None:
-        """Have a batch carried out; it is told before that it may be there, and then that it is."""
+        """Send a batch; note before that it may be found, and after that it must be."""
         known = self.known
         rules, events, clock_us = known.positions[-1]
         for one in operations:
@@ -226,7 +226,7 @@ def two_owners(run: ServiceRun) -> None:
 
 
 def overtaken(run: ServiceRun, old: Owner, detector_id: str, call: str) -> None:
-    """Have another owner come before the old one writes, after it has synced, or when it has answered."""
+    """Let another owner come before the old one writes, after it has synced, or when it has answered."""
     folder = DATA / "detectors" / detector_id
     before, after = run.disk.before, run.disk.after
     new: list[Owner] = []

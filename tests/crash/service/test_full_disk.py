@@ -37,7 +37,7 @@ def mounted(folder: Path, *command: str) -> bool:
 
 @contextmanager
 def file_system(kind: str, folder: Path) -> Iterator[Path]:
-    """Give a folder on a small file system of its own."""
+    """Mount a small file system and return its folder."""
     at = folder / "disk"
     if kind == "tmpfs":
         done = mounted(at, "mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs")
@@ -85,7 +85,7 @@ class Detector:
         self.refused = 0
 
     async def ask(self, operation: ops.Operation) -> Any:
-        """Give the result; None where it was refused for want of room."""
+        """Return the result; None if the disk had no room for it."""
         try:
             answer = await self.fleet.call(self.id, operation)
         except DetectorUnavailable as error:

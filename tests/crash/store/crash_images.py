@@ -16,10 +16,10 @@ class Images:
     """Recovers the images of runs, each different one once, and counts."""
 
     at_most: int
-    """How many images of one moment are enumerated; where there are more, so many are drawn."""
+    """How many images of one moment to enumerate; if there are more, so many are drawn."""
     chance: random.Random = field(default_factory=lambda: random.Random(1))
     again: float = 0.0
-    """For which part of the images the recovery from them crashes too."""
+    """The share of the images whose recovery crashes too."""
     moments: int = 0
     images: int = 0
     different: int = 0
@@ -28,7 +28,7 @@ class Images:
     _known: dict[bytes, list[bytes] | StorageError] = field(default_factory=dict)
 
     def of(self, run: Run) -> None:
-        """Run, and recover what a crash may leave at each moment. Raises Lost."""
+        """Recover what a crash may leave at each moment of a run. Raises Lost."""
         disk, history = MemoryDisk(), History()
         disk.after = lambda _: self._moment(disk, history)
         run(history, disk)

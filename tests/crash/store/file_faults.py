@@ -21,24 +21,24 @@ FAULTS: dict[str, dict[str, object]] = {
 
 @dataclass
 class FileFaults:
-    """Puts faults into runs, recovers after each, and counts."""
+    """Injects faults into runs, recovers after each, and counts."""
 
     images_at_most: int
-    """How many crash images of the moment after each fault are recovered as well."""
+    """How many crash images of the moment after each fault to recover as well."""
     chance: random.Random = field(default_factory=lambda: random.Random(1))
     faults: int = 0
     not_met: int = 0
     images: int = 0
 
     def of(self, run: Run) -> None:
-        """Put every fault into every call of a run. Raises Lost."""
+        """Inject every fault into every call of a run. Raises Lost."""
         for settings in FAULTS.values():
             number = 0
             while self._put(run, number, settings):
                 number += 1
 
     def _put(self, run: Run, number: int, settings: dict[str, object]) -> bool:
-        """Put one fault into one call; whether there was such a call."""
+        """Inject one fault into one call; return whether there was such a call."""
         disk, history = MemoryDisk(), History(tolerant=True)
         faulty = FaultyFiles(number, files=disk, **settings)
         try:

@@ -22,7 +22,7 @@ _PRIVATE = frozenset({"close", "reserve", "release"})
 
 
 class SteppedFiles(FaultyFiles):
-    """Files that wait before each call until they may go on."""
+    """Files that wait before each call for permission to go on."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         super().__init__(files=disk)
@@ -40,7 +40,7 @@ class SteppedFiles(FaultyFiles):
 
 
 class Stepped:
-    """A life of an owner that goes on by one file call at a time."""
+    """An owner that runs one file call at a time."""
 
     def __init__(self, owner: Owner, files: SteppedFiles, life: Life) -> None:
         self.done = False
@@ -97,7 +97,7 @@ def third_life(owner: Owner) -> None:
 
 
 def reader(owner: Owner) -> None:
-    """Someone who only looks, and has no epoch."""
+    """A reader without an epoch."""
     for _ in range(2):
         answered = list(owner.history.answered)
         everything = None

@@ -62,7 +62,7 @@ def three_owners() -> None:
 
 @dataclass(frozen=True)
 class Defect:
-    """A piece of code that is changed, and what must notice."""
+    """A piece of code, its defective replacement, and the check that must notice."""
 
     where: Any
     name: str
@@ -70,11 +70,11 @@ class Defect:
     new: str
     noticed_by: Callable[[], None]
     source: Callable[..., Any] | None = None
-    """The function itself, where `where` only has another name for it."""
+    """The function itself, if `where` only imports it."""
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """Have the defect in place."""
+        """Plant the defect."""
         function = self.source or inspect.getattr_static(self.where, self.name)
         source = textwrap.dedent(inspect.getsource(function))
         assert source.count(self.old) == 1, f"{self.old!r} stands once in {self.name}"

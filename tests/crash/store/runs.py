@@ -46,7 +46,7 @@ def unsynced_over_segments(history: History, files: Files) -> None:
 
 
 def one_after_the_other(history: History, files: Files) -> None:
-    """Processes die and the machine goes on; what one left in the page cache is all that the next one has."""
+    """Processes die and the machine goes on: each owner reads what the last one left in the page cache."""
     create(history, files)
     with history.life():
         Owner(history, files, 1).recover().batch(30).append(600)
@@ -63,7 +63,7 @@ def one_after_the_other(history: History, files: Files) -> None:
 
 
 def several_at_once(history: History, files: Files) -> None:
-    """Each does not know yet that it was fenced off."""
+    """Each owner does not know yet that it was fenced off."""
     create(history, files)
     first, second, third, fourth = (Owner(history, files, epoch) for epoch in range(1, 5))
     with history.life():

@@ -15,7 +15,7 @@ from tests.faulty_files import FaultyFiles
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """One folder. `owner` is the newest one; `stale` are those that have not noticed that yet."""
+    """One folder. `owner` is the newest owner; `stale` are older ones that have not noticed it."""
 
     def __init__(self) -> None:
         super().__init__()

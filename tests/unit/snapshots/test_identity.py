@@ -1,4 +1,4 @@
-"""A data folder's id: made once, whatever happens meanwhile, and the folder refused that has another."""
+"""A data folder's id is made once, and a folder with another id is refused."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Looking into a folder: everything is told, and nothing is changed."""
+"""Inspecting a folder reports everything and changes nothing."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One process at a time on a data folder."""
+"""One process at a time holds a data folder."""
 
 import os
 import pickle

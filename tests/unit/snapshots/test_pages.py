@@ -1,4 +1,4 @@
-"""Page files: what was encoded is decoded, and nothing else is believed."""
+"""Page files: what was encoded is decoded, and anything else is refused."""
 
 from pathlib import Path
 

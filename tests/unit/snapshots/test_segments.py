@@ -1,4 +1,4 @@
-"""The bytes of a journal: what comes back, what is taken for torn, and what for damage."""
+"""Journal bytes: what is decoded, what counts as torn, and what as damage."""
 
 import struct
 import zlib

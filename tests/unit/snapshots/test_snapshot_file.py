@@ -1,4 +1,4 @@
-"""The bytes of a snapshot file: what comes back, and what is never taken for whole."""
+"""Snapshot bytes: what is decoded, and what counts as damage."""
 
 import struct
 import zlib

@@ -1,4 +1,4 @@
-"""A folder with a journal: what is found again, what is refused, who may write, what is removed."""
+"""A store: what it recovers, what it refuses, who may write, what it removes."""
 
 import errno
 import os
