@@ -12,6 +12,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import Activated, DetectorActor
 from engine.runtime.process.collector import Hiding, look_seldom
 from engine.runtime.process.crashes import crashes_to
+from engine.runtime.process.large_blocks import map_large_blocks
 from engine.runtime.transport.batch_server import BatchServer
 from engine.runtime.transport.frames import Address, Payload
 
@@ -33,6 +34,7 @@ class HostActor(DetectorActor):
         # Some methods call others.
         self._one_at_a_time = threading.RLock()
         look_seldom()
+        map_large_blocks()
         self._hiding = Hiding()
 
     def listen(self, node: str, way: Literal["auto", "tcp"]) -> Address | None:
