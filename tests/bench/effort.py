@@ -38,8 +38,8 @@ class Effort:
     front_calls: int
     front_flood_s: float
     front_long: bool
-    front_crowd: int
-    front_crowd_rounds: int
+    front_idle: int
+    front_idle_rounds: int
 
     @property
     def events(self) -> int:
@@ -77,8 +77,8 @@ FULL = Effort(
     front_calls=3_000,
     front_flood_s=8,
     front_long=True,
-    front_crowd=10_000,
-    front_crowd_rounds=3,
+    front_idle=10_000,
+    front_idle_rounds=3,
 )
 
 QUICK = Effort(
@@ -108,8 +108,8 @@ QUICK = Effort(
     front_calls=300,
     front_flood_s=1.5,
     front_long=False,
-    front_crowd=2_000,
-    front_crowd_rounds=2,
+    front_idle=2_000,
+    front_idle_rounds=2,
 )
 
 TINY = Effort(
@@ -139,7 +139,7 @@ TINY = Effort(
     front_calls=10,
     front_flood_s=0.2,
     front_long=False,
-    front_crowd=20,
-    front_crowd_rounds=1,
+    front_idle=20,
+    front_idle_rounds=1,
 )
 """Worlds in which nothing is worth measuring, for tests of the benchmarks themselves."""

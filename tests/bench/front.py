@@ -12,16 +12,16 @@ from functools import partial
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
 from tests.bench.front_calls import BATCH_EVENTS, CONNECTIONS, FORMS, FRONT_ENDS, ONE_STREAM
-from tests.bench.front_crowd import ACTIVE
+from tests.bench.front_disturbance import ACTIVE
 from tests.bench.front_fairness import FLOOD_CONNECTIONS, HEAVY_EVENTS, STEADY_PER_S, WAITING_MAX
-from tests.bench.front_rude import EACH_PER_S, TRICKLES
+from tests.bench.front_misbehaving import EACH_PER_S, TRICKLES
 from tests.bench.rows import Part, Row, Target, at_least, at_most
 
 CASE = "front"
 BARE_SHARE_MIN = 0.8
 BATCH_EVENTS_PER_S_MIN = 100_000
 KEPT_SHARE_MIN = 0.8
-CROWD_SHARE_MIN = 0.9
+IDLE_SHARE_MIN = 0.9
 P99_MS_MAX = 100
 WAITING_MB = 67.108864
 """What `--max-waiting-bytes` comes to by default."""
@@ -37,9 +37,12 @@ def parts(effort: Effort) -> list[Part]:
         Part(CASE, partial(measure_several, effort), "several"),
         Part(CASE, partial(measure_batches, effort), "batches"),
         Part(CASE, partial(flood, heavy=False), "fairness"),
-        Part(CASE, partial(measure_crowd, effort), "crowd"),
+        Part(CASE, partial(measure_idle, effort), "idle"),
     ]
-    long = [Part(CASE, measure_rude, "rude"), Part(CASE, partial(flood, heavy=True), "heavy flood")]
+    long = [
+        Part(CASE, measure_misbehaving, "misbehaving"),
+        Part(CASE, partial(flood, heavy=True), "heavy flood"),
+    ]
     return [*usual, *long] if effort.front_long else usual
 
 
@@ -211,21 +214,21 @@ def measure_fairness(effort: Effort, *, heavy: bool) -> list[Row]:
     ]
 
 
-def measure_crowd(effort: Effort) -> list[Row]:
+def measure_idle(effort: Effort) -> list[Row]:
     """Give what active callers keep of their rate beside many who connect and say nothing."""
-    crowd = effort.front_crowd
-    found = call("tests.bench.front_crowd", "crowd", connections=crowd, rounds=effort.front_crowd_rounds)
+    idle = effort.front_idle
+    found = call("tests.bench.front_idle", "idle", connections=idle, rounds=effort.front_idle_rounds)
     kept = found["kept"]
     return [
         Row(
             case=CASE,
-            name=f"evaluations on {ACTIVE} connections beside {crowd} silent ones",
+            name=f"evaluations on {ACTIVE} connections beside {idle} silent ones",
             unit="/s",
             ours=found["silent"],
             floor=found["alone"],
             ratio=1 / kept,
             over="without them",
-            target=at_least(CROWD_SHARE_MIN, kept, f"at least 90 % (is {100 * kept:.0f} %)"),
+            target=at_least(IDLE_SHARE_MIN, kept, f"at least 90 % (is {100 * kept:.0f} %)"),
             remark=(
                 f"from their coming to their end {100 * found['kept of all']:.0f} %, while they come "
                 f"{100 * found['kept coming']:.0f} %; CPU a request: front end {found['us alone']:.0f} µs, "
@@ -235,23 +238,23 @@ def measure_crowd(effort: Effort) -> list[Row]:
         ),
         Row(
             case=CASE,
-            name=f"of {crowd} silent connections are cut",
+            name=f"of {idle} silent connections are cut",
             unit="connections",
             ours=found["cut"],
-            floor=crowd,
-            ratio=crowd / found["cut"],
+            floor=idle,
+            ratio=idle / found["cut"],
             over="all",
             target=Target(
-                text="all, and no descriptor is left", met=found["cut"] == crowd and found["left"] <= 0
+                text="all, and no descriptor is left", met=found["cut"] == idle and found["left"] <= 0
             ),
             remark=f"{found['held']:.0f} were open at once; {found['left']:.0f} descriptors left",
         ),
     ]
 
 
-def measure_rude(trickles: int = TRICKLES) -> list[Row]:
+def measure_misbehaving(trickles: int = TRICKLES) -> list[Row]:
     """Give what active callers keep of their rate beside those who trickle, vanish, or are refused."""
-    found = call("tests.bench.front_rude", "rude", trickles=trickles)
+    found = call("tests.bench.front_misbehaving", "misbehaving", trickles=trickles)
     kept = found["beside"] / found["alone"]
     return [
         Row(
@@ -267,7 +270,7 @@ def measure_rude(trickles: int = TRICKLES) -> list[Row]:
             over="without them",
             target=Target(
                 text=f"at least 90 % (is {100 * kept:.0f} %); all who trickle are cut, no descriptor is left",
-                met=kept >= CROWD_SHARE_MIN and found["cut"] == trickles and found["left"] <= 0,
+                met=kept >= IDLE_SHARE_MIN and found["cut"] == trickles and found["left"] <= 0,
             ),
             remark=(
                 f"CPU a request: front end {found['us alone']:.0f} µs, beside them {found['us beside']:.0f}; "

@@ -8,19 +8,20 @@ import asyncio
 import gc
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from statistics import quantiles
 from typing import Final, NamedTuple
 
 from tests.bench import front_world
+from tests.bench.front_disturbance import WARM_S, measured
 from tests.bench.front_load import ClosedLoop, OpenLoop, Tally, Unexpected, callers
-from tests.bench.front_service import Service, run, service
+from tests.bench.front_service import Service
 from tests.bench.front_wire import Response
 
 STEADY_DETECTORS: Final = 2
 STEADY_PER_S: Final = 500
 STEADY_CONNECTIONS: Final = 32
 FLOOD_CONNECTIONS: Final = 64
-WARM_S: Final = 1.0
 HEAVY_EVENTS: Final = 10_000
 """Of each batch of a heavy flood: as many as one may have."""
 WAITING_MAX: Final = 32
@@ -57,13 +58,8 @@ HEAVY: Final = Flood((), heavy=True)
 
 def fairness(seconds: float, *, heavy: bool) -> dict[str, float]:
     """Give what becomes of two detectors at a fixed rate, alone and beside a flood of a third."""
-
-    async def work() -> dict[str, float]:
-        flood = HEAVY if heavy else LIGHT
-        with service(*flood.options) as ours:
-            return await _fairness(ours, flood, seconds)
-
-    return run(work)
+    flood = HEAVY if heavy else LIGHT
+    return measured(partial(_fairness, flood=flood, seconds=seconds), *flood.options)
 
 
 async def _fairness(ours: Service, flood: Flood, seconds: float) -> dict[str, float]:

@@ -1,26 +1,25 @@
 """What callers notice of others who trickle, who vanish amid a request, and who are refused amid a body.
 
-    python -m tests.bench.front_rude HOST PORT PATH TOKEN TRICKLES
+    python -m tests.bench.front_misbehaving HOST PORT PATH TOKEN TRICKLES
 
-is all of these others: it says `open` once all who trickle are connected, and `cut` once the server has ended
-each of them. When its input ends, it says how many vanished, were refused, and were cut.
+is all of these others: it prints `open` once all who trickle are connected, and `ended` once the server has
+cut each of them. When its input ends, it prints how many vanished, were refused, and were cut.
 """
 
 import asyncio
 import socket
 import struct
 import sys
-from asyncio.subprocess import PIPE
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from statistics import median
 from typing import Final
 
-from tests.bench.fresh import ROOT
-from tests.bench.front_crowd import ACTIVE, ALONE, WARM_S, Slices, environment
+from tests.bench.front_disturbance import ACTIVE, ALONE, Stretches, disturbers, measured
 from tests.bench.front_load import Place, callers
-from tests.bench.front_service import Service, run, service
+from tests.bench.front_service import Service
 
 TRICKLES: Final = 200
 EACH_PER_S: Final = 20
@@ -34,83 +33,43 @@ _BESIDE: Final = "beside"
 _CHUNKS: Final = 30
 
 
-def rude(trickles: int) -> dict[str, float]:
+def misbehaving(trickles: int) -> dict[str, float]:
     """Give what becomes of the rate of evaluations until all whose bodies trickle were cut."""
-
-    async def work() -> dict[str, float]:
-        with service() as ours:
-            return await _rude(ours, trickles)
-
-    return run(work)
+    return measured(partial(_misbehaving, trickles=trickles))
 
 
-async def _rude(ours: Service, trickles: int) -> dict[str, float]:
+async def _misbehaving(ours: Service, trickles: int) -> dict[str, float]:
     async with callers(ours.place, ACTIVE) as made:
-        slices = Slices(ours, made)
+        stretches = Stretches(ours, made)
         path = ours.detector("others")
-        await slices.one("warm", WARM_S)
-        await slices.some(ALONE)
+        await stretches.alone()
         descriptors = ours.descriptors
-        async with _others(ours, path, trickles) as others:
-            await others.says("open")
-            cut = asyncio.ensure_future(others.says("cut"))
-            while not cut.done():
-                await slices.some(_BESIDE)
-            await cut
-            counts = await others.counts()
-        await slices.some(ALONE)
+        async with disturbers(__name__, *ours.place, path, ours.token, trickles) as others:
+            await others.until("open")
+            while "ended" not in others.everyone:
+                await stretches.some(_BESIDE)
+            await others.end()
+        await stretches.some(ALONE)
         for _ in range(int(SETTLES_S / 0.1)):
             if ours.descriptors <= descriptors:
                 break
             await asyncio.sleep(0.1)
         left = ours.descriptors - descriptors
-    beside, alone = (median(slices.rates[state]) for state in (_BESIDE, ALONE))
+    beside, alone = (median(stretches.rates[state]) for state in (_BESIDE, ALONE))
     return {
         "alone": alone,
         "beside": beside,
-        "us alone": slices.cpu_us(ALONE),
-        "us beside": slices.cpu_us(_BESIDE),
+        "us alone": stretches.cpu_us(ALONE),
+        "us beside": stretches.cpu_us(_BESIDE),
         "left": left,
-        **counts,
+        **{name: others.counts[name] for name in ("vanished", "refused", "cut")},
     }
-
-
-class _Others:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._input, self._output = process.stdin, process.stdout
-
-    async def says(self, word: str) -> None:
-        """Wait for a word."""
-        said = (await self._output.readline()).decode().strip()
-        assert said == word, f"the others said {said!r} in place of {word!r}"
-
-    async def counts(self) -> dict[str, float]:
-        """Have them end, and give what became of them."""
-        self._input.close()
-        pairs = (pair.split("=") for pair in (await self._output.readline()).decode().split())
-        return {name: float(count) for name, count in pairs}
-
-
-@asynccontextmanager
-async def _others(ours: Service, path: str, trickles: int) -> AsyncIterator[_Others]:
-    where = ours.place.host, str(ours.place.port), path, ours.token, str(trickles)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, *where, cwd=ROOT, env=environment(), stdin=PIPE, stdout=PIPE
-    )
-    try:
-        yield _Others(process)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
 
 
 # -- in a process of its own ---------------------------------------------------------------------------------
 
 
-class _Rude:
+class _Misbehaving:
     """Those who misbehave, and how often they did."""
 
     def __init__(self, place: Place, path: str, token: str, trickles: int) -> None:
@@ -129,7 +88,7 @@ class _Rude:
         print("open", flush=True)
         each = [asyncio.create_task(self._again(one)) for one in (self._vanish, self._be_refused)]
         await asyncio.gather(*tricklers)
-        print("cut", flush=True)
+        print("ended", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         for task in each:
             task.cancel()
@@ -182,4 +141,4 @@ class _Rude:
 
 if __name__ == "__main__":
     host, port, path, token, trickles = sys.argv[1:]
-    asyncio.run(_Rude(Place(host, int(port)), path, token, int(trickles)).work())
+    asyncio.run(_Misbehaving(Place(host, int(port)), path, token, int(trickles)).work())
