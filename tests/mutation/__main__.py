@@ -112,7 +112,7 @@ def judge(room: Room, product: Path, options: argparse.Namespace) -> list[str]:
     if options.changed is None:
         # Counted over all of them: what is written about survivors does not change who else is chosen.
         sampled = machine[min(1, options.every - 1) :: options.every] if options.every else []
-        chosen = hand + [mutant for mutant in sampled if mutant in others]
+        chosen = hand[:: options.hand_every] + [mutant for mutant in sampled if mutant in others]
         if options.every == 1:
             chosen += survivors
     else:
@@ -148,6 +148,7 @@ def main() -> int:
     parser.add_argument(
         "--every", type=int, default=1, help="judge every nth mechanical mutant; 0 judges none"
     )
+    parser.add_argument("--hand-every", type=int, default=1, help="judge every nth mutant by hand")
     parser.add_argument("--changed", nargs="?", const="main", metavar="BASE", help="judge changed lines only")
     parser.add_argument("--only", default="", help="judge only mutants whose description contains this")
     parser.add_argument("--effort", type=int, default=1, help="replay so many times as many scripts")
