@@ -24,6 +24,7 @@ TEMPLATE = ("if {inner}:", "    {write}", "    {verdict} = {read} >= {edge}")
 
 
 @pytest.mark.storm
+@pytest.mark.timeout(600)
 def test_a_sample_of_the_mutants_is_killed() -> None:
     sample = ("--room", "evaluation", "--every", "300", "--hand-every", "5")
     command = [sys.executable, "-m", "tests.mutation", *sample]
