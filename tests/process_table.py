@@ -1,4 +1,4 @@
-"""What the processes of a running service are, and where they listen, as the kernel tells it."""
+"""The processes of a running service and the sockets that they listen on, read from the kernel."""
 
 import contextlib
 import ipaddress

@@ -1,4 +1,4 @@
-"""The service as a process of its own, started as its users start it."""
+"""Starts the service as a process, as its users do."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""How the work of a function grows with its input, where it cannot be counted."""
+"""Measures how the work of a function grows with its input, in processor time."""
 
 import gc
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Drives the engine and the reference through one script, step by step, and compares what they answer."""
+"""Plays a script on the engine and on the reference, step by step, and compares the answers."""
 
 import contextlib
 from collections.abc import Iterable, Sequence

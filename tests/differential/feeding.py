@@ -1,4 +1,4 @@
-"""Ways to feed the events of a script to the engine: one by one, in batches, or each to a new life."""
+"""Ways to feed a script to the engine: one by one, in batches, or saved and loaded again between steps."""
 
 import itertools
 from collections.abc import Callable

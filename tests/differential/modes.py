@@ -1,4 +1,4 @@
-"""The shortcuts of the engine, each taken from the first rule, key and event on, where else it takes many."""
+"""Modes in which the engine takes its shortcuts from the first rule, key and event on, not only at scale."""
 
 import contextlib
 from collections.abc import Iterator

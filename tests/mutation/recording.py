@@ -9,22 +9,22 @@ from tests.differential.feeding import rule_id
 from tests.differential.modes import MODES
 from tests.reference import ReferenceDetector
 from tests.worlds.evictions import CLOCKED, LASTING, Answer, BoundedWorld
-from tests.worlds.long_histories import SlicedWorld
-from tests.worlds.many_rules import CrowdedWorld
+from tests.worlds.long_histories import LongHistoriesWorld
+from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
-from tests.worlds.steady_facts import FallingAsleepWorld, RegimesWorld
+from tests.worlds.steady_facts import FallingAsleepWorld, SteadyFactsWorld
 
 SEED = 20
 """Any would do; a fixed one makes two runs comparable."""
 
 WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
-    (RegimesWorld, 12, {"steps_max": 40}),
+    (SteadyFactsWorld, 12, {"steps_max": 40}),
     (FallingAsleepWorld, 3, {"steps_max": 18}),
-    (SlicedWorld, 3, {"steps_max": 40}),
+    (LongHistoriesWorld, 3, {"steps_max": 40}),
     (World, 8, {"depth": 2, "steps_max": 24}),
     (World, 10, {"depth": 4, "steps_max": 18}),
     (World, 1, {"depth": 3, "steps_max": 40}),
-    (CrowdedWorld, 1, {"steps_max": 30}),
+    (ManyRulesWorld, 1, {"steps_max": 30}),
 )
 """Worlds, and how many scripts of each are for every mode."""
 
@@ -60,11 +60,13 @@ def record(effort: int = 1) -> Recording:
         for world in (
             BoundedWorld.drawn(choose),
             BoundedWorld.drawn(choose, CLOCKED),
-            BoundedWorld.crowded(choose),
+            BoundedWorld.with_many_keys(choose),
         )
     ]
     lasting_worlds = [
-        draw(choose, LASTING) for choose in choosers for draw in (BoundedWorld.drawn, BoundedWorld.crowded)
+        draw(choose, LASTING)
+        for choose in choosers
+        for draw in (BoundedWorld.drawn, BoundedWorld.with_many_keys)
     ]
     return Recording(
         [vector for _, vector in read()],

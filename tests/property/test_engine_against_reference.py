@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.differential.comparison import disagreement, explained, run
 from tests.differential.modes import MODES, in_mode
 from tests.reference import verdict
-from tests.worlds.long_histories import SlicedWorld
-from tests.worlds.many_rules import CrowdedWorld
+from tests.worlds.long_histories import LongHistoriesWorld
+from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.scripts import Change, Step, Submit, World, scripts
-from tests.worlds.steady_facts import FallingAsleepWorld, RegimesWorld
+from tests.worlds.steady_facts import FallingAsleepWorld, SteadyFactsWorld
 
 EXAMPLES = settings.default.max_examples
 
@@ -32,19 +32,19 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         (World, 200, {"depth": 4, "steps_max": 18}),
         (World, 150, {"depth": 2, "steps_max": 24}),
         (World, 25, {"depth": 3, "steps_max": 60}),
-        (SlicedWorld, 200, {"steps_max": 60}),
-        (RegimesWorld, 20, {"steps_max": 40}),
+        (LongHistoriesWorld, 200, {"steps_max": 60}),
+        (SteadyFactsWorld, 20, {"steps_max": 40}),
         (FallingAsleepWorld, 10, {"steps_max": 18}),
-        (CrowdedWorld, 5, {"steps_max": 30}),
+        (ManyRulesWorld, 5, {"steps_max": 30}),
     ],
     ids=[
         "deep conditions",
         "shallow conditions",
         "long scripts",
-        "few slices",
-        "regimes",
+        "long histories",
+        "steady facts",
         "falling asleep",
-        "crowds",
+        "many rules",
     ],
 )
 def test_engine_and_reference_agree_on_many_random_scripts(  # noqa: PLR0917

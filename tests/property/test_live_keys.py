@@ -35,7 +35,7 @@ def test_what_has_expired_makes_room_before_anything_is_evicted(
 ) -> None:
     record_property("examples", scaled(30))
     for number in range(scaled(30)):
-        world = BoundedWorld.crowded(random.Random(f"{seed} {number}").choice)
+        world = BoundedWorld.with_many_keys(random.Random(f"{seed} {number}").choice)
         with in_mode(list(MODES)[number // 2 % len(MODES)]):
             difference = world.disagreement(reloaded=number % 2 == 1)
         assert difference is None, f"world {number} of seed {seed}: {difference}"

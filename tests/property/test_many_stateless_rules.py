@@ -11,7 +11,7 @@ FACTS = ("x", "y", "d.e", "$v")
 RULES = (10, 40, 90)
 
 
-class Crowd:
+class Drawn:
     """Conditions of which most parts are looked up by value; every value is one of few."""
 
     def __init__(self, chosen: random.Random) -> None:
@@ -64,18 +64,18 @@ def test_of_many_rules_exactly_those_fire_that_are_true(
     record_property("examples", scaled(30))
     fired = 0
     for world in range(scaled(30)):
-        crowd = Crowd(random.Random(f"{seed} {world}"))
+        drawn = Drawn(random.Random(f"{seed} {world}"))
         detector = Detector()
         conditions: dict[str, Condition] = {}
         for number in range(25):
             if number % 5 == 0:
-                for rule_id in crowd.chosen.sample(list(conditions), len(conditions) // 4):
+                for rule_id in drawn.chosen.sample(list(conditions), len(conditions) // 4):
                     detector.remove_rule(rule_id)
                     del conditions[rule_id]
-                for _ in range(crowd.chosen.choice(RULES)):
-                    condition = crowd.condition(crowd.chosen.choice((1, 2, 2, 3)))
+                for _ in range(drawn.chosen.choice(RULES)):
+                    condition = drawn.condition(drawn.chosen.choice((1, 2, 2, 3)))
                     conditions[detector.add_rule("rule", condition)] = condition
-            event = crowd.event(number)
+            event = drawn.event(number)
             given = {rule.id for rule in detector.submit(event.fields, number, event.vars).fired}
             wrong = {
                 rule_id

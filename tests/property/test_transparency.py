@@ -11,7 +11,7 @@ from engine import Detector, Entry, Limits, Outcome, Refusal
 from tests.differential.comparison import Pair
 from tests.differential.feeding import answers, in_batches, one_by_one
 from tests.differential.modes import MODES, in_mode
-from tests.worlds.long_histories import SlicedWorld
+from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.scripts import Step, Submit, World, scripts
 
 EXAMPLES = settings.default.max_examples
@@ -38,7 +38,9 @@ def test_a_detector_that_was_saved_and_loaded_answers_as_if_it_had_not_been(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("world", "count", "steps_max"), [(World, 25, 18), (SlicedWorld, 15, 40)], ids=["anything", "few slices"]
+    ("world", "count", "steps_max"),
+    [(World, 25, 18), (LongHistoriesWorld, 15, 40)],
+    ids=["anything", "long histories"],
 )
 def test_saving_and_loading_before_every_step_changes_nothing(  # noqa: PLR0917
     world: type[World],
@@ -67,7 +69,7 @@ def test_what_is_submitted_together_is_answered_and_warned_about_as_what_comes_o
     with in_mode(mode):
         for number in range(count):
             choose = random.Random(f"{seed} {mode} {number}").choice
-            world = (World if number % 2 else SlicedWorld)(choose)
+            world = (World if number % 2 else LongHistoriesWorld)(choose)
             script = [step for step in world.script(steps_max=40) if isinstance(step, Submit)]
             rows = [(event.fields, event.timestamp_ms, event.vars) for event in script]
             one, other = (Detector(limits=Limits(keys_max=2)) for _ in range(2))

@@ -1,7 +1,7 @@
-"""The executable specification of the bound on live keys: what is evicted, and what a slice is after that.
+"""The executable specification of the limit on live keys, and worlds to try it on.
 
-A key is live while what its slice has seen can still make a difference. Past the bound, the one that was
-unseen longest begins its slice anew, and the reply says so.
+A key is live while the history of its slice can still change a verdict. Past the limit, the live key that was
+not seen for longest is evicted: its slice starts again without a history, and the reply says so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -125,7 +125,7 @@ class BoundedWorld:
         return cls(rules, choose((1, 2, 3)), events, choose(range(len(events) * 3 // 2)))
 
     @classmethod
-    def crowded(cls, choose: Any, expiring: Sequence[Condition] = EXPIRING) -> Self:
+    def with_many_keys(cls, choose: Any, expiring: Sequence[Condition] = EXPIRING) -> Self:
         """Give a world in which more keys expire at a time than an event sweeps, and then room is needed."""
         rules = [(("u",), choose(LASTING)), (("v",), choose(expiring))]
         events: list[Submission] = []

@@ -1,7 +1,7 @@
-"""Worlds of few slices and long pasts, in which most events change nothing, or all the same.
+"""Worlds of few keys with long histories, in which most events change nothing.
 
-What an engine leaves undone, because it can be told from the slice's last event, shows only where the same
-few slices come again and again, and rules are born while they go on.
+The engine skips updates that it can derive later from a slice's last event. Mistakes in that show only when
+the same few keys return again and again, while rules are added.
 """
 
 from engine.language.condition import (
@@ -25,7 +25,7 @@ MEMBERS = ("once", "historically", "since", "strong", "strong", *BOUNDED)
 STEPS_US = (0, 1, 300_000, 300_000, 700_000, 999_999, 1_000_000, 1_300_000)
 
 
-class SlicedWorld(World):
+class LongHistoriesWorld(World):
     """A world of three keys, one of them of two parts, and of two facts that are mostly there."""
 
     def __init__(self, choose: Choose) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of texts that are too long for patterns: no match, and message 2004 for each such name."""
+"""Texts that are too long for patterns: none matches, and message 2004 names each such fact."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Worlds of many rules, alike but for their constants, of which events meet a few.
+"""Worlds of many rules that differ only in their constants; an event concerns a few of them.
 
-Rules of one shape are run together as rows, and stand in the buckets of what they wait for. That rows come
-and go, each with what is its own, shows only where there are many.
+The engine runs rules of one shape together, as rows, and indexes them by the values that they wait for.
+Mistakes in adding and removing rows show only when there are many.
 """
 
 from engine.language.condition import (
@@ -24,7 +24,7 @@ VALUES = (0, 1, 1, 2, 1.5, "1", True, 1 << 70)
 STEPS_US = (0, 300_000, 300_001, 1_000_000)
 
 
-class CrowdedWorld(World):
+class ManyRulesWorld(World):
     """A world of many rules of few shapes."""
 
     def condition(self, depth: int) -> Condition:

@@ -1,4 +1,4 @@
-"""Generators of regular expressions and of texts that they are nearly, or just, found in."""
+"""Generators of regular expressions, and of texts that match them or nearly do."""
 
 from hypothesis import strategies as st
 

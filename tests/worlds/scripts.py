@@ -1,6 +1,6 @@
-"""Generators of conditions, event streams and scripts: small worlds, so that everything collides.
+"""Generators of conditions, events and scripts, from small worlds, so that everything collides.
 
-Few names, few values that look alike, few steps in time that land on the edges of few windows.
+There are few names, few values that look alike, and few steps in time, which land on the edges of windows.
 """
 
 from collections.abc import Callable, Sequence

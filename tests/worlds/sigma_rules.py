@@ -1,4 +1,4 @@
-"""The public rules of SigmaHQ as regular expressions, one for each value: what people really write."""
+"""The public rules of SigmaHQ as regular expressions, one for each value: as people write them."""
 
 import os
 import re

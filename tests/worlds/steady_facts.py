@@ -1,7 +1,7 @@
-"""Worlds of few facts that are always there, and of rules that stay: each kind of memory fares in each way.
+"""Worlds of few facts that every event has, and of rules that are never removed.
 
-Rules are mostly false by a fact that has nothing to do with what they remember. So they would sleep through
-most events, and what they remember must be told from the slice's last event, or has woken them before.
+Most rules are false because of a fact that their memory does not depend on. The engine lets them sleep
+through most events, and must derive their memory from the slice's last event, or wake them in time.
 """
 
 import itertools
@@ -45,7 +45,7 @@ EAGER_RULES_MAX = 8
 COUNTS = (1, 2, EAGER_RULES_MAX)
 
 
-class RegimesWorld(World):
+class SteadyFactsWorld(World):
     """A world of two keys."""
 
     def __init__(self, choose: Choose) -> None:
@@ -94,7 +94,7 @@ class RegimesWorld(World):
         return steps
 
 
-class FallingAsleepWorld(RegimesWorld):
+class FallingAsleepWorld(SteadyFactsWorld):
     """A world in which rules are just as many as are all awake, then one more, and then as many again."""
 
     def script(self, *, depth: int = 1, steps_max: int = 24) -> list[Step]:

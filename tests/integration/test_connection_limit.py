@@ -1,4 +1,4 @@
-"""The service as a process whose descriptors run short: a crowd of silent callers keeps nobody out."""
+"""A service that runs out of file descriptors: idle connections give way to callers with a token."""
 
 import socket
 import time
@@ -37,16 +37,16 @@ def evaluate(service: Served, detector: str, timestamp_ms: int) -> None:
     assert service.call("POST", f"/api/detectors/{detector}/evaluate", body) == {"actions": []}
 
 
-def test_a_crowd_for_which_there_are_no_descriptors_keeps_nobody_out(service: Served) -> None:
+def test_idle_connections_that_use_up_the_descriptors_keep_nobody_out(service: Served) -> None:
     assert f"may have {LIMIT} files open" in service.said()
     detector = service.call("POST", "/api/detectors", {"name": "d"})["id"]
     evaluate(service, detector, 0)
     before = descriptors(service)
     host, _, port = service.url.removeprefix("http://").rpartition(":")
-    crowd = []
+    idle = []
     most = 0
     for number in range(CROWD):
-        crowd.append(socket.create_connection((host, int(port)), timeout=10))
+        idle.append(socket.create_connection((host, int(port)), timeout=10))
         if number % 20 == 0:
             evaluate(service, detector, number)
             most = max(most, descriptors(service))
@@ -56,13 +56,13 @@ def test_a_crowd_for_which_there_are_no_descriptors_keeps_nobody_out(service: Se
         evaluate(service, another, 0)
     assert before + 200 < most < LIMIT
     # The first to come were the first to go; all of them go in the end.
-    assert crowd[0].recv(1) == b""
+    assert idle[0].recv(1) == b""
     give_up_s = time.monotonic() + 60
     while descriptors(service) > before + 20 and time.monotonic() < give_up_s:
         evaluate(service, detector, CROWD)
         time.sleep(0.2)
     assert descriptors(service) <= before + 20
-    for each in crowd:
+    for each in idle:
         assert each.recv(1) == b""
         each.close()
     assert "Too many open files" not in service.said()
