@@ -15,6 +15,8 @@ class Room(NamedTuple):
     folder: str
     tests: tuple[str, ...]
     """Patterns of paths below tests/. Each must match."""
+    importing: str = ""
+    """Of these, only tests that import from this package judge."""
     files: tuple[str, ...] = ("**/*.py",)
     """Patterns of paths below the folder. Each must match."""
     marks: str = "not ray and not storm and not long"
@@ -35,7 +37,8 @@ class Room(NamedTuple):
         return _matching(root / self.folder, self.files)
 
     def test_files(self) -> list[Path]:
-        return [TESTS / path for path in _matching(TESTS, self.tests)]
+        found = [TESTS / path for path in _matching(TESTS, self.tests)]
+        return [path for path in found if self.importing in path.read_text("utf-8")]
 
     def listed(self, name: str) -> list[dict[str, Any]]:
         """Give the entries of this name in the room's tables: `mutant`, `survivor` or `cost`."""
@@ -98,18 +101,12 @@ ROOMS: Final = {
             "engine/patterns",
             tests=("unit/patterns/test_*.py", "unit/evaluation/test_pattern_*.py"),
         ),
-        Room("snapshots", "snapshots", tests=("unit/snapshots/test_*.py", "crash/test_crashes.py")),
+        Room("snapshots", "snapshots", tests=("unit/snapshots/test_*.py", "crash/store/test_*.py")),
         Room(
             "detector",
             "engine/runtime/detector",
-            tests=(
-                "unit/runtime/test_actor.py",
-                "unit/runtime/test_answers.py",
-                "unit/runtime/test_attempts.py",
-                "unit/runtime/test_history.py",
-                "unit/runtime/test_reading.py",
-                "unit/runtime/test_upgrades.py",
-            ),
+            tests=("unit/runtime/**/test_*.py",),
+            importing="engine.runtime.detector",
         ),
         Room(
             "settings", "api", tests=("api/test_settings*.py", "unit/test_pages.py"), files=("settings.py",)
