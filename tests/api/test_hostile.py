@@ -183,7 +183,9 @@ async def test_within_a_condition_it_is_the_condition_that_is_refused(
         ("a matches '('", 1302),
     ],
 )
-async def test_a_condition_in_a_string_is_judged_as_a_condition(caller: Caller, text: str, code: int) -> None:
+async def test_a_condition_in_a_string_is_validated_as_a_condition(
+    caller: Caller, text: str, code: int
+) -> None:
     detector = await caller.detector()
     rule = await caller.rule(detector, "a == 1")
     rules = f"/api/detectors/{detector}/rules"

@@ -33,7 +33,7 @@ async def test_a_key_of_another_form_is_1006_and_nothing_is_evaluated(
     scripted_caller: Caller, scripted: ScriptedFleet, named: str, end: str, key: str
 ) -> None:
     headers = {"Idempotency-Key": key}
-    # Headers are judged before bodies.
+    # Headers are checked before bodies.
     path = f"/api/detectors/{named}/evaluate{end}"
     reply = await scripted_caller("POST", path, content=b"{", headers=headers)
     assert (reply.status, reply.codes) == (400, [1006])

@@ -88,7 +88,7 @@ async def test_other_parameters_and_those_of_other_operations_are_ignored(caller
     assert (await caller("GET", f"/api/detectors/{detectors[0]['id']}?limit=0")).status == 200
 
 
-async def test_parameters_are_judged_after_token_and_path(caller: Caller) -> None:
+async def test_parameters_are_checked_after_token_and_path(caller: Caller) -> None:
     assert (await caller("GET", "/api/nothing?limit=0")).codes == [1004]
     caller.token = "unknown"
     assert (await caller("GET", "/api/detectors?limit=0")).codes == [1101]

@@ -82,7 +82,7 @@ def test_every_wrong_header_is_listed() -> None:
         check_headers(head, bytes_max=10, media_types=())
 
 
-def test_the_size_of_headers_is_judged_to_the_byte() -> None:
+def test_the_size_of_headers_is_limited_to_the_byte() -> None:
     head = read_head([(b"a", b"b" * 95)])
     check_headers(head, bytes_max=100, media_types=(JSON,))
     with pytest.raises(RequestRefusal):

@@ -362,7 +362,7 @@ async def test_names_are_bounded_and_have_no_control_characters(
 
 
 @pytest.mark.parametrize("end", ["", "/batch"])
-async def test_the_hot_path_and_the_long_way_agree(caller: Caller, end: str) -> None:
+async def test_the_fast_path_and_the_slow_path_agree(caller: Caller, end: str) -> None:
     """An id with an escape in it takes the slow path, and nothing else about it is different."""
     body = {"events": [EVENT]} if end else {"event": EVENT}
     plain = json.dumps(body).encode()

@@ -86,7 +86,7 @@ async def test_a_refusal_overtakes_a_body_that_is_still_being_sent(wire: Wire) -
     ],
 )
 @pytest.mark.parametrize("in_chunks", [False, True])
-async def test_size_is_judged_to_the_byte_and_the_rest_is_drained(
+async def test_size_is_limited_to_the_byte_and_the_rest_is_discarded(
     wire: Wire, path: str, size: int, status: int, in_chunks: bool
 ) -> None:
     body = b" " * size
