@@ -446,3 +446,16 @@ async def test_no_operation_is_found_under_a_path_for_which_no_token_was_asked(
     caller.token = None
     reply = await caller("GET", "/apis/detectors")
     assert (reply.status, reply.codes) == (404, [1004])
+
+
+async def test_a_path_is_matched_once(scripted_caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The router decides before the body is read, and Quart does not decide again."""
+    match, matched = MapAdapter.match, []
+
+    def counted(adapter: MapAdapter, *arguments: Any, **options: Any) -> Any:
+        matched.append(arguments)
+        return match(adapter, *arguments, **options)
+
+    monkeypatch.setattr(MapAdapter, "match", counted)
+    assert (await scripted_caller("GET", "/api/detectors")).status == 200
+    assert matched == [("/api/detectors", "GET")]
