@@ -1,4 +1,4 @@
-"""Every bound that the engine holds its input to. Units stand in the names."""
+"""The bounds on everything that callers send. Units are in the names."""
 
 from dataclasses import dataclass
 
@@ -17,16 +17,16 @@ class Limits(PatternLimits):
     depth_max: int = 64
     body_depth_max: int = 64
     body_values_max: int = 1_000_000
-    """Values in a body: each takes up to some 100 bytes when decoded, be it an empty object of one byte."""
+    """Values in a body. Each takes up to about 100 bytes when decoded, even an empty object."""
     digits_max: int = 4_000
     batch_events_max: int = 10_000
     answer_bytes_max: int = 64 * 1024 * 1024
-    """Of the answer to a batch. Events that it has no room for are not evaluated."""
+    """The size of the answer to a batch. Events for which it has no room are not evaluated."""
 
     rules_max: int = 100_000
     keys_max: int = 1_000_000
     state_bytes_max: int = 1 << 30
-    """What the live keys and all that is remembered for them may take in memory, as it is estimated."""
+    """The estimated memory of the live keys and of everything remembered for them."""
     late_ms_max: int = 300_000
     ahead_ms_max: int = 60_000
 
