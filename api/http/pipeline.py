@@ -4,7 +4,6 @@ from api.http.body.discard import BodyDiscard
 from api.http.body.reading import send_response
 from api.http.fast_path import FastPath
 from api.http.request.asgi import CallerGone, Receive, Scope, Send
-from api.http.request.head import is_ambiguous, read_head
 from api.http.request.log import RequestLog
 from api.http.request.timeout import RequestTimeout, RequestTimeouts
 from api.http.slow_path import STREAM, SlowPath
@@ -49,8 +48,6 @@ class Pipeline:
             return
         except Exception as error:  # noqa: BLE001 -- the one place where an exception becomes a response
             outcome = error_response(error)
-            if is_ambiguous(read_head(scope["headers"])):
-                outcome = outcome.closing()
         if not isinstance(outcome, Response):
             self._finish(scope, request_timeout, *await outcome.serve(receive, send))
             return

@@ -43,14 +43,6 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
     return Head(found, repeated, size_bytes)
 
 
-def is_ambiguous(head: Head) -> bool:
-    """Whether the length of the body is given in two ways.
-
-    Another reader may find the end of the body elsewhere (request smuggling), so the connection must close.
-    """
-    return b"transfer-encoding" in head.found and b"content-length" in head.found
-
-
 def authorization(head: Head) -> bytes | None:
     """Give the Authorization header: None if absent, empty, and so malformed, if repeated."""
     value = head.found.get(b"authorization")
@@ -102,8 +94,6 @@ def check_headers(
     ignored. Raises RequestRefusal 1006, with every defect, or 1002.
     """
     defects = []
-    if is_ambiguous(head):
-        defects.append("the request has both a Content-Length and a Transfer-Encoding")
     if head.size_bytes > bytes_max:
         defects.append(f"the headers are larger than {bytes_max} bytes together")
     if head.found.get(b"upgrade", b"").strip().lower() == b"websocket":
