@@ -28,6 +28,7 @@ async def serve(
     limit = ConnectionLimit(_CONNECTIONS) if limit is None else limit
     # All that wait are accepted at once, before any of them can be evicted.
     config.backlog = min(config.backlog, max(1, limit.connections_max // 4))
+    # Hypercorn has no other way to be told what serves a connection.
     hypercorn.asyncio.run.TCPServer = partial(Connection, limit, app)  # type: ignore[assignment, attr-defined]
 
     async def until_ended() -> None:

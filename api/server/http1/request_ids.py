@@ -1,4 +1,4 @@
-"""Ids of requests: taken from `X-Request-ID`, or made, and given back with every reply."""
+"""Ids of requests: taken from `X-Request-ID`, or made, and returned with every response."""
 
 import itertools
 import re
@@ -12,19 +12,19 @@ STATE: Final = "request_id"
 """Under this name a request's ASGI state holds its id."""
 
 _ID: Final = re.compile(rb"[A-Za-z0-9._:/=+@-]{1,128}")
-"""Also what other services and proxies make: UUIDs, Base64, traces of several parts."""
+"""Covers what other services and proxies send: UUIDs, Base64, traces of several parts."""
 
 _OF_THIS_PROCESS: Final = secrets.token_hex(6).encode()
 _numbers: Final = itertools.count(1)
 
 
 def request_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Give the id that a request came with, names of headers in lower case; else one that no other has."""
+    """Give the id that a request came with, else a new one. The names of the headers are in lower case."""
     found = None
     for name, value in headers:
         if name == HEADER:
             if found is not None:
-                # Whoever counts on one of the two may mean the other.
+                # Two ids name no request.
                 return _new()
             found = value
     if found is None or not _ID.fullmatch(found):

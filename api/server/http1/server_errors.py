@@ -1,4 +1,4 @@
-"""What the server itself answers where a request does not reach the application, or no answer comes back."""
+"""The server's own responses: to what is not a request, and where the application gives none."""
 
 import logging
 import secrets
@@ -18,10 +18,10 @@ _MEANINGS: Final = {
 
 
 def server_error(status: int) -> Response:
-    """Give the reply, after which the connection ends.
+    """Give the response, after which the connection ends.
 
-    The status of what cannot be read as a request is that of its code, so 431 and 501 become 400. The other
-    versions of HTTP have no code, and keep their status.
+    Code 1006 stands for whatever cannot be read as a request, and has the status 400, so 431 and 501 become
+    400. Only another version of HTTP keeps its status, 505.
     """
     if status not in _MEANINGS:
         reference = secrets.token_hex(6)
