@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 from engine.evaluation.names import Names
 from engine.evaluation.values import split_name
 from engine.language.limits import Limits
-from engine.patterns.compiled_pattern import compile_pattern
 from engine.patterns.fact_patterns import FactPatterns
 
 _NONE: Final[frozenset[str]] = frozenset()
@@ -77,7 +76,8 @@ class PatternWork:
 
         All share one answer, for which the pattern is tried once on each text.
         """
-        return partial(self.of(fact).found, pattern, compile_pattern(pattern, self._limits))
+        patterns = self.of(fact)
+        return partial(patterns.found, pattern, patterns.compiled(pattern))
 
     @property
     def bounded(self) -> bool:

@@ -37,7 +37,7 @@ _PLAIN_PREPARATION, _PLAIN_LETTER_PREPARATION = 100, 4
 _PREPARATION, _LETTER_PREPARATION, _INSTRUCTION_PREPARATION = 300, 20, 4
 """The same for any other one, and for each instruction that it has when compiled."""
 REFUSED_PREPARATION: Final = 20_000
-"""What a refused expression takes: RE2 may have written out much of it before."""
+"""What a refused expression takes: RE2 may have compiled much of it before."""
 
 _PLACE_INSTRUCTIONS: Final = 10
 """About how many instructions a place has. With more, as in `\\pL`, it counts as several places."""

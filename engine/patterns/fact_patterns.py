@@ -73,6 +73,10 @@ class FactPatterns:
             self._sets.remove(pattern)
             self._turn_to(None)
 
+    def compiled(self, pattern: str) -> CompiledPattern:
+        """Give a pattern as it is compiled, whether or not it is among these."""
+        return self._compiled.get(pattern) or compile_pattern(pattern, self._limits)
+
     def compile_new(self) -> None:
         """Compile what was added, so that no event has to."""
         self._sets.compile_new()

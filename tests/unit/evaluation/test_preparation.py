@@ -156,6 +156,7 @@ def test_an_event_compiles_next_to_nothing_after_rules_were_added_or_loaded(
     monkeypatch.setattr(patterns.re2, "compile", lambda *_: pytest.fail("compiled at an event"))
     for each in (detector, loaded):
         compiled.clear()
+        compile_pattern.cache_clear()
         assert each.submit({"t": "word7a, word70 and a10 " * 900, "x": 1}, 0).actions
         each.submit({"t": "word7a and a10", "x": 1}, 0)
         assert len(compiled) <= TRIED_SINGLY_MAX
