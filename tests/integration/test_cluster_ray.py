@@ -18,8 +18,9 @@ pytestmark = pytest.mark.ray
 SERVICE = """
 import asyncio, signal, sys
 from pathlib import Path
-from engine.runtime import cluster, operations
+from engine.runtime.cluster import ray_session as cluster
 from engine.runtime.cluster.ray_ports import fleet_on_ray
+from engine.runtime.contract import operations
 from engine.runtime.contract.settings import RuntimeSettings
 
 async def main():
