@@ -1,6 +1,6 @@
 """The runtime without Ray, in one process.
 
-`local_fleet` gives a real Fleet over the real actors, directory, lanes and pool, all in this process.
+`local_fleet` gives a real Fleet over the real actors, directory, queues and workers, all in this process.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.runtime.broker.broker_server import HostingServer
+from engine.runtime.broker.broker_server import BrokerServer
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.local_broker import LocalHosting
+from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.messages import Note
-from engine.runtime.broker.remote_broker import RemoteHosting
+from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.catalogue.directory import Changes, Directory, DirectorySettings, Opened
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.operations import (
@@ -66,7 +66,7 @@ class Mortal:
             task.cancel()
 
 
-class LocalHandle(Mortal):
+class LocalWorker(Mortal):
     """A DetectorActor in this process. `before` is awaited before each call, and may delay, hang or raise."""
 
     def __init__(self, name: str, actor: DetectorActor) -> None:
@@ -138,23 +138,23 @@ class LocalActors:
         self._settings = settings
         self._files = files
         self._numbers = itertools.count()
-        self.started: list[LocalHandle] = []
+        self.started: list[LocalWorker] = []
         self.before: Callable[[str], Awaitable[None]] = _no_fault
         self.refuse = False
         """Whether starting fails."""
         self.make: Callable[..., DetectorActor] = DetectorActor
 
-    async def start(self) -> LocalHandle:
+    async def start(self) -> LocalWorker:
         await asyncio.sleep(0)
         if self.refuse:
             raise ActorDied("no process can be started")
         actor = self.make(self._settings, files=self._files)
-        handle = LocalHandle(f"local-{next(self._numbers)}", actor)
+        handle = LocalWorker(f"local-{next(self._numbers)}", actor)
         handle.before = self.before
         self.started.append(handle)
         return handle
 
-    def hosting(self, detector_id: str) -> LocalHandle | None:
+    def with_detector(self, detector_id: str) -> LocalWorker | None:
         """The living actor that hosts a detector."""
         return next(
             (one for one in self.started if not one.dead and one.actor.health().detector_id == detector_id),
@@ -235,7 +235,7 @@ class LocalService:
     """A Fleet with all that it stands on, within reach of a test."""
 
     fleet: Fleet
-    hosting: LocalHosting
+    broker: LocalBroker
     actors: LocalActors
     directories: LocalDirectories
     settings: RuntimeSettings
@@ -251,11 +251,11 @@ async def local_service(
     )
     actors = LocalActors(chosen, files=files)
     directories = LocalDirectories(chosen, files=files)
-    hosting = LocalHosting(chosen, actors, directories)
-    fleet = Fleet(chosen, hosting)
+    broker = LocalBroker(chosen, actors, directories)
+    fleet = Fleet(chosen, broker)
     await fleet.start()
     try:
-        yield LocalService(fleet, hosting, actors, directories, chosen)
+        yield LocalService(fleet, broker, actors, directories, chosen)
     finally:
         await fleet.close()
 
@@ -265,8 +265,8 @@ class FrontEnd:
     """A Fleet that has a hosting in another process asked, here in the same one."""
 
     fleet: Fleet
-    asks: RemoteHosting
-    serves: HostingServer
+    asks: RemoteBroker
+    serves: BrokerServer
     notes: list[Note] = dataclasses.field(default_factory=list)
     """From the front end."""
     told: list[Note] = dataclasses.field(default_factory=list)
@@ -283,14 +283,14 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
     notes: list[Note] = []
     told: list[Note] = []
     lost: list[str] = []
-    serves = HostingServer(
-        service.hosting,
+    serves = BrokerServer(
+        service.broker,
         noted=notes.append,
         revoked=lambda: told.append(Note("revoked")),
         lost=lambda: lost.append("server"),
     )
     await serves.start(ours)
-    asks = RemoteHosting(chosen, theirs, told.append, lambda: lost.append("front end"))
+    asks = RemoteBroker(chosen, theirs, told.append, lambda: lost.append("front end"))
     fleet = Fleet(chosen, asks, shared=True)
     await fleet.start()
     try:
@@ -309,7 +309,7 @@ async def local_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:
 
 def newborn(data: Path, detector_id: str) -> None:
     """Make the folder of a detector, as the directory does."""
-    create_folder(data / "detectors" / detector_id, kept.newborn(), version=kept.KEPT_VERSION)
+    create_folder(data / "detectors" / detector_id, kept.empty_snapshot(), version=kept.SNAPSHOT_VERSION)
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from api.observability.request_metrics import BOUNDS_S, REQUESTS, SECONDS, WITHIN
 from engine.runtime.broker.broker import Status
-from engine.runtime.contract.counters import COUNTED, FRONT_ENDS_LOST
+from engine.runtime.contract.counters import COUNTERS, FRONT_ENDS_LOST
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
 
@@ -42,7 +42,7 @@ class _Families(Collector):
             "Detectors with something in their way, as /readyz tells.",
             value=status.troubles,
         )
-        for name, meaning in COUNTED.items():
+        for name, meaning in COUNTERS.items():
             yield CounterMetricFamily(PREFIX + name, meaning, value=status.counts[name])
         yield CounterMetricFamily(
             f"{PREFIX}front_ends_lost",

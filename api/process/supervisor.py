@@ -22,7 +22,7 @@ from api.process.workers import FrontEndFailed, Workers
 from api.setting import PREFIX
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.local_broker import LocalHosting
+from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.cluster import ray_session as cluster
 from engine.runtime.cluster.ray_ports import fleet_on_ray
 from engine.runtime.contract.errors import DetectorUnavailable
@@ -148,8 +148,8 @@ async def _serve_by_workers(
     grace_s: Callable[[], float],
 ) -> None:
     """Serve by several front-end processes. Raises StartError."""
-    assert isinstance(fleet.hosting, LocalHosting), "the main process hosts the detectors"
-    workers = Workers(settings, fleet.hosting, listeners)
+    assert isinstance(fleet.broker, LocalBroker), "the main process hosts the detectors"
+    workers = Workers(settings, fleet.broker, listeners)
     try:
         await workers.start()
     except FrontEndFailed as error:

@@ -18,7 +18,7 @@ from api.server.hypercorn_config import REFUSALS_S
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.messages import Note
-from engine.runtime.broker.remote_broker import RemoteHosting
+from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.contract.errors import DetectorUnavailable
 
 READY: Final = "ready"
@@ -55,8 +55,8 @@ class Worker:
         self._stopping = asyncio.Event()
         self._lost = False
         runtime = settings.runtime_settings()
-        self._hosting = RemoteHosting(runtime, link, self._noted, self._on_loss)
-        self._fleet = Fleet(runtime, self._hosting, shared=True)
+        self._broker = RemoteBroker(runtime, link, self._noted, self._on_loss)
+        self._fleet = Fleet(runtime, self._broker, shared=True)
 
     async def run(self) -> None:
         """Serve until SIGTERM, a STOP from the main process, or the end of the link."""
@@ -64,7 +64,7 @@ class Worker:
         await self._fleet.start()
         app = create_app(self._settings, self._fleet)
         tallying = asyncio.create_task(_tally_on(app))
-        self._hosting.note(READY)
+        self._broker.note(READY)
         await serve_on(
             self._listener,
             app,
@@ -81,7 +81,7 @@ class Worker:
     async def _until_stopped(self) -> None:
         await self._stopping.wait()
         if not self._lost:
-            self._hosting.note(LEAVING)
+            self._broker.note(LEAVING)
 
     def _wait_s(self) -> float:
         return 0.0 if self._lost else self._settings.shutdown_wait_s

@@ -12,8 +12,8 @@ from typing import Final
 
 from api.process import worker
 from api.settings import Settings
-from engine.runtime.broker.broker_server import HostingServer
-from engine.runtime.broker.local_broker import LocalHosting
+from engine.runtime.broker.broker_server import BrokerServer
+from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.messages import Note
 from engine.runtime.contract.counters import FRONT_ENDS_LOST
 
@@ -37,14 +37,12 @@ class FrontEndFailed(Exception):
 class FrontEnd:
     """One front-end process, and the link to it."""
 
-    def __init__(
-        self, process: Process, hosting: LocalHosting, revoked: Callable[["FrontEnd"], None]
-    ) -> None:
+    def __init__(self, process: Process, broker: LocalBroker, revoked: Callable[["FrontEnd"], None]) -> None:
         self.process = process
         self.serves = asyncio.Event()
         self.leaving = asyncio.Event()
-        self.link = HostingServer(
-            hosting, noted=self._noted, revoked=lambda: revoked(self), lost=self.leaving.set
+        self.link = BrokerServer(
+            broker, noted=self._noted, revoked=lambda: revoked(self), lost=self.leaving.set
         )
 
     @classmethod
@@ -52,7 +50,7 @@ class FrontEnd:
         cls,
         settings: Settings,
         listener: socket.socket,
-        hosting: LocalHosting,
+        broker: LocalBroker,
         revoked: Callable[["FrontEnd"], None],
     ) -> "FrontEnd":
         """Start one on a listening socket, which stays open here. Raises OSError."""
@@ -64,7 +62,7 @@ class FrontEnd:
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=PIPE, pass_fds=descriptors, env=_environment()
             )
-        front_end = cls(process, hosting, revoked)
+        front_end = cls(process, broker, revoked)
         await front_end.link.start(ours)
         assert process.stdin is not None, "it was asked for"
         with suppress(ConnectionError):
@@ -116,9 +114,9 @@ class Workers:
     The sockets stay open here, so connections made while a front end is replaced wait for the next one.
     """
 
-    def __init__(self, settings: Settings, hosting: LocalHosting, listeners: Sequence[socket.socket]) -> None:
+    def __init__(self, settings: Settings, broker: LocalBroker, listeners: Sequence[socket.socket]) -> None:
         self._settings = settings
-        self._hosting = hosting
+        self._broker = broker
         self._listeners = listeners
         self._all: set[FrontEnd] = set()
         self._keepers: set[asyncio.Task[None]] = set()
@@ -158,7 +156,7 @@ class Workers:
         keeper.add_done_callback(self._keepers.discard)
 
     async def _started(self, listener: socket.socket) -> FrontEnd:
-        front_end = await FrontEnd.start(self._settings, listener, self._hosting, self._on_revoked)
+        front_end = await FrontEnd.start(self._settings, listener, self._broker, self._on_revoked)
         self._all.add(front_end)
         self._keep(self._until_ended(front_end))
         if self._stopping:
@@ -177,7 +175,7 @@ class Workers:
         self._all.discard(front_end)
         if status != 0 and not self._stopping:
             _log.error("the front end %d ended with status %d", front_end.process.pid, status)
-            await self._hosting.tally({(FRONT_ENDS_LOST,): 1})
+            await self._broker.tally({(FRONT_ENDS_LOST,): 1})
 
     async def _replacing(self, front_end: FrontEnd, listener: socket.socket) -> None:
         """Replace the front end of a socket whenever it ends."""

@@ -19,7 +19,7 @@ from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Connection, Wire, request, served
-from tests.local_runtime import LocalHandle, LocalService, local_service
+from tests.local_runtime import LocalService, LocalWorker, local_service
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
@@ -66,13 +66,13 @@ class World:
     detector: str
 
     @property
-    def host(self) -> LocalHandle:
-        found = self.service.actors.hosting(self.detector)
+    def worker(self) -> LocalWorker:
+        found = self.service.actors.with_detector(self.detector)
         assert found is not None
         return found
 
     def held(self) -> Held:
-        waiting = self.service.hosting._lanes[self.detector]._waiting
+        waiting = self.service.broker._queues[self.detector]._mailbox
         timeouts = self.app.pipeline.timeouts
         return Held(
             descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),

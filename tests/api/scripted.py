@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.broker import Status, Tallies
-from engine.runtime.contract.counters import COUNTED
+from engine.runtime.contract.counters import COUNTERS
 from engine.runtime.contract.operations import Operation
 
 TOKEN = "a-token-that-is-known"
@@ -73,4 +73,4 @@ class ScriptedFleet:
         self.tallies = dict(counted)
 
     async def status(self) -> Status:
-        return Status(self.reasons, self.amiss, 0, 0, dict.fromkeys(COUNTED, 0), self.tallies)
+        return Status(self.reasons, self.amiss, 0, 0, dict.fromkeys(COUNTERS, 0), self.tallies)

@@ -29,7 +29,7 @@ async def test_one_that_hangs_is_ended_and_replaced(settings, monkeypatch, caplo
     monkeypatch.setattr(workers, "_LOOK_S", 0.25)
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
-            started = Workers(settings, service.hosting, listeners)
+            started = Workers(settings, service.broker, listeners)
             await started.start()
             try:
                 before = pids(started)
@@ -37,7 +37,7 @@ async def test_one_that_hangs_is_ended_and_replaced(settings, monkeypatch, caplo
                 os.kill(hanging, signal.SIGSTOP)
                 await until(lambda: hanging not in pids(started) and len(pids(started)) == 2)
                 assert len(pids(started) & before) == 1
-                tallies = (await service.hosting.status()).tallies
+                tallies = (await service.broker.status()).tallies
                 assert tallies[FRONT_ENDS_LOST,] == 1
                 assert f"{hanging} no longer answers" in caplog.text
             finally:
@@ -49,7 +49,7 @@ async def test_one_that_does_not_come_to_serve_says_how_it_ended_and_leaves_no_o
     monkeypatch.setattr(worker, "encode_settings", lambda _: b"no settings")
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
-            started = Workers(settings, service.hosting, listeners)
+            started = Workers(settings, service.broker, listeners)
             with pytest.raises(FrontEndFailed, match="it ended with status 1"):
                 await started.start()
             assert not pids(started)
@@ -59,7 +59,7 @@ async def test_one_that_cannot_be_replaced_is_tried_again_until_it_can(settings,
     monkeypatch.setattr(workers, "_AGAIN_S", 0.01)
     async with local_service(settings.data) as service:
         with listening(settings) as listeners:
-            started = Workers(settings, service.hosting, listeners)
+            started = Workers(settings, service.broker, listeners)
             await started.start()
             try:
                 encode = worker.encode_settings

@@ -120,7 +120,7 @@ def test_callers_who_vanish_from_a_queue_leave_their_places(tmp_path: Path, loop
                 if what == "handle":
                     await go_on.wait()
 
-            given.host.before = hangs
+            given.worker.before = hangs
             vanishing = asyncio.create_task(many_callers(given, bytes_for(given, sent), CALLERS))
             while not vanishing.done():
                 most = max(most, given.held().waiting)

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.http.app import create_app
 from api.settings import Settings
-from engine.runtime.contract.counters import COUNTED
+from engine.runtime.contract.counters import COUNTERS
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.faulty_files import FaultyFiles
@@ -38,7 +38,7 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
             "rule_detector_detectors_awake",
             "rule_detector_troubles",
             "rule_detector_front_ends_lost_total",
-            *(f"rule_detector_{name}_total" for name in COUNTED),
+            *(f"rule_detector_{name}_total" for name in COUNTERS),
         }
         assert before["rule_detector_detectors_awake"] == 0
         detector = await caller.detector()
@@ -47,7 +47,7 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
         assert (await caller("POST", path, event)).status == 200
         files.fail_next("sync_data")
         assert (await caller("POST", path, event)).codes == [1502]
-        await until(lambda: not service.hosting.awake)
+        await until(lambda: not service.broker.awake)
         failed = await read(caller)
         assert failed["rule_detector_journal_failures_total"] == 1
         assert failed["rule_detector_troubles"] == 1

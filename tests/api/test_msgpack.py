@@ -109,10 +109,10 @@ async def test_it_outlives_the_death_of_its_process(
     seen: list[Any] = [{"fields": {"a": 1}, "timestamp_ms": 0}, {"fields": {}, "timestamp_ms": 1e15}]
     body = msgpack.packb({"events": seen})
     assert (await caller("POST", path, content=body, headers=PACKED)).status == 200
-    host = service.actors.hosting(detector)
-    assert host is not None
-    host.die()
-    while service.hosting.awake:  # noqa: ASYNC110 -- until its death is known
+    worker = service.actors.with_detector(detector)
+    assert worker is not None
+    worker.die()
+    while service.broker.awake:  # noqa: ASYNC110 -- until its death is known
         await asyncio.sleep(0.001)
     later = Caller(create_app(settings, service.fleet), caller.token)
     assert len((await later.evaluate(detector, {}, 1)).result["actions"]) == 1

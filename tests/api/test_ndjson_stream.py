@@ -438,10 +438,10 @@ async def test_what_was_answered_outlives_the_death_of_its_process(
     await one.send(b"{\n" + line(1e15) + line(0, a=1))
     codes = [[entry["code"] for entry in (await one.next()).get("errors", [])] for _ in range(3)]
     assert codes == [[1000], [1402], []]
-    host = service.actors.hosting(detector)
-    assert host is not None
-    host.die()
-    while service.hosting.awake:  # noqa: ASYNC110 -- until its death is known
+    worker = service.actors.with_detector(detector)
+    assert worker is not None
+    worker.die()
+    while service.broker.awake:  # noqa: ASYNC110 -- until its death is known
         await asyncio.sleep(0.001)
     await one.send(line(1))
     assert len((await one.next())["actions"]) == 1
@@ -602,7 +602,7 @@ async def test_a_stream_ends_where_its_token_is_revoked(
         await one.begun()
         assert await one.next() == {"actions": []}
     if by == "another":
-        await service.hosting.revoke_token(minted["id"])
+        await service.broker.revoke_token(minted["id"])
     else:
         await caller("DELETE", f"/api/token/{minted['id']}")
     closing = await revoked.next()

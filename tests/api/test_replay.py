@@ -72,11 +72,11 @@ async def detector_of(caller: Caller) -> str:
 
 
 def seen(service: LocalService, detector: str) -> int:
-    handle = service.actors.hosting(detector)
+    handle = service.actors.with_detector(detector)
     assert handle is not None
-    hosted = handle.actor._hosted
-    assert hosted is not None
-    return hosted.detector.events_seen
+    active = handle.actor._active
+    assert active is not None
+    return active.detector.events_seen
 
 
 @pytest.mark.parametrize("seed", range(3))

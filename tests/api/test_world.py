@@ -56,7 +56,7 @@ async def test_requests_past_the_bound_are_turned_away_and_the_others_are_served
         if what == "handle":
             await go_on.wait()
 
-    actor = service.actors.hosting(detector)
+    actor = service.actors.with_detector(detector)
     assert actor is not None
     actor.before = held
     # One is in flight, two wait, and two are too many.
@@ -96,7 +96,7 @@ async def test_a_detector_that_cannot_be_woken_within_the_deadline_is_1501(
 async def test_an_evaluation_that_does_not_come_back_is_1502(caller: Caller, service: LocalService) -> None:
     detector = await caller.detector()
     await caller.evaluate(detector, {})
-    actor = service.actors.hosting(detector)
+    actor = service.actors.with_detector(detector)
     assert actor is not None
 
     async def stuck(what: str) -> None:
@@ -218,7 +218,7 @@ async def test_a_detector_that_is_deleted_while_requests_wait_is_1200_for_them(
 ) -> None:
     detector = await caller.detector()
     await caller.evaluate(detector, {})
-    actor = service.actors.hosting(detector)
+    actor = service.actors.with_detector(detector)
     assert actor is not None
 
     async def slow(what: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.runtime.contract import operations
-from engine.runtime.contract.counters import WOKEN
+from engine.runtime.contract.counters import ACTIVATIONS
 from engine.runtime.contract.settings import RuntimeSettings
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
@@ -52,12 +52,12 @@ async def _turns(seconds: float, folder: Path) -> dict[str, float]:
     results = {}
     for name, asked in awake.items():
         for length_s in (seconds / 4, seconds):
-            before = fleet.hosting.counts[WOKEN]
+            before = fleet.broker.counts[ACTIVATIONS]
             began_s = time.perf_counter()
             done = await _ask(fleet, asked, began_s + length_s)
             took_s = time.perf_counter() - began_s
         results[name] = done / took_s
-        results[f"{name} woken"] = (fleet.hosting.counts[WOKEN] - before) / took_s
+        results[f"{name} woken"] = (fleet.broker.counts[ACTIVATIONS] - before) / took_s
     await fleet.close()
     return results
 

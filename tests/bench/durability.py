@@ -21,7 +21,7 @@ from engine.runtime.contract import operations
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import detector_snapshot as kept
 from engine.runtime.detector.actor import DetectorActor
-from engine.runtime.process.collector import Hiding, look_seldom
+from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from snapshots.folders import create_folder
 from snapshots.format.snapshot_file import decode
 from tests.bench.effort import Effort
@@ -54,7 +54,7 @@ def _body(keys: int) -> bytes:
         [({"user": user(number), "failed": True}, time_of(number), None) for number in range(keys)]
     )
     assert detector.state.live == keys
-    return b"".join(kept.pieces(kept.keep(detector)))
+    return b"".join(kept.pieces(kept.take_snapshot(detector)))
 
 
 def _limits(keys: int) -> Limits:
@@ -63,7 +63,7 @@ def _limits(keys: int) -> Limits:
 
 def _folder(data: Path, keys: int) -> Path:
     folder = data / "detectors" / ID
-    create_folder(folder, _body(keys), version=kept.KEPT_VERSION)
+    create_folder(folder, _body(keys), version=kept.SNAPSHOT_VERSION)
     return folder
 
 
@@ -71,14 +71,14 @@ def pause(keys: int) -> dict[str, float]:
     """Give the longest of many evaluations while nothing else happens, and while a snapshot is made."""
     with tempfile.TemporaryDirectory() as name:
         _folder(Path(name), keys)
-        look_seldom()
+        collect_seldom()
         actor = DetectorActor(
             RuntimeSettings(data=Path(name), limits=_limits(keys), journal_sync="interval"),
             now_us=lambda: 10**15,
         )
         actor.activate(ID, 1)
         gc.collect()
-        Hiding()
+        FrozenHeap()
         bodies = [_evaluation(number * 7919 % keys, time_of(keys)) for number in range(50_000)]
         usual = _longest_ms(actor, bodies, threading.Event(), 2.0)
         done = threading.Event()
@@ -128,7 +128,7 @@ def load(keys: int) -> dict[str, float]:
     """Give the seconds until a detector is usable again, and until a plain dict is, from the same file."""
     with tempfile.TemporaryDirectory() as name:
         folder = _folder(Path(name), keys)
-        look_seldom()
+        collect_seldom()
         actor = DetectorActor(RuntimeSettings(data=Path(name), limits=_limits(keys)))
         ours_s, plain_s = [], []
         for epoch in range(1, 1 + LOADS):

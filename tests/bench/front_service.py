@@ -58,7 +58,7 @@ class Service:
     @property
     def actors(self) -> list[int]:
         """The processes that host detectors, or wait for one."""
-        return descendants(self._running.process.pid, b"ray::HostActor")
+        return descendants(self._running.process.pid, b"ray::WorkerActor")
 
     @property
     def workers(self) -> list[int]:

@@ -66,7 +66,7 @@ def delay(calls: int) -> dict[str, float]:
 
 
 async def _delay(calls: int, folder: Path) -> dict[str, float]:
-    from engine.runtime.cluster.ray_ports import _OPTIONS, RayActors, ray  # noqa: PLC0415
+    from engine.runtime.cluster.ray_ports import _OPTIONS, RayWorkers, ray  # noqa: PLC0415
 
     usual = RuntimeSettings(data=folder, journal_sync="interval")
     chosen = {way: replace(usual, batch_transport=way) for way in WAYS}
@@ -76,7 +76,7 @@ async def _delay(calls: int, folder: Path) -> dict[str, float]:
     ways[BARE] = bare.nothing.remote
     handles = []
     for number, (way, settings) in enumerate(chosen.items()):
-        handle = await RayActors(settings).start()
+        handle = await RayWorkers(settings).start()
         handles.append(handle)
         detector_id = f"{number:032x}"
         newborn(folder, detector_id)

@@ -62,14 +62,14 @@ def directory_pid(folder: Path) -> int:
 
 async def pid_of(fleet: Fleet, detector_id: str) -> int:
     """The process that hosts a detector."""
-    actor = fleet.hosting._lanes[detector_id]._life._actor
+    actor = fleet.broker._queues[detector_id]._activation._worker
     assert actor is not None
     return (await actor.handle.health()).pid
 
 
 def connection_of(fleet: Fleet, detector_id: str) -> Any:
     """The connection on which batches travel to the detector's actor; None where Ray carries them."""
-    actor = fleet.hosting._lanes[detector_id]._life._actor
+    actor = fleet.broker._queues[detector_id]._activation._worker
     assert actor is not None
     return actor.handle._connection
 
@@ -144,7 +144,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(ray_flee
         await asyncio.gather(
             *(fired(fleet, one, 1000 + step) for one in ids for step in range(10) for _ in range(5))
         )
-        assert fleet.hosting.awake <= 2
+        assert fleet.broker.awake <= 2
         for detector_id in ids:
             assert await fired(fleet, detector_id, 2000, a=0) == ["never yet"]
             assert await fired(fleet, detector_id, 2001, a=1) == []
@@ -186,7 +186,7 @@ async def test_an_actor_killed_while_idle_costs_nothing(ray_fleet, tmp_path):
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
         os.kill(await pid_of(fleet, detector_id), signal.SIGKILL)
-        await until(lambda: not fleet.hosting.awake)
+        await until(lambda: not fleet.broker.awake)
         assert await fired(fleet, detector_id, 1000) == ["always"]
 
 
@@ -235,7 +235,7 @@ async def test_callers_that_wait_together_share_a_call(ray_fleet, tmp_path):
     async with ray_fleet(tmp_path) as fleet:
         detector_id = await fleet.create_detector("one")
         await fired(fleet, detector_id, 1)
-        actor = fleet.hosting._lanes[detector_id]._life._actor
+        actor = fleet.broker._queues[detector_id]._activation._worker
         assert actor is not None
         sizes = []
         handle = actor.handle.handle

@@ -22,9 +22,9 @@ from api.cli.inspection.report import (
 from engine.evaluation.detector import Detector
 from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.printer import format as canonical
-from engine.runtime.catalogue.catalogue_state import Kept
-from engine.runtime.catalogue.directory import kept_of
-from engine.runtime.detector.idempotency import Answers
+from engine.runtime.catalogue.catalogue_state import CatalogueState
+from engine.runtime.catalogue.directory import recovered_state
+from engine.runtime.detector.idempotency import IdempotencyCache
 from engine.runtime.detector.replay import restore
 from engine.runtime.detector.replay_attempts import LEFT_ALONE_S, Deaths, last_deaths
 from snapshots.data_folder.identity import IDENTITY_NAME, read_identity
@@ -118,11 +118,11 @@ class _Reader:
             return []
         return sorted(entry.name for entry in self._detectors_folder.iterdir())
 
-    def _catalogue(self, folder: Path, *, any_detector: bool) -> tuple[Catalogue, Kept | None]:
-        look, kept = _looked_at(folder, kept_of)
+    def _catalogue(self, folder: Path, *, any_detector: bool) -> tuple[Catalogue, CatalogueState | None]:
+        look, kept = _looked_at(folder, recovered_state)
         if kept is None and _is_unused(folder, look) and not any_detector:
             look = replace(look, damage=(), remarks=(f"{folder}: it was begun and never used",))
-            kept = Kept()
+            kept = CatalogueState()
         if look.recovered is not None and look.recovered.snapshot is not None:
             self._gives_folders = look.recovered.snapshot.version >= _FOLDERS_FROM_VERSION
         self._note(look)
@@ -160,11 +160,11 @@ class _Reader:
         return DetectorEntry(id=detector_id, name=name, storage=look.storage, contents=contents)
 
     def _is_deleted(self, detector_id: str) -> bool:
-        _, kept = _looked_at(self._data / "directory", kept_of)
+        _, kept = _looked_at(self._data / "directory", recovered_state)
         return kept is not None and detector_id not in kept.detectors
 
     def _contents_of(self, recovered: Recovered) -> Contents:
-        restored = restore(recovered, Answers(0, 0), DEFAULT_LIMITS)
+        restored = restore(recovered, IdempotencyCache(0, 0), DEFAULT_LIMITS)
         contents = self._contents(restored.detector)
         return msgspec.structs.replace(contents, diverged=restored.diverged)
 

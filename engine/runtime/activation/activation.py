@@ -5,10 +5,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from engine.runtime.activation.activation_slots import Resident
+from engine.runtime.activation.activation_slots import SlotHolder
 from engine.runtime.activation.services import Services
-from engine.runtime.activation.workers import PooledActor
+from engine.runtime.activation.workers import DetectorWorker
 from engine.runtime.contract.counters import (
+    ACTIVATIONS,
     DAMAGED,
     DIVERGED,
     FENCED,
@@ -16,7 +17,6 @@ from engine.runtime.contract.counters import (
     SNAPSHOTS_FAILED,
     SNAPSHOTS_WRITTEN,
     WITHOUT_ROOM,
-    WOKEN,
 )
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.operations import Operation, Reply
@@ -34,7 +34,7 @@ _READ_ONLY_WAKES = 4
 """A detector that can only be read is so for this many times as long as it took to wake it, at least."""
 
 
-class Life:
+class Activation:
     """A detector's actor, while it has one, and the place among those that are awake that goes with it.
 
     Its lane calls the methods that wait one at a time. Any of them may end with the actor lost: the detector
@@ -50,9 +50,9 @@ class Life:
         self._settings = services.settings
         self._loop = asyncio.get_running_loop()
         self._found_dead = found_dead
-        self._actor: PooledActor | None = None
-        self._awake_since_s = 0.0
-        self._woke_in_s = 0.0
+        self._worker: DetectorWorker | None = None
+        self._active_since_s = 0.0
+        self._activated_in_s = 0.0
         self._asked = False
         """Whether it was asked anything since it woke."""
         self._save_at_s: float | None = None
@@ -64,7 +64,7 @@ class Life:
         """Whether there is anything that would be lost with the actor's process."""
         self._unsynced = False
         """Whether there is anything that would be lost with the machine."""
-        self._rest_not_before_s = 0.0
+        self._passivate_not_before_s = 0.0
         self._save_not_before_s = 0.0
         """After a snapshot that failed, however long the journal."""
         self._in_trouble = False
@@ -76,12 +76,12 @@ class Life:
     @property
     def awake(self) -> bool:
         """Whether an actor hosts the detector."""
-        return self._actor is not None
+        return self._worker is not None
 
     @property
     def dead(self) -> bool:
         """Whether the actor that hosts the detector is known to be dead."""
-        return self._actor is not None and self._actor.dead
+        return self._worker is not None and self._worker.dead
 
     @property
     def at_risk(self) -> bool:
@@ -89,9 +89,9 @@ class Life:
         return self._unsaved or self._unsynced
 
     @property
-    def wakes_fast(self) -> bool:
+    def activates_fast(self) -> bool:
         """Whether the detector woke faster the last time than a process starts."""
-        return self._woke_in_s <= _FAST_S
+        return self._activated_in_s <= _FAST_S
 
     # -- when ------------------------------------------------------------------------------------------------
 
@@ -103,27 +103,27 @@ class Life:
         """Whether it is time to bring the journal to the disk."""
         return self._sync_at_s is not None and now_s >= self._sync_at_s
 
-    def should_rest(self, now_s: float, *, busy: bool) -> bool:
+    def should_passivate(self, now_s: float, *, busy: bool) -> bool:
         """Whether it is time to rest. A busy detector rests only where others wait and its turn is over."""
-        if now_s < self._rest_not_before_s:
+        if now_s < self._passivate_not_before_s:
             return False
         if busy:
             if self._saving is not None:
                 # Whoever waits would wait for the disk.
                 return False
             # To rest before the first batch would be to wake for nothing, perhaps for ever.
-            turn_over = self._asked and now_s >= self._awake_since_s + self._settings.turn_s
+            turn_over = self._asked and now_s >= self._active_since_s + self._settings.turn_s
             return self.room_wanted and turn_over
         return self.room_wanted or now_s >= self.used_at_s + self._settings.idle_rest_s
 
-    def should_wake_anew(self, now_s: float) -> bool:
+    def should_reactivate(self, now_s: float) -> bool:
         """Whether it is time to try again to own a detector that could only be read."""
         return self._read_only_until_s is not None and now_s >= self._read_only_until_s
 
     def next_due_s(self) -> float:
         """When, without anything to do, it will be time to save, to sync or to rest."""
         rest_at_s = 0.0 if self.room_wanted else self.used_at_s + self._settings.idle_rest_s
-        dues_s = [max(rest_at_s, self._rest_not_before_s)]
+        dues_s = [max(rest_at_s, self._passivate_not_before_s)]
         if self._save_at_s is not None and self._saving is None:
             dues_s.append(self._save_at_s)
         if self._sync_at_s is not None:
@@ -132,14 +132,14 @@ class Life:
 
     # -- what ------------------------------------------------------------------------------------------------
 
-    async def wake(self, resident: Resident, wanted: Callable[[], bool]) -> bool:
+    async def activate(self, holder: SlotHolder, wanted: Callable[[], bool]) -> bool:
         """Have an actor host the detector, unless it is no longer wanted by the time that there is one.
 
         False where the detector does not exist any more. Raises StorageError, DetectorUnavailable, and
         ActorDied where several actors in turn did not survive it.
         """
         try:
-            await self._services.residency.enter(resident)
+            await self._services.slots.acquire(holder)
             for _ in range(_ATTEMPTS):
                 if not wanted():
                     return True
@@ -149,14 +149,14 @@ class Life:
                     died = error
             raise died
         finally:
-            if self._actor is None:
-                self.leave(resident)
+            if self._worker is None:
+                self.leave(holder)
 
     async def ask(self, batch: Sequence[Operation]) -> Reply:
         """Have a batch carried out. Raises ActorDied, and StorageError where its answers would not last."""
-        assert self._actor is not None, "only what is awake can be asked"
+        assert self._worker is not None, "only what is awake can be asked"
         try:
-            reply = await self._call(self._actor.handle.handle(batch))
+            reply = await self._call(self._worker.port.handle(batch))
         finally:
             self._asked = True
             self.used_at_s = self._loop.time()
@@ -167,8 +167,8 @@ class Life:
 
     async def sync(self) -> None:
         """Bring the journal to the disk. Raises ActorDied and StorageError."""
-        assert self._actor is not None, "only what is awake has a journal"
-        await self._call(self._actor.handle.sync())
+        assert self._worker is not None, "only what is awake has a journal"
+        await self._call(self._worker.port.sync())
         self._sync_at_s = None
         self._unsynced = False
 
@@ -178,20 +178,20 @@ class Life:
         What is in the way is reported, and tried again later. Raises ActorDied, and StorageError where the
         actor is of no more use.
         """
-        assert self._actor is not None, "only what is awake can be saved"
+        assert self._worker is not None, "only what is awake can be saved"
         assert self._saving is None, "one snapshot at a time"
         self._save_at_s = None
         try:
-            begun = await self._call(self._actor.handle.begin_saving())
+            begun = await self._call(self._worker.port.begin_saving())
         except (WriteFailed, SyncFailed, Fenced):
             raise
         except StorageError as error:
             self._not_saved(error)
             return
         if begun:
-            self._saving = asyncio.create_task(self._finish_saving(self._actor))
+            self._saving = asyncio.create_task(self._finish_saving(self._worker))
 
-    async def rest(self, resident: Resident, *, draining: bool = False) -> str | None:
+    async def passivate(self, holder: SlotHolder, *, draining: bool = False) -> str | None:
         """Save and forget the detector. Gives the reason where that cannot be, for now.
 
         With `draining` nothing is left in the journal, for whoever wakes it next may be a later version of
@@ -199,20 +199,20 @@ class Life:
 
         Raises ActorDied, and StorageError where the actor is of no more use.
         """
-        assert self._actor is not None, "only what is awake can be rested"
+        assert self._worker is not None, "only what is awake can be rested"
         await self._saved()
         if self._saving is not None:
-            self._rest_not_before_s = self._loop.time() + self._settings.retry_s
-            self._services.residency.stay(resident)
+            self._passivate_not_before_s = self._loop.time() + self._settings.retry_s
+            self._services.slots.keep(holder)
             return "its snapshot has not come to the disk yet"
-        actor: PooledActor | None = self._actor
-        if actor is None:
+        worker: DetectorWorker | None = self._worker
+        if worker is None:
             # Lost meanwhile, with the snapshot that could not be written.
             return None
         try:
-            if draining and await self._call(actor.handle.begin_saving()):
-                await self._call(actor.handle.finish_saving())
-            resident_bytes = await self._call(actor.handle.passivate())
+            if draining and await self._call(worker.port.begin_saving()):
+                await self._call(worker.port.finish_saving())
+            resident_bytes = await self._call(worker.port.passivate())
         except (WriteFailed, SyncFailed):
             # The actor has forgotten the detector.
             raise
@@ -220,66 +220,66 @@ class Life:
             self._not_saved(error)
             if isinstance(error, Fenced):
                 raise ActorDied(str(error)) from error
-            self._services.residency.stay(resident)
+            self._services.slots.keep(holder)
             return str(error)
         self._now_saved()
         self._unsaved = self._unsynced = False
-        self._actor = None
-        self._services.pool.give_back(actor, resident_bytes)
-        self.leave(resident)
+        self._worker = None
+        self._services.workers.give_back(worker, resident_bytes)
+        self.leave(holder)
         return None
 
-    async def discard(self, resident: Resident) -> None:
+    async def discard(self, holder: SlotHolder) -> None:
         """Forget the detector unsaved. Raises ActorDied."""
         await self._saved()
-        if self._actor is None:
+        if self._worker is None:
             return
-        actor = self._actor
-        await self._call(actor.handle.discard())
-        self._actor = None
-        self._services.pool.give_back(actor)
-        self.leave(resident)
+        worker = self._worker
+        await self._call(worker.port.discard())
+        self._worker = None
+        self._services.workers.give_back(worker)
+        self.leave(holder)
 
-    def died(self, resident: Resident) -> None:
+    def died(self, holder: SlotHolder) -> None:
         """Take note that the actor's process is gone. What it has written outlives it, on the disk or not."""
         self._unsynced = False
-        self.lose(resident)
+        self.lose(holder)
 
-    def lose(self, resident: Resident) -> None:
+    def lose(self, holder: SlotHolder) -> None:
         """Have the actor ended, whatever it does, and with it what it held and did not save."""
         if self._saving is not None:
             self._saving.cancel()
             self._saving = None
-        if self._actor is not None:
-            self._services.pool.lose(self._actor)
-            self._actor = None
-        self.leave(resident)
+        if self._worker is not None:
+            self._services.workers.lose(self._worker)
+            self._worker = None
+        self.leave(holder)
 
-    def leave(self, resident: Resident) -> None:
+    def leave(self, holder: SlotHolder) -> None:
         """Give the place back."""
         self.room_wanted = False
-        self._services.residency.leave(resident)
+        self._services.slots.release(holder)
 
     # -- inside ----------------------------------------------------------------------------------------------
 
     async def _activate(self) -> bool:
-        """Try one actor. Whatever happens, it is hosting, back in the pool, or ended."""
-        pool = self._services.pool
-        actor = await pool.take()
+        """Try one actor. Whatever happens, it is broker, back in the pool, or ended."""
+        workers = self._services.workers
+        worker = await workers.take()
         hosts_nothing = True
         try:
-            epoch = await self._services.directory.lease(self.detector_id, actor.handle.name)
+            epoch = await self._services.directory.lease(self.detector_id, worker.port.name)
             if epoch is None:
                 return False
             hosts_nothing = False
             began_s = self._loop.time()
             activated = await self._call(
-                actor.handle.activate(self.detector_id, epoch), self._settings.waking_hung_s
+                worker.port.activate(self.detector_id, epoch), self._settings.waking_hung_s
             )
-            if actor.dead:
+            if worker.dead:
                 raise ActorDied("it died as soon as the detector was awake")
-            self._woke_in_s = self._loop.time() - began_s
-            self._now_awake(actor)
+            self._activated_in_s = self._loop.time() - began_s
+            self._now_awake(worker)
             if activated.read_only is not None:
                 now_s = self._loop.time()
                 wait_s = max(self._settings.retry_s, _READ_ONLY_WAKES * (now_s - began_s))
@@ -289,10 +289,10 @@ class Life:
             hosts_nothing = not isinstance(error, WrongFolder)
             raise
         finally:
-            if self._actor is None:
-                (pool.give_back if hosts_nothing else pool.lose)(actor)
+            if self._worker is None:
+                (workers.give_back if hosts_nothing else workers.lose)(worker)
         counts = self._services.counts
-        counts[WOKEN] += 1
+        counts[ACTIVATIONS] += 1
         counts[RECORDS_READ] += activated.records
         counts[DAMAGED] += len(activated.damage)
         unwritable = activated.read_only
@@ -305,16 +305,16 @@ class Life:
             self._services.diverged(self.detector_id, activated.diverged)
         return True
 
-    def _now_awake(self, actor: PooledActor) -> None:
-        actor.on_death = self._found_dead
-        self._actor = actor
-        self._awake_since_s = self.used_at_s = self._loop.time()
+    def _now_awake(self, worker: DetectorWorker) -> None:
+        worker.on_death = self._found_dead
+        self._worker = worker
+        self._active_since_s = self.used_at_s = self._loop.time()
         self._asked = False
         self._save_at_s = self._sync_at_s = None
         self._without_room = False
         self._read_only_until_s = None
         self._unsaved = self._unsynced = False
-        self._rest_not_before_s = 0.0
+        self._passivate_not_before_s = 0.0
 
     def _plan(self, reply: Reply) -> None:
         """Set the times to save and to sync what a batch has changed, unless earlier ones are set."""
@@ -349,9 +349,9 @@ class Life:
                 self._services.removed(self.detector_id, said)
         self._missing = missing
 
-    async def _finish_saving(self, actor: PooledActor) -> None:
+    async def _finish_saving(self, worker: DetectorWorker) -> None:
         try:
-            await actor.handle.finish_saving()
+            await worker.port.finish_saving()
         except StorageError as error:
             self._not_saved(error)
             if isinstance(error, Fenced):
@@ -386,7 +386,7 @@ class Life:
         self._services.trouble(self.detector_id, f"it was not saved: {error}")
         now_s = self._loop.time()
         self._save_at_s = self._save_not_before_s = now_s + self._settings.snapshot_interval_s
-        self._rest_not_before_s = now_s + self._settings.retry_s
+        self._passivate_not_before_s = now_s + self._settings.retry_s
 
     async def _call(self, call: Awaitable[T], hung_s: float | None = None) -> T:
         """Wait for an actor's answer, up to where it is taken for dead."""

@@ -1,11 +1,11 @@
-"""Who may be awake: a bounded number of places, given in the order of asking."""
+"""Who may be awake: a bounded number of slots, given in the order of asking."""
 
 import asyncio
 from collections import deque
 from typing import Protocol
 
 
-class Resident(Protocol):
+class SlotHolder(Protocol):
     """Something that is awake, or wants to be."""
 
     @property
@@ -17,89 +17,89 @@ class Resident(Protocol):
         """When it last had something to do."""
 
     @property
-    def wakes_fast(self) -> bool:
+    def activates_fast(self) -> bool:
         """Whether it can be woken again faster than a process can be started."""
 
     def make_room(self) -> None:
-        """Take note that another wants the place: `leave` soon, at once if not busy, else after a turn."""
+        """Take note that another wants the place: `release` soon, at once if not busy, else after a turn."""
 
 
-class Residency:
+class ActivationSlots:
     """Places for those that are awake. While others wait, those within are asked for theirs.
 
     First those that are not busy, least recently used first; then the busy ones, longest within first, so
-    that with more busy ones than places each has its turn.
+    that with more busy ones than slots each has its turn.
 
-    Not all places are open while processes are still being started: those that wait share the ones there are,
+    Not all slots are open while processes are still being started: those that wait share the ones there are,
     in turn. Then only those that wake fast are asked to leave: a process will have started before another one
     could be woken again.
     """
 
-    def __init__(self, places: int) -> None:
-        """Begin with all places open."""
-        assert places > 0
-        self._places = self._open = places
-        self._within: dict[Resident, None] = {}
+    def __init__(self, slots: int) -> None:
+        """Begin with all slots open."""
+        assert slots > 0
+        self._slots = self._open = slots
+        self._holders: dict[SlotHolder, None] = {}
         """In the order of entering."""
-        self._asked: set[Resident] = set()
-        self._waiting: deque[tuple[Resident, asyncio.Future[None]]] = deque()
+        self._asked: set[SlotHolder] = set()
+        self._waiting: deque[tuple[SlotHolder, asyncio.Future[None]]] = deque()
 
     @property
-    def within(self) -> int:
-        """How many have a place."""
-        return len(self._within)
+    def held(self) -> int:
+        """How many have a slot."""
+        return len(self._holders)
 
-    def open(self, places: int) -> None:
-        """Have so many places open from now on: at least one, and at most all."""
-        self._open = max(1, min(places, self._places))
+    def open(self, slots: int) -> None:
+        """Have so many slots open from now on: at least one, and at most all."""
+        self._open = max(1, min(slots, self._slots))
         self._hand_out()
 
-    async def enter(self, resident: Resident) -> None:
-        """Come back with a place."""
-        assert resident not in self._within, "nobody has two places"
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((resident, place))
+    async def acquire(self, holder: SlotHolder) -> None:
+        """Come back with a slot."""
+        assert holder not in self._holders, "nobody has two slots"
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((holder, slot))
         self._hand_out()
         try:
-            await place
+            await slot
         except asyncio.CancelledError:
             # Either way: it may have been handed out just before.
-            self._waiting = deque(entry for entry in self._waiting if entry[1] is not place)
-            self.leave(resident)
+            self._waiting = deque(entry for entry in self._waiting if entry[1] is not slot)
+            self.release(holder)
             raise
 
-    def leave(self, resident: Resident) -> None:
+    def release(self, holder: SlotHolder) -> None:
         """Give a place back."""
-        self._within.pop(resident, None)
-        self._asked.discard(resident)
+        self._holders.pop(holder, None)
+        self._asked.discard(holder)
         self._hand_out()
 
-    def stay(self, resident: Resident) -> None:
+    def keep(self, holder: SlotHolder) -> None:
         """Say that one who was asked cannot leave for now; another is asked in its stead."""
-        self._asked.discard(resident)
-        self._ask(but=resident)
+        self._asked.discard(holder)
+        self._ask(but=holder)
 
     def _hand_out(self) -> None:
-        while self._waiting and len(self._within) < self._open:
-            resident, place = self._waiting.popleft()
-            if not place.done():
-                self._within[resident] = None
-                place.set_result(None)
-        # Also those who have just entered: more may wait than there are places.
+        while self._waiting and len(self._holders) < self._open:
+            holder, slot = self._waiting.popleft()
+            if not slot.done():
+                self._holders[holder] = None
+                slot.set_result(None)
+        # Also those who have just entered: more may wait than there are slots.
         self._ask()
 
-    def _ask(self, but: Resident | None = None) -> None:
+    def _ask(self, but: SlotHolder | None = None) -> None:
         missing = len(self._waiting) - len(self._asked)
         if missing <= 0:
             return
-        more_to_come = self._open < self._places
+        more_to_come = self._open < self._slots
         candidates = [
             one
-            for one in self._within
-            if one not in self._asked and one is not but and (one.wakes_fast or not more_to_come)
+            for one in self._holders
+            if one not in self._asked and one is not but and (one.activates_fast or not more_to_come)
         ]
         # Sorting is stable, and keeps busy ones in the order of entering.
         candidates.sort(key=lambda one: (one.busy, 0.0 if one.busy else one.used_at_s))
-        for resident in candidates[:missing]:
-            self._asked.add(resident)
-            resident.make_room()
+        for holder in candidates[:missing]:
+            self._asked.add(holder)
+            holder.make_room()

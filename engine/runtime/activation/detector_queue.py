@@ -1,4 +1,4 @@
-"""The lane of one detector: a queue, and the one task that takes from it, a batch at a time."""
+"""The queue of one detector, and the one task that takes from it, a batch at a time."""
 
 import asyncio
 import logging
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry
-from engine.runtime.activation.activation import Life
-from engine.runtime.activation.mailbox import Request, Waiting
+from engine.runtime.activation.activation import Activation
+from engine.runtime.activation.mailbox import Mailbox, Request
 from engine.runtime.activation.services import Services
-from engine.runtime.contract.counters import ACTORS_LOST, FENCED, JOURNAL_FAILED, WAKING_FAILED
+from engine.runtime.contract.counters import ACTIVATIONS_FAILED, ACTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.errors import (
     INTERNAL,
     STARTING,
@@ -32,7 +32,7 @@ _IDS_TOLD = 10
 """Of the requests in flight, in a line of the log."""
 
 
-class Lane:
+class DetectorQueue:
     """A detector's queue, and the task that does all that is done with the detector.
 
     Nothing else ever calls its actor: so one batch is in flight at most, saving comes between batches, and
@@ -40,14 +40,16 @@ class Lane:
     is answered.
     """
 
-    def __init__(self, detector_id: str, services: Services, rested: Callable[["Lane"], None]) -> None:
+    def __init__(
+        self, detector_id: str, services: Services, passivated: Callable[["DetectorQueue"], None]
+    ) -> None:
         self.detector_id = detector_id
         self._services = services
         self._settings = services.settings
-        self._rested = rested
+        self._passivated = passivated
         self._loop = asyncio.get_running_loop()
-        self._life = Life(detector_id, services, self._found_dead)
-        self._waiting = Waiting(services.settings)
+        self._activation = Activation(detector_id, services, self._found_dead)
+        self._mailbox = Mailbox(services.settings)
         self._in_flight: list[Request] = []
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -63,27 +65,27 @@ class Lane:
     @property
     def busy(self) -> bool:
         """Whether anything waits or is in flight."""
-        return bool(self._in_flight) or len(self._waiting) > 0
+        return bool(self._in_flight) or len(self._mailbox) > 0
 
     @property
     def awake(self) -> bool:
         """Whether an actor hosts the detector."""
-        return self._life.awake
+        return self._activation.awake
 
     @property
     def forgettable(self) -> bool:
-        """Whether a new lane would do as well."""
+        """Whether a new queue would do as well."""
         return self._task is None and not self.busy and self._loop.time() >= self._trouble_until_s
 
     @property
-    def wakes_fast(self) -> bool:
+    def activates_fast(self) -> bool:
         """Whether it can be woken again faster than a process can be started."""
-        return self._life.wakes_fast
+        return self._activation.activates_fast
 
     @property
     def used_at_s(self) -> float:
         """When the last batch ended."""
-        return self._life.used_at_s
+        return self._activation.used_at_s
 
     # -- what others call ------------------------------------------------------------------------------------
 
@@ -97,7 +99,7 @@ class Lane:
         self._check_open(now_s)
         deadline_s = now_s + self._settings.deadline_s
         request = Request(operation, self._loop.create_future(), deadline_s, request_id=request_id)
-        self._waiting.admit(request)
+        self._mailbox.admit(request)
         if self._timer is None:
             self._timer = self._loop.call_at(deadline_s, self._expire)
         self._stir()
@@ -105,7 +107,7 @@ class Lane:
 
     def make_room(self) -> None:
         """Take note that another detector wants the place."""
-        self._life.room_wanted = True
+        self._activation.room_wanted = True
         self._stir()
 
     async def delete(self) -> None:
@@ -127,7 +129,7 @@ class Lane:
         self._drained = True
         self._refuse_waiting(shutting_down)
         await self._stop_within(self._settings.hung_s)
-        return self._lost_because if self._life.at_risk else None
+        return self._lost_because if self._activation.at_risk else None
 
     def refuse_all(self) -> None:
         """Answer what waits and what is in flight; the task goes on, and `close` still saves the detector."""
@@ -143,15 +145,15 @@ class Lane:
         """See that the task takes note of what has changed."""
         if self._task is not None:
             self._signal.set()
-        elif len(self._waiting):
-            self._task = self._loop.create_task(self._run(), name=f"lane {self.detector_id}")
+        elif len(self._mailbox):
+            self._task = self._loop.create_task(self._run(), name=f"queue of {self.detector_id}")
 
     async def _stop_within(self, seconds: float) -> None:
         """End the task: at once where it only waits for an actor, else when it is done or the time is up."""
         task = self._task
         if task is None:
             return
-        if self._life.awake:
+        if self._activation.awake:
             self._stir()
             await asyncio.wait({task}, timeout=seconds)
         task.cancel()
@@ -167,45 +169,45 @@ class Lane:
             # Whoever cancels has answered what waits; and nobody waits for this task's own result.
             pass
         except Exception:  # noqa: BLE001 -- every request is answered, whatever it is
-            self._refuse_for_now(self._reference("the lane failed"))
+            self._refuse_for_now(self._reference("the queue failed"))
         finally:
-            self._life.lose(self)
+            self._activation.lose(self)
             self._task = None
             if self._deleted or self._drained:
                 # What was in flight by then, and was to be sent once more.
                 self._refuse_waiting(self._gone)
-            if self._timer is not None and not len(self._waiting):
+            if self._timer is not None and not len(self._mailbox):
                 self._timer.cancel()
                 self._timer = None
-            self._rested(self)
+            self._passivated(self)
 
     async def _step(self) -> bool:
         """Do the next thing there is to do; False when there is nothing left."""
-        life = self._life
+        activation = self._activation
         try:
-            if life.dead:
+            if activation.dead:
                 # It answered its last batch, and died before anybody took note of that.
                 raise ActorDied("it died after its last answer")  # noqa: TRY301 -- as from a call
             if self._deleted:
-                await life.discard(self)
+                await activation.discard(self)
                 return False
             now_s = self._loop.time()
-            busy = len(self._waiting) > 0
-            if busy and life.awake and life.should_wake_anew(now_s):
-                await life.discard(self)
-            elif not life.awake:
+            busy = len(self._mailbox) > 0
+            if busy and activation.awake and activation.should_reactivate(now_s):
+                await activation.discard(self)
+            elif not activation.awake:
                 if not busy or self._drained:
                     return False
-                await self._wake()
-            elif life.should_rest(now_s, busy=busy) or (self._closing and not busy):
-                trouble = await life.rest(self, draining=self._closing)
+                await self._activate()
+            elif activation.should_passivate(now_s, busy=busy) or (self._closing and not busy):
+                trouble = await activation.passivate(self, draining=self._closing)
                 if trouble is not None and self._closing:
                     self._lost_because = trouble
                     return False
-            elif life.should_sync(now_s):
-                await life.sync()
-            elif life.should_save(now_s):
-                await life.save()
+            elif activation.should_sync(now_s):
+                await activation.sync()
+            elif activation.should_save(now_s):
+                await activation.save()
             elif busy:
                 await self._serve()
             else:
@@ -214,7 +216,7 @@ class Lane:
             _log.warning("the detector %s lost its actor: %s", self.detector_id, error)
             self._services.counts[ACTORS_LOST] += 1
             self._lost_because = f"its process was lost: {error}"
-            life.died(self)
+            activation.died(self)
         except StorageError as error:
             # What it holds is more than what will last, so it must not answer any more.
             self._services.counts[FENCED if isinstance(error, Fenced) else JOURNAL_FAILED] += 1
@@ -223,13 +225,13 @@ class Lane:
                 # To wake again ends the trouble; what the removed files had is lost all the same.
                 self._services.removed(self.detector_id, str(error))
             self._lost_because = str(error)
-            life.lose(self)
+            activation.lose(self)
         return True
 
     async def _idle(self) -> None:
         self._signal.clear()
         try:
-            async with asyncio.timeout_at(self._life.next_due_s()):
+            async with asyncio.timeout_at(self._activation.next_due_s()):
                 await self._signal.wait()
         except TimeoutError:
             return
@@ -239,43 +241,43 @@ class Lane:
         if not self._in_flight:
             self._services.counts[ACTORS_LOST] += 1
             self._lost_because = "its process was lost"
-            self._life.died(self)
+            self._activation.died(self)
             self._stir()
 
-    async def _wake(self) -> None:
+    async def _activate(self) -> None:
         """Wake the detector, or answer all that waits with what is in the way."""
         try:
-            if not await self._life.wake(self, lambda: len(self._waiting) > 0):
+            if not await self._activation.activate(self, lambda: len(self._mailbox) > 0):
                 self._deleted = True
                 self._refuse_waiting(lambda: no_such_detector(self.detector_id))
         except ActorDied:
             self._refuse_for_now("the processes that were to wake it died")
         except StorageError as error:
-            self._services.counts[WAKING_FAILED] += 1
+            self._services.counts[ACTIVATIONS_FAILED] += 1
             self._services.trouble(self.detector_id, f"it cannot be woken: {error}")
             self._refuse_for_now(str(error))
         except DetectorUnavailable as error:
             self._refuse_for_now(error.message)
-        except Exception:  # noqa: BLE001 -- what the actor raised is logged, and is no reason to stop the lane
+        except Exception:  # noqa: BLE001 -- what the actor raised is logged, and is no reason to stop the queue
             self._refuse_for_now(self._reference("waking failed"))
 
     async def _serve(self) -> None:
         """Send what waits as the next batch, and pass the answers on."""
         self._expire_waiting(self._loop.time())
-        batch = self._in_flight = self._waiting.take()
+        batch = self._in_flight = self._mailbox.take()
         if not batch:
             return
         unknown = "the detector's process died"
         for request in batch:
             request.sent += 1
         try:
-            reply = await self._life.ask([request.operation for request in batch])
+            reply = await self._activation.ask([request.operation for request in batch])
             self._pass_on(batch, reply)
         except ActorDied:
             said = "detector %s: its process died amid requests"
             _log.warning(said, self.detector_id, extra={"fields": self._fields()})
             # What has a key is known again if it was carried out: then it gets the answer that it had.
-            self._waiting.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
+            self._mailbox.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
             raise
         except WriteFailed as error:
             self._refuse_batch(batch, f"nothing was evaluated: {error}")
@@ -288,7 +290,7 @@ class Lane:
             for request in batch:
                 _settle(request, refused)
             # What it holds by now is not known.
-            self._life.lose(self)
+            self._activation.lose(self)
         finally:
             self._in_flight = []
             for request in batch:
@@ -309,15 +311,15 @@ class Lane:
             # It was full, and the others were not begun.
             for request in batch[done:]:
                 request.sent -= 1
-            self._waiting.put_back(batch[done:])
+            self._mailbox.put_back(batch[done:])
             return
         said = f"an internal error; its reference in the log is {crash.reference}"
         fields = {"request": batch[done].request_id, "detector": self.detector_id}
         extra = {"fields": fields, "detail": crash.detail}
         _log.error("detector %s: %s", self.detector_id, said, extra=extra)
         _settle(batch[done], Refused((Entry(INTERNAL, said),)))
-        self._waiting.put_back(batch[done + 1 :])
-        self._life.lose(self)
+        self._mailbox.put_back(batch[done + 1 :])
+        self._activation.lose(self)
 
     # -- refusals and deadlines ------------------------------------------------------------------------------
 
@@ -344,7 +346,7 @@ class Lane:
         """Answer all that waits, and what comes soon, with the reason why the detector does not wake."""
         self._trouble = reason
         self._trouble_until_s = self._loop.time() + self._settings.retry_s
-        self._loop.call_at(self._trouble_until_s, self._rested, self)
+        self._loop.call_at(self._trouble_until_s, self._passivated, self)
         self._refuse_waiting(self._in_trouble)
 
     def _in_trouble(self) -> DetectorUnavailable:
@@ -355,7 +357,7 @@ class Lane:
         return no_such_detector(self.detector_id) if self._deleted else shutting_down()
 
     def _refuse_waiting(self, make: Callable[[], Exception]) -> None:
-        for request in self._waiting.drain():
+        for request in self._mailbox.drain():
             _fail(request, _was_sent() if request.sent and not self._deleted else make())
 
     def _expire(self) -> None:
@@ -364,7 +366,7 @@ class Lane:
         now_s = self._loop.time()
         self._expire_waiting(now_s)
         # In flight is what came first: its deadlines are earlier than any that waits.
-        next_s = self._waiting.first_deadline_s()
+        next_s = self._mailbox.first_deadline_s()
         for request in reversed(self._in_flight):
             if request.deadline_s <= now_s:
                 _fail(request, outcome_unknown("the deadline passed"))
@@ -375,9 +377,9 @@ class Lane:
 
     def _expire_waiting(self, now_s: float) -> None:
         """Answer what was not sent by its deadline; it never is."""
-        state = "was busy with earlier requests" if self._life.awake else "was starting"
+        state = "was busy with earlier requests" if self._activation.awake else "was starting"
         message = f"the deadline passed while the detector {state}; nothing was evaluated"
-        for request in self._waiting.expire(now_s):
+        for request in self._mailbox.expire(now_s):
             refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
             _fail(request, _was_sent() if request.sent else refusal)
 

@@ -26,17 +26,17 @@ class Request:
     """Of the HTTP request that it is part of, for the log."""
     sent: int = 0
     """How often it was sent to an actor."""
-    queue: "Waiting | None" = None
+    mailbox: "Mailbox | None" = None
     """Where it was admitted."""
 
     def release(self) -> None:
         """Leave nothing behind: nobody waits for the answer any more, or it has come."""
-        if self.queue is not None:
-            self.queue.release(self)
+        if self.mailbox is not None:
+            self.mailbox.release(self)
 
 
-class Waiting:
-    """A queue of requests. All have the same time to their deadline, so that the first is the most urgent.
+class Mailbox:
+    """Requests in order. All have the same time to their deadline, so that the first is the most urgent.
 
     A request whose future is done, because its caller has gone or was answered, counts no more from the
     moment of `release`, and is never taken.
@@ -67,7 +67,7 @@ class Waiting:
                 f"{self._count} requests wait for this detector, and nothing of this one was evaluated",
                 retry_after_s=1.0,
             )
-        request.queue = self
+        request.mailbox = self
         self._enter(request)
         self._queue.append(request)
 

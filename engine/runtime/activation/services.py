@@ -1,22 +1,22 @@
-"""What the lives of all detectors share."""
+"""What the activations of all detectors share."""
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.runtime.activation.activation_slots import Residency
-from engine.runtime.activation.workers import Pool
+from engine.runtime.activation.activation_slots import ActivationSlots
+from engine.runtime.activation.workers import DetectorWorkers
 from engine.runtime.catalogue.directory_client import DirectoryClient
 from engine.runtime.contract.settings import RuntimeSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the lives of all detectors share."""
+    """What the activations of all detectors share."""
 
     settings: RuntimeSettings
-    pool: Pool
-    residency: Residency
+    workers: DetectorWorkers
+    slots: ActivationSlots
     directory: DirectoryClient
     damaged: Callable[[str, str], None]
     """Takes a detector's id and which of its files had to be set aside."""

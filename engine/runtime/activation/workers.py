@@ -8,17 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.ports import ActorHandle, ActorStarter
+from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
-class PooledActor:
-    """A started actor, and what the pool knows of it."""
+class DetectorWorker:
+    """A started worker, and what is known of it."""
 
-    handle: ActorHandle
+    port: WorkerPort
     activations: int = 0
     dead: bool = False
     on_death: Callable[[], None] | None = None
@@ -26,16 +26,16 @@ class PooledActor:
     watcher: asyncio.Task[None] | None = field(default=None, repr=False)
 
 
-class Pool:
+class DetectorWorkers:
     """Actors, started ahead by a few, taken for a detector, given back, and replaced when worn or dead.
 
-    Whoever takes has a place among `max_resident`; the pool itself bounds only how many wait unused, and how
+    Whoever takes has a place among `max_resident`; this bounds only how many wait unused, and how
     many are started at once: more than there are cores would only keep each other from being of use.
     """
 
     def __init__(
         self,
-        starter: ActorStarter,
+        starter: WorkerStarter,
         settings: RuntimeSettings,
         changed: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -43,9 +43,9 @@ class Pool:
         self._starter = starter
         self._settings = settings
         self._changed = changed
-        self._unused: deque[PooledActor] = deque()
-        self._takers: deque[asyncio.Future[PooledActor]] = deque()
-        self._all: set[PooledActor] = set()
+        self._unused: deque[DetectorWorker] = deque()
+        self._takers: deque[asyncio.Future[DetectorWorker]] = deque()
+        self._all: set[DetectorWorker] = set()
         self._starts: set[asyncio.Task[None]] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -62,9 +62,9 @@ class Pool:
         """Begin to start spare actors."""
         self._fill()
 
-    async def take(self) -> PooledActor:
+    async def take(self) -> DetectorWorker:
         """Give an actor that hosts nothing; started now where none waits, in the order of asking."""
-        taker: asyncio.Future[PooledActor] = asyncio.get_running_loop().create_future()
+        taker: asyncio.Future[DetectorWorker] = asyncio.get_running_loop().create_future()
         self._takers.append(taker)
         self._serve()
         self._fill()
@@ -78,46 +78,46 @@ class Pool:
             with contextlib.suppress(ValueError):
                 self._takers.remove(taker)
 
-    def give_back(self, actor: PooledActor, resident_bytes: int = 0) -> None:
+    def give_back(self, worker: DetectorWorker, resident_bytes: int = 0) -> None:
         """Take back an actor that hosts nothing any more."""
-        actor.on_death = None
+        worker.on_death = None
         worn = (
-            actor.activations >= self._settings.activations_max
+            worker.activations >= self._settings.activations_max
             or resident_bytes > self._settings.actor_bytes_max
         )
-        if worn or self._surplus or self._closed or actor.dead:
-            self.lose(actor)
+        if worn or self._surplus or self._closed or worker.dead:
+            self.lose(worker)
             return
-        self._unused.append(actor)
+        self._unused.append(worker)
         self._serve()
 
-    def lose(self, actor: PooledActor) -> None:
-        """End an actor, whatever it does: it is worn, or dead, or what it holds must not answer."""
-        actor.on_death = None
-        actor.dead = True
-        if actor not in self._all:
+    def lose(self, worker: DetectorWorker) -> None:
+        """End an worker, whatever it does: it is worn, or dead, or what it holds must not answer."""
+        worker.on_death = None
+        worker.dead = True
+        if worker not in self._all:
             return
-        self._all.discard(actor)
+        self._all.discard(worker)
         self._changed(len(self._all))
         with contextlib.suppress(ValueError):
-            self._unused.remove(actor)
-        if actor.watcher is not None:
-            actor.watcher.cancel()
-        ending = asyncio.create_task(self._end(actor))
+            self._unused.remove(worker)
+        if worker.watcher is not None:
+            worker.watcher.cancel()
+        ending = asyncio.create_task(self._end(worker))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
         self._fill()
 
     async def close(self) -> None:
-        """End every actor."""
+        """End every worker."""
         self._closed = True
         for start in list(self._starts):
             start.cancel()
         await asyncio.gather(*self._starts, return_exceptions=True)
         for taker in self._takers:
             taker.cancel()
-        for actor in list(self._all):
-            self.lose(actor)
+        for worker in list(self._all):
+            self.lose(worker)
         await asyncio.gather(*self._endings, return_exceptions=True)
 
     @property
@@ -132,9 +132,9 @@ class Pool:
             if taker.done():
                 continue
             # The one used last: what is unused longest stays so, and has grown least.
-            actor = self._unused.pop()
-            actor.activations += 1
-            taker.set_result(actor)
+            worker = self._unused.pop()
+            worker.activations += 1
+            taker.set_result(worker)
 
     def _fill(self) -> None:
         """Start as many actors as are waited for or wanted as spares, and are not being started yet."""
@@ -155,31 +155,31 @@ class Pool:
 
     async def _start(self) -> None:
         try:
-            handle = await self._starter.start()
+            port = await self._starter.start()
         except Exception as error:  # noqa: BLE001 -- whatever it is, others wait for an actor: try again
             _log.warning("an actor did not start: %s", error)
             await asyncio.sleep(self._settings.retry_s)
             return
-        actor = PooledActor(handle)
+        worker = DetectorWorker(port)
         if self._surplus or self._closed:
-            await self._end(actor)
+            await self._end(worker)
             return
-        self._all.add(actor)
-        actor.watcher = asyncio.create_task(self._watch(actor))
-        self._unused.append(actor)
+        self._all.add(worker)
+        worker.watcher = asyncio.create_task(self._watch(worker))
+        self._unused.append(worker)
         self._serve()
         self._changed(len(self._all))
 
-    async def _watch(self, actor: PooledActor) -> None:
-        await actor.handle.watch()
-        _log.warning("the actor %s died", actor.handle.name)
-        on_death = actor.on_death
+    async def _watch(self, worker: DetectorWorker) -> None:
+        await worker.port.watch()
+        _log.warning("the actor %s died", worker.port.name)
+        on_death = worker.on_death
         # The watcher is this very task, which is done.
-        actor.watcher = None
-        self.lose(actor)
+        worker.watcher = None
+        self.lose(worker)
         if on_death is not None:
             on_death()
 
-    async def _end(self, actor: PooledActor) -> None:
+    async def _end(self, worker: DetectorWorker) -> None:
         with contextlib.suppress(ActorDied):
-            await actor.handle.end()
+            await worker.port.end()

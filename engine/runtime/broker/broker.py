@@ -30,7 +30,7 @@ class Status(msgspec.Struct, frozen=True):
     """What all front ends have counted since the start."""
 
 
-class Hosting(Protocol):
+class Broker(Protocol):
     """Has operations carried out by detectors. Every method that waits may raise DetectorUnavailable."""
 
     async def start(self) -> None:

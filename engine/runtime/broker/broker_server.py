@@ -11,7 +11,7 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer
 from engine.language.diagnostics import Refusal
-from engine.runtime.broker.local_broker import LocalHosting
+from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.message_link import MessageLink
 from engine.runtime.broker.messages import (
     Answered,
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 REVOKE: Final = "revoke_token"
 
 
-class HostingServer:
+class BrokerServer:
     """Carries out what one front end asks, until that is gone; then nothing of it waits any more.
 
     Its notes go to `noted`, its end to `lost`, and to `revoked` that a token was revoked through it.
@@ -46,13 +46,13 @@ class HostingServer:
 
     def __init__(
         self,
-        hosting: LocalHosting,
+        broker: LocalBroker,
         *,
         noted: Callable[[Note], None],
         revoked: Callable[[], None],
         lost: Callable[[], None],
     ) -> None:
-        self._hosting = hosting
+        self._broker = broker
         self._noted = noted
         self._revoked = revoked
         self._when_lost = lost
@@ -62,13 +62,13 @@ class HostingServer:
         self.heard = 0
         """How often anything came."""
         self._methods: Mapping[str, Callable[..., Awaitable[Any]]] = {
-            "changes": hosting.changes,
-            "add_token": hosting.add_token,
-            REVOKE: hosting.revoke_token,
-            "create_detector": hosting.create_detector,
-            "delete_detector": hosting.delete_detector,
+            "changes": broker.changes,
+            "add_token": broker.add_token,
+            REVOKE: broker.revoke_token,
+            "create_detector": broker.create_detector,
+            "delete_detector": broker.delete_detector,
             "tally": self._tally,
-            "status": hosting.status,
+            "status": broker.status,
         }
 
     @property
@@ -112,7 +112,7 @@ class HostingServer:
 
     def _submit(self, call: Call) -> None:
         try:
-            request = self._hosting.submit(call.detector_id, call.operation, call.request_id)
+            request = self._broker.submit(call.detector_id, call.operation, call.request_id)
         except Exception as error:  # noqa: BLE001 -- whoever asked is to raise it
             self._send(_raised(call.number, error))
             return
@@ -150,7 +150,7 @@ class HostingServer:
         self._asks.pop(number, None)
 
     async def _tally(self, counted: list[tuple[list[str], float]]) -> None:
-        await self._hosting.tally({tuple(name): value for name, value in counted})
+        await self._broker.tally({tuple(name): value for name, value in counted})
 
     def _lost(self) -> None:
         self._link = None

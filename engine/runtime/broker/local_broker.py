@@ -1,22 +1,22 @@
-"""The detectors of a service, in the process that has their actors: a lane to each."""
+"""The detectors of a service, in the process that has their actors: a queue to each."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.activation.activation_slots import Residency
-from engine.runtime.activation.detector_queue import Lane
+from engine.runtime.activation.activation_slots import ActivationSlots
+from engine.runtime.activation.detector_queue import DetectorQueue
 from engine.runtime.activation.mailbox import Request
 from engine.runtime.activation.services import Services
-from engine.runtime.activation.workers import Pool
+from engine.runtime.activation.workers import DetectorWorkers
 from engine.runtime.broker.broker import Status, Tallies
 from engine.runtime.catalogue.directory import Changes
 from engine.runtime.catalogue.directory_client import DirectoryClient
-from engine.runtime.contract.counters import COUNTED
+from engine.runtime.contract.counters import COUNTERS
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.contract.operations import Operation
-from engine.runtime.contract.ports import ActorStarter, DirectoryStarter
+from engine.runtime.contract.ports import DirectoryStarter, WorkerStarter
 from engine.runtime.contract.request_ids import REQUEST_ID
 from engine.runtime.contract.settings import RuntimeSettings
 
@@ -26,34 +26,34 @@ _PURGE_WAIT_S = 1.0
 _DAMAGE_KEPT = 100
 
 
-class LocalHosting:
+class LocalBroker:
     """Finds, wakes and rests detectors, and passes operations to them. For one event loop."""
 
     def __init__(
         self,
         settings: RuntimeSettings,
-        actors: ActorStarter,
+        actors: WorkerStarter,
         directories: DirectoryStarter,
         actors_trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Begin with nothing started. `actors_trouble` says what keeps actors from starting, if anything."""
         self._directory = DirectoryClient(directories, settings)
-        residency = Residency(settings.max_resident)
+        slots = ActivationSlots(settings.max_resident)
         # Where none is started ahead, one more place has a process started.
         ahead = 0 if settings.spares else 1
-        self._pool = Pool(actors, settings, lambda started: residency.open(started + ahead))
-        residency.open(ahead)
+        self._workers = DetectorWorkers(actors, settings, lambda started: slots.open(started + ahead))
+        slots.open(ahead)
         self._services = Services(
             settings,
-            self._pool,
-            residency,
+            self._workers,
+            slots,
             self._directory,
             self._damaged,
             self._diverged,
             self._removed,
             self._in_trouble,
         )
-        self._lanes: dict[str, Lane] = {}
+        self._queues: dict[str, DetectorQueue] = {}
         self._damage: list[str] = []
         self._trouble: dict[str, str] = {}
         self._purges: set[asyncio.Task[None]] = set()
@@ -61,14 +61,14 @@ class LocalHosting:
         self._actors_trouble = actors_trouble
         self._closing = False
 
-    # -- life ------------------------------------------------------------------------------------------------
+    # -- start and end -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Open the data folder and begin. Raises StorageError, FolderInUse among them."""
         opened = await self._directory.start()
         for damage in opened.damage:
             self._note_damage("tokens and catalogue", damage)
-        self._pool.start()
+        self._workers.start()
 
     async def close(self) -> list[str]:
         """Answer what waits, save every detector that is awake, and let go of everything.
@@ -76,14 +76,14 @@ class LocalHosting:
         Gives a sentence for each detector that could not be saved.
         """
         self._closing = True
-        lanes = list(self._lanes.values())
-        reasons = await asyncio.gather(*(lane.close() for lane in lanes))
+        queues = list(self._queues.values())
+        reasons = await asyncio.gather(*(queue.close() for queue in queues))
         await asyncio.gather(*self._purges, return_exceptions=True)
-        await self._pool.close()
+        await self._workers.close()
         await self._directory.close()
         return [
-            f"the detector {lane.detector_id} was not saved: {reason}"
-            for lane, reason in zip(lanes, reasons, strict=True)
+            f"the detector {queue.detector_id} was not saved: {reason}"
+            for queue, reason in zip(queues, reasons, strict=True)
             if reason is not None
         ]
 
@@ -91,8 +91,8 @@ class LocalHosting:
         """Refuse all that waits or is under way, now and from now on: there is no more time for it."""
         self._closing = True
         self._directory.refuse_all()
-        for lane in list(self._lanes.values()):
-            lane.refuse_all()
+        for queue in list(self._queues.values()):
+            queue.refuse_all()
 
     # -- tokens and catalogue --------------------------------------------------------------------------------
 
@@ -127,10 +127,10 @@ class LocalHosting:
         return version
 
     async def _purge(self, detector_id: str) -> None:
-        lane = self._lanes.get(detector_id)
-        if lane is not None:
-            await lane.delete()
-            self._lanes.pop(detector_id, None)
+        queue = self._queues.get(detector_id)
+        if queue is not None:
+            await queue.delete()
+            self._queues.pop(detector_id, None)
         self._trouble.pop(detector_id, None)
         try:
             await self._directory.purge_detector(detector_id)
@@ -148,10 +148,10 @@ class LocalHosting:
         """
         if self._closing:
             raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
-        lane = self._lanes.get(detector_id)
-        if lane is None:
-            lane = self._lanes[detector_id] = Lane(detector_id, self._services, self._rested)
-        return lane.submit(operation, request_id)
+        queue = self._queues.get(detector_id)
+        if queue is None:
+            queue = self._queues[detector_id] = DetectorQueue(detector_id, self._services, self._passivated)
+        return queue.submit(operation, request_id)
 
     async def call(self, detector_id: str, operation: Operation) -> Answer:
         """Have a detector carry out an operation, in the order of asking. Raises what `submit` does."""
@@ -161,22 +161,22 @@ class LocalHosting:
         finally:
             request.release()
 
-    def _rested(self, lane: Lane) -> None:
-        """Forget the lane of a detector that rests: there may be many more detectors than lanes."""
-        if lane.forgettable and self._lanes.get(lane.detector_id) is lane:
-            del self._lanes[lane.detector_id]
+    def _passivated(self, queue: DetectorQueue) -> None:
+        """Forget the queue of a detector that rests: there may be many more detectors than queues."""
+        if queue.forgettable and self._queues.get(queue.detector_id) is queue:
+            del self._queues[queue.detector_id]
 
     # -- how it stands ---------------------------------------------------------------------------------------
 
     @property
     def awake(self) -> int:
         """How many detectors are awake."""
-        return sum(lane.awake for lane in self._lanes.values())
+        return sum(queue.awake for queue in self._queues.values())
 
     @property
     def counts(self) -> dict[str, int]:
         """What happened to detectors, how often since the start: for each name of `counted.COUNTED`."""
-        return {name: self._services.counts[name] for name in COUNTED}
+        return {name: self._services.counts[name] for name in COUNTERS}
 
     async def tally(self, counted: Tallies) -> None:
         """Add to what front ends have counted."""
@@ -186,7 +186,7 @@ class LocalHosting:
     async def status(self) -> Status:
         """Say how it stands."""
         reasons = ["the server is shutting down"] if self._closing else []
-        if not self._pool.started:
+        if not self._workers.started:
             reasons.append("no process for detectors runs")
         if self._directory.trouble is not None:
             reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.trouble}")

@@ -41,11 +41,11 @@ _STATUS: Final = "status"
 _OUT_OF_REACH: Final = "the process that hosts the detectors is out of reach"
 
 
-class HostingFailed(Exception):
+class BrokerFailed(Exception):
     """The process that hosts the detectors met an error of its own, which its log has."""
 
 
-class RemoteHosting:
+class RemoteBroker:
     """Passes all that is asked to the process at the other end of a pair of sockets.
 
     Its notes go to `noted`, its end to `lost`; from then on every ask raises DetectorUnavailable.
@@ -176,7 +176,7 @@ class RemoteHosting:
                         DetectorUnavailable(message.code, message.message, message.retry_after_s)
                     )
                 case Failed():
-                    answer.set_exception(HostingFailed(message.text))
+                    answer.set_exception(BrokerFailed(message.text))
 
     def _lost(self) -> None:
         self._link = None

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from engine.runtime.catalogue.directory import Changes
-from engine.runtime.catalogue.table_updates import Copy
+from engine.runtime.catalogue.table_updates import TableCopy
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
 
@@ -20,27 +20,27 @@ class DetectorEntry(NamedTuple):
     name: str
 
 
-class Informant(Protocol):
+class ChangeSource(Protocol):
     """Whoever can be asked what is new."""
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Give what is new since then. Raises DetectorUnavailable."""
 
 
-class View:
+class CatalogueCache:
     """What the directory said last, with what was changed from here since.
 
     A change made from here shows at once. What the directory says of an earlier version does not undo it: a
     question that was under way while a token was revoked must not bring the token back.
     """
 
-    def __init__(self, informant: Informant, settings: RuntimeSettings) -> None:
-        self._informant = informant
+    def __init__(self, source: ChangeSource, settings: RuntimeSettings) -> None:
+        self._source = source
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._tokens = Copy[bytes]()
+        self._tokens = TableCopy[bytes]()
         """Ids by digest."""
-        self._detectors = Copy[str]()
+        self._detectors = TableCopy[str]()
         """Names by id."""
         self._heard_at_s = -float("inf")
         self._asked_at_s = -float("inf")
@@ -58,7 +58,7 @@ class View:
         return self._loop.time() - self._heard_at_s <= self._settings.word_age_max_s
 
     def has_token(self, digest: bytes) -> bool:
-        """Whether a token is known. Raises DetectorUnavailable 1501 where the view is too old to say."""
+        """Whether a token is known. Raises DetectorUnavailable 1501 where the cache is too old to say."""
         if not self.fresh:
             silent_s = self._settings.word_age_max_s
             message = f"there was no word from the owner of the tokens for {silent_s:g} seconds"
@@ -133,7 +133,7 @@ class View:
             except DetectorUnavailable as error:
                 _log.warning("%s", error.message)
             except Exception:  # noqa: BLE001
-                # The view must not go stale for good over what may be over by the next question.
+                # The cache must not go stale for good over what may be over by the next question.
                 _log.exception("the directory's word was not understood")
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.poll_s):
@@ -159,7 +159,7 @@ class View:
         # From here on nobody may join: what they want to know may be newer than the question.
         self._asking = None
         self._asked_at_s = begun_s = self._loop.time()
-        changes = await self._informant.changes(self._tokens.seen, self._detectors.seen)
+        changes = await self._source.changes(self._tokens.seen, self._detectors.seen)
         self._tokens.take(changes.tokens)
         self._detectors.take(changes.detectors)
         # The word is as old as the question: what was revoked while it was under way may not be in it.

@@ -11,17 +11,17 @@ RECORD_VERSION: Final = 1
 """Of a `Change` in the journal."""
 
 
-class KeptToken(msgspec.Struct, frozen=True):
+class StoredToken(msgspec.Struct, frozen=True):
     """What is kept of a token."""
 
     digest: bytes
     hint: str
 
 
-class Kept(msgspec.Struct):
+class CatalogueState(msgspec.Struct):
     """All that the directory keeps. Dicts are in order of creation."""
 
-    tokens: dict[str, KeptToken] = {}
+    tokens: dict[str, StoredToken] = {}
     detectors: dict[str, str] = {}
     """Names by id."""
     struck: set[str] = set()
@@ -77,29 +77,29 @@ def decode(payload: bytes) -> Change:
     return change
 
 
-def body(kept: Kept) -> bytes:
+def encode_state(state: CatalogueState) -> bytes:
     """Give a snapshot's body, of STATE_VERSION."""
-    return msgspec.msgpack.encode(kept)
+    return msgspec.msgpack.encode(state)
 
 
-def kept_from(data: bytes) -> Kept:
-    """Give back what `body` took."""
-    return msgspec.msgpack.decode(data, type=Kept)
+def decode_state(data: bytes) -> CatalogueState:
+    """Give back what `encode_state` took."""
+    return msgspec.msgpack.decode(data, type=CatalogueState)
 
 
-def make(change: Change, kept: Kept) -> None:
-    """Make a change, in time that does not depend on how much is kept."""
+def apply(change: Change, state: CatalogueState) -> None:
+    """Make a change, in time that does not depend on how much is state."""
     match change:
         case TokenAdded():
-            kept.tokens[change.id] = KeptToken(change.digest, change.hint)
+            state.tokens[change.id] = StoredToken(change.digest, change.hint)
         case TokenRevoked():
-            kept.tokens.pop(change.id, None)
+            state.tokens.pop(change.id, None)
         case DetectorCreated():
-            kept.detectors[change.id] = change.name
+            state.detectors[change.id] = change.name
         case DetectorStruck():
-            kept.detectors.pop(change.id, None)
-            kept.struck.add(change.id)
+            state.detectors.pop(change.id, None)
+            state.struck.add(change.id)
         case DetectorPurged():
-            kept.struck.discard(change.id)
+            state.struck.discard(change.id)
         case _:
             assert_never(change)

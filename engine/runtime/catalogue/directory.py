@@ -9,22 +9,22 @@ from typing import Final
 
 import msgspec
 
-from engine.runtime.catalogue import catalogue_state as register
+from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue_state import (
     RECORD_VERSION,
     STATE_VERSION,
+    CatalogueState,
     Change,
     DetectorCreated,
     DetectorPurged,
     DetectorStruck,
-    Kept,
     TokenAdded,
     TokenRevoked,
 )
-from engine.runtime.catalogue.table_updates import Chronicle, News
+from engine.runtime.catalogue.table_updates import TableUpdate, TableVersions
 from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
-from engine.runtime.detector import detector_snapshot as detector_kept
-from engine.runtime.detector.detector_snapshot import KEPT_VERSION
+from engine.runtime.detector import detector_snapshot
+from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import begin_folder, check_identity
 from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import NewerFormat, NoRoom, NothingUsable, StorageError
@@ -36,7 +36,7 @@ from snapshots.takeover.recovered import Recovered
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
 """So much in the journal brings the next snapshot, or as much as the newest one has, if that is more: so
-snapshots cost each change the same, however much is kept."""
+snapshots cost each change the same, however much is state."""
 
 _SEGMENTS_MAX: Final = 8
 """More segments than this bring a snapshot when the folder is opened: each opening may leave one."""
@@ -55,9 +55,9 @@ class Opened(msgspec.Struct, frozen=True):
 class Changes(msgspec.Struct, frozen=True):
     """What a front end has not seen yet."""
 
-    tokens: News[bytes]
+    tokens: TableUpdate[bytes]
     """Ids by digest."""
-    detectors: News[str]
+    detectors: TableUpdate[str]
     """Names by id."""
     remarks: tuple[str, ...] = ()
     """What somebody has done to the directory's files since it was opened."""
@@ -100,19 +100,19 @@ class Directory:
         self._folder_id = settings.folder_id
         self._lock = FolderLock(settings.data, pid=settings.service_pid, wait_s=settings.lock_wait_s)
         self._store = Store(self._folder, snapshots_kept=settings.snapshots_kept, files=self._files)
-        self._kept = Kept()
+        self._state = CatalogueState()
         self._leases: dict[str, Lease] = {}
         self._opening = 0
         self._granted = 0
         self._detectors_max = settings.detectors_max
-        self._tokens = Chronicle[bytes](0)
-        self._detectors = Chronicle[str](0)
+        self._tokens = TableVersions[bytes](0)
+        self._detectors = TableVersions[str](0)
         self._snapshot_bytes = 0
         self._remarks: list[str] = []
-        self._newborn = detector_kept.newborn()
+        self._newborn = detector_snapshot.empty_snapshot()
 
     def open(self) -> Opened:
-        """Take hold of the data folder and read what is kept.
+        """Take hold of the data folder and read what is state.
 
         Raises StorageError: WrongFolder, having changed nothing, and FolderInUse among them.
         """
@@ -135,10 +135,10 @@ class Directory:
     def _open(self) -> Opened:
         self._begin()
         recovered = self._store.recover()
-        self._kept = kept_of(recovered)
+        self._state = recovered_state(recovered)
         assert self._store.epoch is not None, "to recover is to have an epoch"
         self._opening = self._store.epoch * _EPOCHS_PER_OPENING
-        self._tokens, self._detectors = Chronicle(self._opening + 1), Chronicle(self._opening + 1)
+        self._tokens, self._detectors = TableVersions(self._opening + 1), TableVersions(self._opening + 1)
         assert recovered.snapshot is not None, "a folder begins with one"
         self._snapshot_bytes = len(recovered.snapshot.body)
         if recovered.snapshot.version < STATE_VERSION:
@@ -154,13 +154,18 @@ class Directory:
             raise NothingUsable(f"{self._folder} is gone or empty, though there are detectors")
         if is_unused(self._folder, self._files):
             # It may have been begun, and not come to its end.
-            create_folder(self._folder, register.body(self._kept), version=STATE_VERSION, files=self._files)
+            create_folder(
+                self._folder,
+                catalogue_state.encode_state(self._state),
+                version=STATE_VERSION,
+                files=self._files,
+            )
         # Folders that were made just before a crash may have no name on the disk yet.
         self._files.sync_folder(self._folder.parent)
 
     def _give_folders(self) -> None:
         """Give each detector of an older data folder what it has from its creation nowadays."""
-        for detector_id in self._kept.detectors:
+        for detector_id in self._state.detectors:
             if not self._files.names(self._detectors_folder / detector_id):
                 self._make_folder(detector_id)
         self._save()
@@ -168,18 +173,18 @@ class Directory:
     def _make_folder(self, detector_id: str) -> None:
         """Make the folder of a detector. One that is missing, or empty, has from then on been lost."""
         folder = self._detectors_folder / detector_id
-        create_folder(folder, self._newborn, version=KEPT_VERSION, files=self._files)
+        create_folder(folder, self._newborn, version=SNAPSHOT_VERSION, files=self._files)
 
     def _tidy(self) -> list[str]:
         """Remove what was left half made or half removed, and tell what could not be, or is not ours."""
         remarks = []
-        for detector_id in list(self._kept.struck):
+        for detector_id in list(self._state.struck):
             try:
                 self.purge_detector(detector_id)
             except StorageError as error:
                 # Files that nobody needs any more must not keep the service from starting.
                 remarks.append(str(error))
-        known = self._kept.detectors.keys() | self._kept.struck
+        known = self._state.detectors.keys() | self._state.struck
         for name in self._files.names(self._detectors_folder):
             if name not in known:
                 folder = self._detectors_folder / name
@@ -203,26 +208,26 @@ class Directory:
         """
         with contextlib.suppress(OSError):
             self._check_folder()
-        kept = self._kept
+        state = self._state
         return Changes(
             self._tokens.since(
                 tokens_seen,
-                lambda: {token.digest: token_id for token_id, token in kept.tokens.items()},
+                lambda: {token.digest: token_id for token_id, token in state.tokens.items()},
             ),
-            self._detectors.since(detectors_seen, kept.detectors.copy),
+            self._detectors.since(detectors_seen, state.detectors.copy),
             tuple(self._remarks),
         )
 
     def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
         """Keep a token; the version of the tokens that has it."""
-        if token_id not in self._kept.tokens:
+        if token_id not in self._state.tokens:
             self._change(TokenAdded(token_id, digest, hint))
             self._tokens.note(digest, token_id)
         return self._tokens.version
 
     def revoke_token(self, token_id: str) -> int | None:
         """Forget a token; the version that has it no more, None where there was none."""
-        token = self._kept.tokens.get(token_id)
+        token = self._state.tokens.get(token_id)
         if token is None:
             return None
         self._change(TokenRevoked(token_id))
@@ -230,8 +235,8 @@ class Directory:
 
     def create_detector(self, detector_id: str, name: str) -> int | None:
         """Enter a detector; the version of the catalogue that has it, None where there are too many."""
-        if detector_id not in self._kept.detectors:
-            if self._detectors_max is not None and len(self._kept.detectors) >= self._detectors_max:
+        if detector_id not in self._state.detectors:
+            if self._detectors_max is not None and len(self._state.detectors) >= self._detectors_max:
                 return None
             self._check_before_change()
             self._store.reserve(_RECORD_BYTES_MAX)
@@ -252,7 +257,7 @@ class Directory:
 
         Its files stay until `purge_detector`, which the next opening sees to if nobody does before.
         """
-        if detector_id not in self._kept.detectors:
+        if detector_id not in self._state.detectors:
             return None
         self._change(DetectorStruck(detector_id))
         self._leases.pop(detector_id, None)
@@ -260,7 +265,7 @@ class Directory:
 
     def purge_detector(self, detector_id: str) -> None:
         """Remove the files of a detector that was struck out and that no actor hosts."""
-        if detector_id not in self._kept.struck:
+        if detector_id not in self._state.struck:
             return
         self._check_before_change()
         destroy_folder(self._detectors_folder / detector_id, self._files)
@@ -271,7 +276,7 @@ class Directory:
 
         A lease holds until the next one for the same detector.
         """
-        if detector_id not in self._kept.detectors:
+        if detector_id not in self._state.detectors:
             return None
         self._granted += 1
         assert self._granted < _EPOCHS_PER_OPENING
@@ -283,11 +288,11 @@ class Directory:
         """Make a change, on the disk first. Raises NoRoom where nothing was done, else it is not known."""
         self._check_before_change()
         self._store.reserve(_RECORD_BYTES_MAX)
-        self._store.append(register.encode(change), version=RECORD_VERSION)
+        self._store.append(catalogue_state.encode(change), version=RECORD_VERSION)
         self._store.sync()
         self._store.check_owner()
         missing = self._store.missing()
-        register.make(change, self._kept)
+        catalogue_state.apply(change, self._state)
         if missing is not None:
             said = f"{missing} was removed or replaced while in use; a snapshot takes its place"
             self._remarks = [*self._remarks, said][-_REMARKS_KEPT:]
@@ -305,7 +310,7 @@ class Directory:
 
     def _save(self) -> None:
         sequence = self._store.begin_snapshot()
-        body = register.body(self._kept)
+        body = catalogue_state.encode_state(self._state)
         self._store.save([body], version=STATE_VERSION, sequence=sequence)
         self._snapshot_bytes = len(body)
 
@@ -317,7 +322,7 @@ class Directory:
             raise StorageError(f"{self._data} cannot be read: {error}") from error
 
 
-def kept_of(recovered: Recovered) -> Kept:
+def recovered_state(recovered: Recovered) -> CatalogueState:
     """Give what a folder keeps. Raises NewerFormat."""
     snapshot = recovered.snapshot
     assert snapshot is not None, "a folder begins with one"
@@ -326,15 +331,15 @@ def kept_of(recovered: Recovered) -> Kept:
             f"the directory was saved by a newer program, with version {snapshot.version}; "
             f"this one knows versions up to {STATE_VERSION}"
         )
-    kept = register.kept_from(snapshot.body)
+    state = catalogue_state.decode_state(snapshot.body)
     for record in recovered.records:
         if record.version > RECORD_VERSION:
             raise NewerFormat(
                 f"{record.path} at {record.offset}: the record is of a newer program, with version "
                 f"{record.version}; this one knows versions up to {RECORD_VERSION}"
             )
-        register.make(register.decode(record.payload), kept)
-    return kept
+        catalogue_state.apply(catalogue_state.decode(record.payload), state)
+    return state
 
 
 @contextmanager

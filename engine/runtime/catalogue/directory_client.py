@@ -16,7 +16,7 @@ from engine.runtime.contract.errors import (
     shutting_down,
     too_many_detectors,
 )
-from engine.runtime.contract.ports import DirectoryHandle, DirectoryStarter
+from engine.runtime.contract.ports import DirectoryPort, DirectoryStarter
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import ClaimRemoved, NoRoom, StorageError
 
@@ -37,7 +37,7 @@ class DirectoryClient:
     def __init__(self, starter: DirectoryStarter, settings: RuntimeSettings) -> None:
         self._starter = starter
         self._settings = settings
-        self._handle: DirectoryHandle | None = None
+        self._handle: DirectoryPort | None = None
         self._starting = asyncio.Lock()
         self.trouble: str | None = None
         """Why it could not be asked the last time; None where it could."""
@@ -109,11 +109,11 @@ class DirectoryClient:
         """Grant a detector to an actor: an epoch; None where there is no such detector."""
         return await self._ask(lambda handle: handle.lease(detector_id, actor))
 
-    async def _ask(self, call: Callable[[DirectoryHandle], Awaitable[T]]) -> T:
+    async def _ask(self, call: Callable[[DirectoryPort], Awaitable[T]]) -> T:
         answer, _ = await self._ask_once_more(call)
         return answer
 
-    async def _ask_once_more(self, call: Callable[[DirectoryHandle], Awaitable[T]]) -> tuple[T, bool]:
+    async def _ask_once_more(self, call: Callable[[DirectoryPort], Awaitable[T]]) -> tuple[T, bool]:
         """Give the answer, and whether an earlier attempt may have been carried out.
 
         Raises DetectorUnavailable 1501 where none is to be had within the deadline, or the disk refuses, and
@@ -167,13 +167,13 @@ class DirectoryClient:
             finally:
                 self._asks.discard(ask)
 
-    async def _lose(self, handle: DirectoryHandle | None) -> None:
+    async def _lose(self, handle: DirectoryPort | None) -> None:
         """End a directory that is dead or taken for dead, unless another call did so before."""
         if handle is not None and self._handle is handle:
             self._handle = None
             await handle.end()
 
-    async def _running(self) -> DirectoryHandle:
+    async def _running(self) -> DirectoryPort:
         if self._handle is None:
             async with self._starting:
                 if self._handle is None:

@@ -9,11 +9,11 @@ import msgspec
 
 K = TypeVar("K")
 
-REMEMBERED: Final = 4096
+UPDATES_MAX: Final = 4096
 """So many changes are told one by one; who has missed more is told the whole table."""
 
 
-class News(msgspec.Struct, Generic[K], frozen=True):
+class TableUpdate(msgspec.Struct, Generic[K], frozen=True):
     """What has changed in a table up to a version: all of it in order, or the latest changes."""
 
     version: int
@@ -22,12 +22,12 @@ class News(msgspec.Struct, Generic[K], frozen=True):
     """A key's new value, or None where it is gone. Each makes a version; `version` is that of the last."""
 
 
-class Chronicle(Generic[K]):
+class TableVersions(Generic[K]):
     """The versions of a table, for its owner: one for each change. The table itself is the owner's."""
 
     def __init__(self, version: int) -> None:
         self.version = version
-        self._latest: deque[tuple[K, str | None]] = deque(maxlen=REMEMBERED)
+        self._latest: deque[tuple[K, str | None]] = deque(maxlen=UPDATES_MAX)
 
     def note(self, key: K, value: str | None) -> int:
         """Take note of a change; the version that it makes."""
@@ -35,18 +35,18 @@ class Chronicle(Generic[K]):
         self.version += 1
         return self.version
 
-    def since(self, seen: int, table: Callable[[], dict[K, str]]) -> News[K]:
+    def since(self, seen: int, table: Callable[[], dict[K, str]]) -> TableUpdate[K]:
         """Give what is new for a reader who has seen a version, which may be of another time or 0.
 
         `table` gives all of it, for the reader to keep.
         """
         missed = self.version - seen
         if not 0 <= missed <= len(self._latest):
-            return News(self.version, whole=table())
-        return News(self.version, changes=list(islice(self._latest, len(self._latest) - missed, None)))
+            return TableUpdate(self.version, whole=table())
+        return TableUpdate(self.version, changes=list(islice(self._latest, len(self._latest) - missed, None)))
 
 
-class Copy(Generic[K]):
+class TableCopy(Generic[K]):
     """A table as its owner last told it, with the changes that were made from here since.
 
     A change made from here shows at once, and what the owner says of an earlier version does not undo it.
@@ -105,7 +105,7 @@ class Copy(Generic[K]):
         if version > self.seen:
             self._removed[key] = version
 
-    def take(self, news: News[K]) -> None:
+    def take(self, news: TableUpdate[K]) -> None:
         """Take over what the owner says, unless something later was said before."""
         if news.version < self.seen:
             return

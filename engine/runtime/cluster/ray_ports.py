@@ -17,9 +17,9 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.local_broker import LocalHosting
+from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.catalogue.directory import Changes, Directory, DirectorySettings, Opened
-from engine.runtime.cluster.worker import HostActor
+from engine.runtime.cluster.worker import WorkerActor
 from engine.runtime.contract.calls import decode_result, encode_call
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.operations import Operation, Reply, decode_reply, encode_batch
@@ -57,7 +57,7 @@ class DirectoryActor(Directory):
         """Come back: the process runs."""
 
 
-class _Handle:
+class _Port:
     """A Ray actor, with Ray's exceptions translated to ours."""
 
     def __init__(self, actor: Any, name: str) -> None:
@@ -89,8 +89,8 @@ class _Handle:
             raise ActorDied(f"{type(error).__name__}: {_first_line(error)}") from error
 
 
-class RayHandle(_Handle):
-    """A HostActor in a process of its own. Batches go on a connection of their own, where there is one."""
+class RayWorkerPort(_Port):
+    """A WorkerActor in a process of its own. Batches go on a connection of their own, where there is one."""
 
     def __init__(self, actor: Any, name: str) -> None:
         super().__init__(actor, name)
@@ -177,7 +177,7 @@ class RayHandle(_Handle):
         return None
 
 
-class RayDirectoryHandle(_Handle):
+class RayDirectoryPort(_Port):
     """A DirectoryActor in a process of its own."""
 
     async def open(self) -> Opened:
@@ -217,23 +217,23 @@ class RayDirectoryHandle(_Handle):
         await self._ask("close")
 
 
-class RayActors:
-    """Starts HostActors in the cluster that this process is part of."""
+class RayWorkers:
+    """Starts worker actors in the cluster that this process is part of."""
 
     def __init__(self, settings: RuntimeSettings) -> None:
         self._settings = dataclasses.replace(settings, data=settings.data.absolute())
-        self._remote = ray.remote(**_OPTIONS)(HostActor)
+        self._remote = ray.remote(**_OPTIONS)(WorkerActor)
         self._numbers = itertools.count(1)
         self._prefix = f"host-{secrets.token_hex(4)}"
 
-    async def start(self) -> RayHandle:
+    async def start(self) -> RayWorkerPort:
         """Start an actor, and give it once it can be asked."""
         name = f"{self._prefix}-{next(self._numbers)}"
         try:
             actor = await _created(partial(self._remote.remote, self._settings))
         except (RayError, ValueError) as error:
             raise ActorDied(_first_line(error)) from error
-        handle = RayHandle(actor, name)
+        handle = RayWorkerPort(actor, name)
         try:
             await handle.health()
             await handle.connect(self._settings.batch_transport)
@@ -243,14 +243,14 @@ class RayActors:
         return handle
 
 
-class RayDirectories:
+class RayDirectoryStarter:
     """Starts the directory of a data folder: one in the cluster, by its name."""
 
     def __init__(self, settings: RuntimeSettings) -> None:
         self._settings = settings
         self._remote = ray.remote(**_OPTIONS)(DirectoryActor)
 
-    async def start(self) -> RayDirectoryHandle:
+    async def start(self) -> RayDirectoryPort:
         """Start a directory, not yet opened. Raises ActorDied where that fails for now."""
         settings = self._settings
         data = settings.data.absolute()
@@ -270,7 +270,7 @@ class RayDirectories:
             raise ActorDied("another service of this cluster has the data folder") from error
         except RayError as error:
             raise ActorDied(_first_line(error)) from error
-        handle = RayDirectoryHandle(actor, name)
+        handle = RayDirectoryPort(actor, name)
         try:
             await handle._ask("ready")  # noqa: SLF001 -- a method of the module's own
         except BaseException:
@@ -299,15 +299,15 @@ def _heed_no_error(ended: asyncio.Future[None]) -> None:
         ended.exception()
 
 
-def hosting_on_ray(
+def broker_on_ray(
     settings: RuntimeSettings, ray_trouble: Callable[[], str | None] = lambda: None
-) -> LocalHosting:
+) -> LocalBroker:
     """Give what hosts detectors, not yet started, on the cluster that this process is part of.
 
     `ray_trouble` says what is wrong with Ray, and None while nothing is.
     """
     assert settings.folder_id is not None, "processes on other machines must know the folder from any other"
-    return LocalHosting(settings, RayActors(settings), RayDirectories(settings), ray_trouble)
+    return LocalBroker(settings, RayWorkers(settings), RayDirectoryStarter(settings), ray_trouble)
 
 
 def fleet_on_ray(settings: RuntimeSettings, ray_trouble: Callable[[], str | None] = lambda: None) -> Fleet:
@@ -317,7 +317,7 @@ def fleet_on_ray(settings: RuntimeSettings, ray_trouble: Callable[[], str | None
     """
     folder_id = begin_folder(settings.data, lock_wait_s=settings.lock_wait_s)
     settings = dataclasses.replace(settings, folder_id=folder_id)
-    return Fleet(settings, hosting_on_ray(settings, ray_trouble))
+    return Fleet(settings, broker_on_ray(settings, ray_trouble))
 
 
 def directory_name(data: Path) -> str:

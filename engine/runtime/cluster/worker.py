@@ -10,7 +10,7 @@ from engine.runtime.contract.calls import carry_out
 from engine.runtime.contract.operations import decode_batch, encode_reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import Activated, DetectorActor
-from engine.runtime.process.collector import Hiding, look_seldom
+from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from engine.runtime.process.crashes import crashes_to
 from engine.runtime.process.large_blocks import map_large_blocks
 from engine.runtime.transport.batch_server import BatchServer
@@ -19,7 +19,7 @@ from engine.runtime.transport.frames import Address, Payload
 _NO: Final = ("", "0", "false")
 
 
-class HostActor(DetectorActor):
+class WorkerActor(DetectorActor):
     """A DetectorActor with a process of its own, whose batches travel as one string of bytes each.
 
     They come on Ray's thread and on that of the connection, while all else comes on Ray's. Whoever calls asks
@@ -33,9 +33,9 @@ class HostActor(DetectorActor):
         super().__init__(settings, crashes_to=crashes_to)
         # Some methods call others.
         self._one_at_a_time = threading.RLock()
-        look_seldom()
+        collect_seldom()
         map_large_blocks()
-        self._hiding = Hiding()
+        self._hiding = FrozenHeap()
 
     def listen(self, node: str, way: Literal["auto", "tcp"]) -> Address | None:
         """Take batches from a connection, too: the address for the one caller, who is on that node of Ray's.

@@ -8,7 +8,7 @@ from engine.runtime.contract.operations import Operation, Reply
 from engine.runtime.detector.actor import Activated, Health
 
 
-class ActorHandle(Protocol):
+class WorkerPort(Protocol):
     """One started actor. Every call raises ActorDied where the actor is gone or out of reach.
 
     One call at a time, but for `finish_saving`, `health`, `watch` and `end`.
@@ -52,14 +52,14 @@ class ActorHandle(Protocol):
         """End the actor's process. Nothing is saved."""
 
 
-class ActorStarter(Protocol):
+class WorkerStarter(Protocol):
     """Where actors come from."""
 
-    async def start(self) -> ActorHandle:
+    async def start(self) -> WorkerPort:
         """Start an actor, and give it once it can be asked."""
 
 
-class DirectoryHandle(Protocol):
+class DirectoryPort(Protocol):
     """The directory, once it is started. Every call raises ActorDied where it is gone or out of reach.
 
     All but `open` may be repeated without harm when their outcome is not known.
@@ -99,5 +99,5 @@ class DirectoryHandle(Protocol):
 class DirectoryStarter(Protocol):
     """Where the directory comes from."""
 
-    async def start(self) -> DirectoryHandle:
+    async def start(self) -> DirectoryPort:
         """Start a directory, not yet opened. Raises ActorDied where that fails for now."""

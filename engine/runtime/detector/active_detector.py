@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from engine.evaluation.detector import Detector
-from engine.runtime.detector.detector_snapshot import Kept
-from engine.runtime.detector.idempotency import Answers, Unwritten
+from engine.runtime.detector.detector_snapshot import DetectorSnapshot
+from engine.runtime.detector.idempotency import IdempotencyCache, PendingPage
 from snapshots.store import Store
 
 Position = tuple[int | None, int, int]
@@ -13,28 +13,28 @@ those since the last record."""
 
 
 @dataclass(slots=True)
-class Hosted:
+class ActiveDetector:
     """The detector that is awake here, and what it stands on."""
 
     detector_id: str
     detector: Detector
-    answers: Answers
+    answers: IdempotencyCache
     store: Store
     unsaved: bool = False
     """Whether there is anything that neither the newest snapshot nor the journal has."""
-    saving: "Saving | None" = None
+    saving: "PendingSnapshot | None" = None
     diverged: bool = False
     """Whether the journal has records that a replay would report again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
+class PendingSnapshot:
     """A snapshot on its way to the disk."""
 
     store: Store
-    kept: Kept
-    answers: Answers
-    page: Unwritten | None
+    kept: DetectorSnapshot
+    answers: IdempotencyCache
+    page: PendingPage | None
     """The answers that no page has yet."""
     sequence: int
 

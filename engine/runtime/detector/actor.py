@@ -20,13 +20,13 @@ from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.operations import READS, Crash, Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import detector_snapshot, journal_entries, replay
-from engine.runtime.detector.active_detector import Hosted, Position, Saving, position
-from engine.runtime.detector.apply import Stepped, take
-from engine.runtime.detector.detector_snapshot import KEPT_VERSION
-from engine.runtime.detector.idempotency import PAGE_VERSION, Answers
-from engine.runtime.detector.journal_entries import EVALUATED, RECORD_VERSION, History, Step
+from engine.runtime.detector.active_detector import ActiveDetector, PendingSnapshot, Position, position
+from engine.runtime.detector.apply import Applied, apply
+from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
+from engine.runtime.detector.idempotency import PAGE_VERSION, IdempotencyCache
+from engine.runtime.detector.journal_entries import EVALUATED, RECORD_VERSION, JournalEntry, JournalRecord
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
-from engine.runtime.detector.replay_attempts import Attempt
+from engine.runtime.detector.replay_attempts import ReplayAttempt
 from snapshots.data_folder.identity import check_identity
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
@@ -88,9 +88,9 @@ class DetectorActor:
         self._crashes_to = crashes_to
         self._files = files or RealFiles()
         self._now_us = now_us
-        self._hosted: Hosted | None = None
+        self._active: ActiveDetector | None = None
         self._read_only: ReadOnlyDetector | None = None
-        """In place of what is hosted, where the disk has no room for that."""
+        """In place of what is active, where the disk has no room for that."""
         self._never = threading.Event()
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
@@ -101,7 +101,7 @@ class DetectorActor:
         Raises StorageError where its folder does not allow that; nothing is hosted then. WrongFolder: the
         process has another data folder than the service, and can wake no detector.
         """
-        assert self._hosted is None, "an actor hosts one detector at a time"
+        assert self._active is None, "an actor hosts one detector at a time"
         assert self._read_only is None, "an actor hosts one detector at a time"
         self._check_folder()
         folder = self._settings.data / "detectors" / detector_id
@@ -121,8 +121,8 @@ class DetectorActor:
         store = Store(
             folder, epoch=epoch, snapshots_kept=settings.snapshots_kept, files=files, now_us=self._now_us
         )
-        attempt = Attempt(folder, self._files, now_us=self._now_us, crashes_to=self._crashes_to)
-        answers = Answers(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
+        attempt = ReplayAttempt(folder, self._files, now_us=self._now_us, crashes_to=self._crashes_to)
+        answers = IdempotencyCache(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
         try:
             attempt.begin()
             recovered = store.recover()
@@ -145,7 +145,9 @@ class DetectorActor:
                 raise StorageError(f"{folder} cannot be read or written: {error}") from error
             raise
         detector.live_at(self._now_us)
-        self._hosted = Hosted(detector_id, detector, answers, store, diverged=restored.diverged is not None)
+        self._active = ActiveDetector(
+            detector_id, detector, answers, store, diverged=restored.diverged is not None
+        )
         return Activated(tuple(map(str, recovered.damage)), restored.records, restored.diverged)
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
@@ -158,14 +160,14 @@ class DetectorActor:
         """
         if self._read_only is not None:
             return self._read_only.handle(batch)
-        hosted = self._the_hosted()
-        full = self._without_room(hosted, batch)
+        active = self._the_active()
+        full = self._without_room(active, batch)
         answers: list[Answer] = []
-        steps: list[Step] = []
+        entries: list[JournalEntry] = []
         crash: Crash | None = None
         now_us = self._now_us()
-        reached = position(hosted.detector)
-        room_bytes = hosted.detector.limits.answer_bytes_max
+        reached = position(active.detector)
+        room_bytes = active.detector.limits.answer_bytes_max
         for operation in batch:
             if room_bytes <= 0:
                 break
@@ -173,28 +175,28 @@ class DetectorActor:
                 answers.append(full)
                 continue
             try:
-                stepped = self._take(hosted, operation, now_us)
+                applied = self._take(active, operation, now_us)
             except Exception:  # noqa: BLE001 -- whatever it is, the state behind it may be half of one event
                 crash = Crash(secrets.token_hex(6), traceback.format_exc())
                 break
-            answers.append(stepped.answer)
-            if isinstance(stepped.answer, Done):
-                room_bytes -= len(stepped.answer.result)
-            if stepped.step is not None:
-                steps.append(stepped.step)
-                reached = position(hosted.detector)
+            answers.append(applied.answer)
+            if isinstance(applied.answer, Done):
+                room_bytes -= len(applied.answer.result)
+            if applied.entry is not None:
+                entries.append(applied.entry)
+                reached = position(active.detector)
         try:
-            missing = self._make_last(hosted, steps, reached, now_us)
+            missing = self._make_last(active, entries, reached, now_us)
         except BaseException:
             self.discard()
             raise
-        store = hosted.store
+        store = active.store
         reply = Reply(
             answers,
             crash,
             store.journal_bytes,
             missing=missing,
-            unsaved=hosted.unsaved,
+            unsaved=active.unsaved,
             unsynced=store.unsynced,
             no_room=_why(full) if any(one.kind not in READS for one in batch) else None,
         )
@@ -205,7 +207,7 @@ class DetectorActor:
     def sync(self) -> None:
         """Bring to the disk what the journal holds. Raises StorageError, and forgets the detector then."""
         try:
-            self._the_hosted().store.sync()
+            self._the_active().store.sync()
         except BaseException:
             self.discard()
             raise
@@ -218,26 +220,28 @@ class DetectorActor:
         """
         if self._read_only is not None:
             return False
-        hosted = self._the_hosted()
+        active = self._the_active()
         try:
-            return self._begin_saving(hosted)
+            return self._begin_saving(active)
         except BaseException:
-            if hosted.store.broken is not None:
+            if active.store.broken is not None:
                 self.discard()
             raise
 
-    def _begin_saving(self, hosted: Hosted) -> bool:
-        assert hosted.saving is None, "one snapshot at a time"
-        store = hosted.store
-        if not hosted.unsaved and not store.journal_bytes:
+    def _begin_saving(self, active: ActiveDetector) -> bool:
+        assert active.saving is None, "one snapshot at a time"
+        store = active.store
+        if not active.unsaved and not store.journal_bytes:
             return False
-        if hosted.unsaved:
+        if active.unsaved:
             # Events that the journal has not: the snapshot stands for a record of its own.
-            self._write(store, hosted.detector, ())
+            self._write(store, active.detector, ())
         sequence = store.begin_snapshot()
-        page = hosted.answers.begin_page(self._now_us())
-        hosted.saving = Saving(store, detector_snapshot.keep(hosted.detector), hosted.answers, page, sequence)
-        hosted.unsaved = hosted.diverged = False
+        page = active.answers.begin_page(self._now_us())
+        active.saving = PendingSnapshot(
+            store, detector_snapshot.take_snapshot(active.detector), active.answers, page, sequence
+        )
+        active.unsaved = active.diverged = False
         return True
 
     def finish_saving(self) -> None:
@@ -245,8 +249,8 @@ class DetectorActor:
 
         Raises StorageError; what was there before is then as usable as it was.
         """
-        hosted = self._the_hosted()
-        saving = hosted.saving
+        active = self._the_active()
+        saving = active.saving
         assert saving is not None, "a snapshot was begun"
         try:
             if saving.page is not None:
@@ -259,12 +263,12 @@ class DetectorActor:
                 )
                 saving.answers.page_written(saving.page)
             made = detector_snapshot.paced(detector_snapshot.pieces(saving.kept), time.monotonic, time.sleep)
-            saving.store.save(made, version=KEPT_VERSION, sequence=saving.sequence)
+            saving.store.save(made, version=SNAPSHOT_VERSION, sequence=saving.sequence)
         except BaseException:
-            hosted.unsaved = hosted.unsaved or self._settings.journal_sync == "off"
+            active.unsaved = active.unsaved or self._settings.journal_sync == "off"
             raise
         finally:
-            hosted.saving = None
+            active.saving = None
 
     def passivate(self) -> int:
         """Save the detector, forget it, and give how many bytes the process holds.
@@ -274,10 +278,10 @@ class DetectorActor:
         if self._read_only is not None:
             self.discard()
             return self.health().resident_bytes
-        hosted = self._the_hosted()
-        store = hosted.store
+        active = self._the_active()
+        store = active.store
         long = store.journal_bytes > _REST_JOURNAL_BYTES or store.segment_count > _REST_SEGMENTS
-        if hosted.unsaved or hosted.diverged or long or store.missing() is not None:
+        if active.unsaved or active.diverged or long or store.missing() is not None:
             if self.begin_saving():
                 self.finish_saving()
         elif store.unsynced:
@@ -288,14 +292,14 @@ class DetectorActor:
     def discard(self) -> None:
         """Forget the detector without saving it."""
         self._read_only = None
-        hosted, self._hosted = self._hosted, None
-        if hosted is not None:
-            hosted.store.close()
+        active, self._active = self._active, None
+        if active is not None:
+            active.store.close()
 
     def health(self) -> Health:
         """Say how the actor is. For any thread."""
-        hosted = self._hosted or self._read_only
-        return Health(os.getpid(), hosted.detector_id if hosted else None, _resident_bytes())
+        active = self._active or self._read_only
+        return Health(os.getpid(), active.detector_id if active else None, _resident_bytes())
 
     def watch(self) -> None:
         """Never come back while the actor lives, so that a caller learns of its death at once.
@@ -306,10 +310,10 @@ class DetectorActor:
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _take(self, hosted: Hosted, operation: Operation, now_us: int) -> Stepped:
-        return take(hosted.detector, hosted.detector_id, hosted.answers, operation, now_us)
+    def _take(self, active: ActiveDetector, operation: Operation, now_us: int) -> Applied:
+        return apply(active.detector, active.detector_id, active.answers, operation, now_us)
 
-    def _without_room(self, hosted: Hosted, batch: Sequence[Operation]) -> Refused | None:
+    def _without_room(self, active: ActiveDetector, batch: Sequence[Operation]) -> Refused | None:
         """Give what is answered to all that would have to be written, if the disk has no room for it.
 
         Raises WriteFailed where the store is of no more use, and Fenced. In every case, nothing was done.
@@ -318,42 +322,44 @@ class DetectorActor:
         if not sizes:
             return None
         try:
-            hosted.store.reserve(sum(sizes))
+            active.store.reserve(sum(sizes))
         except Fenced:
             self.discard()
             raise
         except StorageError as error:
             said = f"nothing was done, because it could not be kept: {error}"
-            if hosted.store.broken is None:
+            if active.store.broken is None:
                 return Refused((Entry(STARTING, said),))
             self.discard()
             raise WriteFailed(said) from error
         return None
 
-    def _make_last(self, hosted: Hosted, steps: Sequence[Step], reached: Position, now_us: int) -> str | None:
+    def _make_last(
+        self, active: ActiveDetector, entries: Sequence[JournalEntry], reached: Position, now_us: int
+    ) -> str | None:
         """See that what was done outlives what it is said to outlive, and that nobody else does the same.
 
         Gives the file of the journal that it was written to, where that was removed or replaced.
         """
-        store = hosted.store
+        store = active.store
         sync = self._settings.journal_sync
         if sync == "off":
-            changes = [step for step in steps if not isinstance(step, EVALUATED)]
-            hosted.unsaved = hosted.unsaved or len(changes) < len(steps)
-            steps = changes
-        if steps:
-            self._write(store, hosted.detector, tuple(steps), reached, now_us)
-            if sync == "always" or any(not isinstance(step, EVALUATED) for step in steps):
+            changes = [entry for entry in entries if not isinstance(entry, EVALUATED)]
+            active.unsaved = active.unsaved or len(changes) < len(entries)
+            entries = changes
+        if entries:
+            self._write(store, active.detector, tuple(entries), reached, now_us)
+            if sync == "always" or any(not isinstance(entry, EVALUATED) for entry in entries):
                 store.sync()
         # Last: whoever took over since has read what was written before, and only that is answered.
         store.check_owner()
-        return str(missing) if steps and (missing := store.missing()) is not None else None
+        return str(missing) if entries and (missing := store.missing()) is not None else None
 
     def _write(
         self,
         store: Store,
         detector: Detector,
-        steps: tuple[Step, ...],
+        entries: tuple[JournalEntry, ...],
         reached: Position | None = None,
         now_us: int = 0,
     ) -> None:
@@ -361,11 +367,11 @@ class DetectorActor:
         complete = self._settings.journal_sync != "off"
         clock_us, events_seen, verdicts = reached or position(detector)
         detector.verdicts.take()
-        told = History(
+        told = JournalRecord(
             clock_us,
             events_seen,
             complete,
-            steps,
+            entries,
             now_us,
             journal_entries.program_version(),
             verdicts if complete else None,
@@ -380,9 +386,9 @@ class DetectorActor:
         except OSError as error:
             raise StorageError(f"{self._settings.data} cannot be read: {error}") from error
 
-    def _the_hosted(self) -> Hosted:
-        assert self._hosted is not None, "a detector is awake here"
-        return self._hosted
+    def _the_active(self) -> ActiveDetector:
+        assert self._active is not None, "a detector is awake here"
+        return self._active
 
 
 def _why(refused: Refused | None) -> str:

@@ -20,28 +20,28 @@ from engine.runtime.contract.operations import (
     NamedRule,
     Operation,
 )
-from engine.runtime.detector.idempotency import Answers, KeptAnswer, key_digest, request_digest
+from engine.runtime.detector.idempotency import CachedAnswer, IdempotencyCache, key_digest, request_digest
 from engine.runtime.detector.journal_entries import (
     Evaluated,
     EvaluatedBatch,
     EvaluatedLines,
     GivenAnswer,
+    JournalEntry,
     RuleRemoved,
-    Step,
     rule_put,
 )
 
 
-class Stepped(NamedTuple):
+class Applied(NamedTuple):
     """What an operation came to. Without a step the detector is as it was."""
 
     answer: Answer
-    step: Step | None = None
+    entry: JournalEntry | None = None
 
 
-def take(
-    detector: Detector, detector_id: str, answers: Answers, operation: Operation, now_us: int
-) -> Stepped:
+def apply(
+    detector: Detector, detector_id: str, answers: IdempotencyCache, operation: Operation, now_us: int
+) -> Applied:
     """Carry out an operation at a time. What is refused has changed nothing."""
     try:
         match operation.kind:
@@ -50,19 +50,19 @@ def take(
             case kind if kind == EVALUATE or kind in BATCH_FORMS:
                 return _evaluated(detector, answers, operation, now_us)
             case _:
-                result, step = _ruled(detector, detector_id, operation)
-                return Stepped(Done(_encoded(result)), step)
+                result, entry = _ruled(detector, detector_id, operation)
+                return Applied(Done(_encoded(result)), entry)
     except Refusal as refusal:
-        return Stepped(Refused(refusal.entries))
+        return Applied(Refused(refusal.entries))
 
 
-def _evaluated(detector: Detector, answers: Answers, operation: Operation, now_us: int) -> Stepped:
+def _evaluated(detector: Detector, answers: IdempotencyCache, operation: Operation, now_us: int) -> Applied:
     """Evaluate, or give the answer that there was before. Raises Refusal 1006 and 1401 for its key."""
     key = key_digest(operation.key) if operation.key else b""
     if key:
         before = answers.find(key, operation, now_us)
         if before is not None:
-            return Stepped(before)
+            return Applied(before)
     seen_before = detector.events_seen
     form = BATCH_FORMS.get(operation.kind)
     answer: Answer
@@ -72,28 +72,30 @@ def _evaluated(detector: Detector, answers: Answers, operation: Operation, now_u
     else:
         answer, refused = evaluate_batch_body(detector, operation.payload, form)
     if isinstance(answer, Refused):
-        return Stepped(answer)
+        return Applied(answer)
     given = None
     if key:
         given = GivenAnswer(key, answer.result, answer.messages)
         request = request_digest(operation.kind, operation.payload)
-        answers.keep(KeptAnswer(key, request, answer.result, answer.messages), now_us)
+        answers.keep(CachedAnswer(key, request, answer.result, answer.messages), now_us)
     elif detector.events_seen == seen_before:
-        return Stepped(answer)
+        return Applied(answer)
     if form is None:
-        return Stepped(answer, Evaluated(operation.payload, answer=given))
-    return Stepped(answer, EvaluatedBatch(operation.payload, refused, form=form, answer=given))
+        return Applied(answer, Evaluated(operation.payload, answer=given))
+    return Applied(answer, EvaluatedBatch(operation.payload, refused, form=form, answer=given))
 
 
-def _lines_evaluated(detector: Detector, operation: Operation) -> Stepped:
+def _lines_evaluated(detector: Detector, operation: Operation) -> Applied:
     seen_before = detector.events_seen
     answer, refused = evaluate_lines(detector, operation.payload)
     if detector.events_seen == seen_before:
-        return Stepped(answer)
-    return Stepped(answer, EvaluatedLines(operation.payload, refused))
+        return Applied(answer)
+    return Applied(answer, EvaluatedLines(operation.payload, refused))
 
 
-def _ruled(detector: Detector, detector_id: str, operation: Operation) -> tuple[dict[str, Any], Step | None]:
+def _ruled(
+    detector: Detector, detector_id: str, operation: Operation
+) -> tuple[dict[str, Any], JournalEntry | None]:
     match operation.kind:
         case operations.RULES:
             return {"rules": [_document(rule, detector_id) for rule in detector.rules()]}, None
@@ -114,8 +116,8 @@ def _ruled(detector: Detector, detector_id: str, operation: Operation) -> tuple[
                 notify=change.notify,
             )
             asked = (change.name, change.condition, change.enabled, change.notify)
-            step = rule_put(changed) if asked != (None, None, None, None) else None
-            return _document(changed, detector_id), step
+            entry = rule_put(changed) if asked != (None, None, None, None) else None
+            return _document(changed, detector_id), entry
         case operations.REMOVE_RULE:
             named = msgspec.json.decode(operation.payload, type=NamedRule)
             detector.remove_rule(named.rule_id)

@@ -20,11 +20,11 @@ from engine.evaluation.persistence import saved
 from engine.evaluation.persistence.capturing import Captured, capture
 from engine.evaluation.persistence.packing import packed
 from engine.language.limits import Limits
-from engine.runtime.detector.idempotency import Answers
+from engine.runtime.detector.idempotency import IdempotencyCache
 from engine.runtime.detector.journal_entries import EarlierAnswer, limits_document, limits_from
 from snapshots.errors import NewerFormat
 
-KEPT_VERSION: Final = 4
+SNAPSHOT_VERSION: Final = 4
 
 LIMITS_TOLD_FROM: Final = 3
 """The first version that tells the limits in force."""
@@ -38,25 +38,25 @@ _TURN_S: Final = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class DetectorSnapshot:
     """All that a snapshot of a detector holds, as it was at one moment."""
 
     limits: Limits
     detector: Captured
 
 
-def keep(detector: Detector) -> Kept:
+def take_snapshot(detector: Detector) -> DetectorSnapshot:
     """Give what a snapshot holds, between two events."""
-    return Kept(detector.limits, capture(detector))
+    return DetectorSnapshot(detector.limits, capture(detector))
 
 
-def newborn() -> bytes:
+def empty_snapshot() -> bytes:
     """Give the body of a detector that has just been made."""
-    return b"".join(pieces(keep(Detector())))
+    return b"".join(pieces(take_snapshot(Detector())))
 
 
-def pieces(kept: Kept) -> Iterator[bytes]:
-    """Give a snapshot's body of KEPT_VERSION, in pieces that are each made within a millisecond."""
+def pieces(kept: DetectorSnapshot) -> Iterator[bytes]:
+    """Give a snapshot's body of SNAPSHOT_VERSION, in pieces that are each made within a millisecond."""
     packer = msgpack.Packer()
     yield packer.pack_array_header(_PARTS) + packer.pack(limits_document(kept.limits))
     yield packer.pack(saved.STATE_VERSION)
@@ -78,13 +78,13 @@ def paced(
             turn_over_s = clock_s() + _TURN_S
 
 
-def detector_from(body: bytes, version: int, answers: Answers, default_limits: Limits) -> Detector:
+def detector_from(body: bytes, version: int, answers: IdempotencyCache, default_limits: Limits) -> Detector:
     """Give the detector of a snapshot's body, and keep the answers that an older one holds.
 
     The detector takes events as they are stamped. `default_limits` are for bodies too old to tell theirs.
     Raises NewerFormat.
     """
-    assert 1 <= version <= KEPT_VERSION, f"a body of version {version}, which is unknown"
+    assert 1 <= version <= SNAPSHOT_VERSION, f"a body of version {version}, which is unknown"
     document = saved.unpack(body)
     limits, state_version = default_limits, version
     if version >= LIMITS_TOLD_FROM:

@@ -41,7 +41,7 @@ _RESULT_COST_BYTES: Final = 300
 """What a result takes beside its bytes: two objects, a pair of them, and a place in a dict and in a list."""
 
 
-class KeptAnswer(NamedTuple):
+class CachedAnswer(NamedTuple):
     """The answer to one evaluation, and what a repeat of it is known by."""
 
     key: bytes
@@ -111,10 +111,10 @@ class _Generation:
             at = bucket.find(key, at + 1)
         return bucket[at + _KEY_BYTES : at + _ROW.size] if at >= 0 else None
 
-    def __iter__(self) -> Iterator[KeptAnswer]:
+    def __iter__(self) -> Iterator[CachedAnswer]:
         for bucket in self._buckets.values():
             for key, request, place in _ROW.iter_unpack(bytes(bucket)):
-                yield KeptAnswer(key, request, *self.results.at(place))
+                yield CachedAnswer(key, request, *self.results.at(place))
 
 
 class _Piece:
@@ -126,7 +126,7 @@ class _Piece:
         self.rows = bytearray()
 
 
-class _Stretch:
+class _Unpaged:
     """The answers since a snapshot was begun, in order."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class _Stretch:
         self.rows_bytes = 0
         self.pieces: list[_Piece] = []
 
-    def put(self, generation: _Generation, answer: KeptAnswer, at_us: int) -> None:
+    def put(self, generation: _Generation, answer: CachedAnswer, at_us: int) -> None:
         if not self.pieces or self.pieces[-1].generation is not generation:
             self.pieces.append(_Piece(generation, at_us))
         piece = self.pieces[-1]
@@ -147,10 +147,10 @@ class _Stretch:
         return Page(tuple(self.results.all), tuple(pieces))
 
 
-class Unwritten(NamedTuple):
+class PendingPage(NamedTuple):
     """What the next page holds; it does not change any more."""
 
-    stretches: tuple[_Stretch, ...]
+    stretches: tuple[_Unpaged, ...]
     expires_us: int
     """When nobody may ask for any of it any more."""
 
@@ -159,7 +159,7 @@ class Unwritten(NamedTuple):
         return msgspec.msgpack.encode([stretch.page() for stretch in self.stretches])
 
 
-class Answers:
+class IdempotencyCache:
     """Answers by key, each for at least `kept_us`; in memory no more than `bytes_max` and one answer."""
 
     def __init__(self, kept_us: int, bytes_max: int) -> None:
@@ -167,13 +167,13 @@ class Answers:
         self._bytes_max = bytes_max
         self._generations: deque[_Generation] = deque()
         """The oldest first."""
-        self._stretches: list[_Stretch] = [_Stretch()]
+        self._stretches: list[_Unpaged] = [_Unpaged()]
         """What no page has; all but the last are in one that is being written, or could not be."""
 
     def __len__(self) -> int:
         return sum(generation.rows for generation in self._generations)
 
-    def __iter__(self) -> Iterator[KeptAnswer]:
+    def __iter__(self) -> Iterator[CachedAnswer]:
         """Give what is kept, the oldest generation first, in no order within one."""
         for generation in self._generations:
             yield from generation
@@ -181,7 +181,7 @@ class Answers:
     @property
     def size_bytes(self) -> int:
         """What they take in memory, roughly."""
-        parts: tuple[_Generation | _Stretch, ...] = (*self._generations, *self._stretches)
+        parts: tuple[_Generation | _Unpaged, ...] = (*self._generations, *self._stretches)
         return sum([part.rows_bytes + part.results.size_bytes for part in parts])
 
     def find(self, key: bytes, operation: Operation, now_us: int) -> Done | None:
@@ -205,7 +205,7 @@ class Answers:
             raise Refusal(Entry(TOO_MANY_WAIT, said))
         return None
 
-    def keep(self, answer: KeptAnswer, at_us: int) -> None:
+    def keep(self, answer: CachedAnswer, at_us: int) -> None:
         """Keep an answer that was given at a time."""
         generation = self._generation_of(at_us, at_us)
         place = generation.results.place(answer.result, answer.messages)
@@ -223,7 +223,7 @@ class Answers:
         while generations and generations[0].newest_us < now_us - self._kept_us:
             generations.popleft()
 
-    def begin_page(self, now_us: int) -> Unwritten | None:
+    def begin_page(self, now_us: int) -> PendingPage | None:
         """Give what no page has yet, for the next one; None where there is no such answer.
 
         It counts as without a page until `page_written`.
@@ -232,10 +232,10 @@ class Answers:
         if not stretches:
             return None
         newest_us = max(piece.newest_us for stretch in stretches for piece in stretch.pieces)
-        self._stretches = [*stretches, _Stretch()]
-        return Unwritten(stretches, min(newest_us, now_us) + self._kept_us)
+        self._stretches = [*stretches, _Unpaged()]
+        return PendingPage(stretches, min(newest_us, now_us) + self._kept_us)
 
-    def page_written(self, page: Unwritten) -> None:
+    def page_written(self, page: PendingPage) -> None:
         """Take note that a page is on the disk. For another thread than that of the other methods, too."""
         self._stretches = self._stretches[len(page.stretches) :]
 

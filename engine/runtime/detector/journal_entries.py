@@ -23,8 +23,8 @@ from engine.language.limits import Limits
 from engine.runtime.contract.operations import BATCH_KINDS, EVALUATE
 from engine.runtime.detector.idempotency import (
     REQUEST_DIGEST_BYTES,
-    Answers,
-    KeptAnswer,
+    CachedAnswer,
+    IdempotencyCache,
     key_digest,
     request_digest,
 )
@@ -45,10 +45,10 @@ class EarlierAnswer(msgspec.Struct, frozen=True, array_like=True):
     result: bytes
     messages: bytes
 
-    def current(self) -> KeptAnswer:
+    def current(self) -> CachedAnswer:
         """Give it as it is kept now."""
         request = self.digest[:REQUEST_DIGEST_BYTES]
-        return KeptAnswer(key_digest(self.key), request, self.result, self.messages)
+        return CachedAnswer(key_digest(self.key), request, self.result, self.messages)
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -115,17 +115,17 @@ class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
 EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines)
 """The steps that are events."""
 
-Step = Evaluated | EvaluatedBatch | EvaluatedLines | RulePut | RuleRemoved | LimitsSet
+JournalEntry = Evaluated | EvaluatedBatch | EvaluatedLines | RulePut | RuleRemoved | LimitsSet
 
 
-class History(msgspec.Struct, frozen=True, array_like=True):
+class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
     """The steps of one batch, and where the detector stood after them."""
 
     clock_us: int | None
     events_seen: int
     complete: bool
     """Whether every event since the record before is in the journal; with `journal_sync` off none is."""
-    steps: tuple[Step, ...]
+    entries: tuple[JournalEntry, ...]
     answered_at_us: int = 0
     """When its operations were carried out, in microseconds since 1970."""
     program: str = ""
@@ -135,19 +135,19 @@ class History(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(History).decode
+_decode: Final = msgspec.msgpack.Decoder(JournalRecord).decode
 
 
 class Diverged(Exception):
     """What was taken again led elsewhere than the first time."""
 
 
-def encode(history: History) -> bytes:
+def encode(record: JournalRecord) -> bytes:
     """Give a record's payload, of RECORD_VERSION."""
-    return _encode(history)
+    return _encode(record)
 
 
-def decode(payload: bytes) -> History:
+def decode(payload: bytes) -> JournalRecord:
     """Give back what `encode` took."""
     return _decode(payload)
 
@@ -188,38 +188,38 @@ def program_version() -> str:
 class Replay:
     """A detector that goes again through what its journal tells."""
 
-    def __init__(self, detector: Detector, answers: Answers) -> None:
+    def __init__(self, detector: Detector, answers: IdempotencyCache) -> None:
         self.detector = detector
         self.answers = answers
 
-    def take(self, history: History) -> bool:
+    def take(self, record: JournalRecord) -> bool:
         """Take the steps of a record; whether the same rules fired as when they were taken first.
 
         Raises Diverged where they lead elsewhere than they did.
         """
         self.detector.verdicts.take()
-        for step in history.steps:
-            self._take(step, history.answered_at_us)
+        for entry in record.entries:
+            self._take(entry, record.answered_at_us)
         detector = self.detector
         there = (detector.clock_us, detector.events_seen)
-        if history.complete and there != (history.clock_us, history.events_seen):
+        if record.complete and there != (record.clock_us, record.events_seen):
             raise Diverged(
                 f"it led to event {there[1]} at {there[0]} µs, "
-                f"and had led to event {history.events_seen} at {history.clock_us} µs"
+                f"and had led to event {record.events_seen} at {record.clock_us} µs"
             )
         verdicts = detector.verdicts.take()
-        return history.verdicts is None or history.verdicts == verdicts
+        return record.verdicts is None or record.verdicts == verdicts
 
-    def _take(self, step: Step, at_us: int) -> None:
+    def _take(self, entry: JournalEntry, at_us: int) -> None:
         detector = self.detector
-        match step:
+        match entry:
             case Evaluated():
-                body = decode_evaluate(step.body, detector.limits)
+                body = decode_evaluate(entry.body, detector.limits)
                 self._observe([(body.event.fields, body.event.timestamp_ms, sent_with(body.context))])
-                self._keep(EVALUATE, step, at_us)
+                self._keep(EVALUATE, entry, at_us)
             case EvaluatedBatch():
-                batch = decode_batch(step.body, detector.limits, step.form)
-                refused, sent = frozenset(step.refused), sent_with(batch.context)
+                batch = decode_batch(entry.body, detector.limits, entry.form)
+                refused, sent = frozenset(entry.refused), sent_with(batch.context)
                 self._observe(
                     [
                         (event.fields, event.timestamp_ms, sent)
@@ -227,26 +227,26 @@ class Replay:
                         if place not in refused
                     ]
                 )
-                self._keep(BATCH_KINDS[step.form], step, at_us)
+                self._keep(BATCH_KINDS[entry.form], entry, at_us)
             case EvaluatedLines():
-                self._observe(_events_of(step, detector.limits))
+                self._observe(_events_of(entry, detector.limits))
             case RulePut():
                 detector.put_rule(
                     Rule(
-                        id=step.id,
-                        name=step.name,
-                        condition=stored_condition(step.condition),
-                        enabled=step.enabled,
-                        notify=step.notify,
-                        priority=step.priority,
+                        id=entry.id,
+                        name=entry.name,
+                        condition=stored_condition(entry.condition),
+                        enabled=entry.enabled,
+                        notify=entry.notify,
+                        priority=entry.priority,
                     )
                 )
             case RuleRemoved():
-                detector.remove_rule(step.id)
+                detector.remove_rule(entry.id)
             case LimitsSet():
-                self.detector = under_limits(detector, limits_from(step.limits))
+                self.detector = under_limits(detector, limits_from(entry.limits))
             case _:
-                assert_never(step)
+                assert_never(entry)
 
     def _observe(self, events: list[Any]) -> None:
         outcomes = self.detector.submit_clean(events)
@@ -254,19 +254,19 @@ class Replay:
         for refusal in outcomes.refused.values():
             raise Diverged(f"an event was refused that had not been: {refusal}") from refusal
 
-    def _keep(self, kind: str, step: Evaluated | EvaluatedBatch, at_us: int) -> None:
-        answer, earlier = step.answer, step.earlier
+    def _keep(self, kind: str, entry: Evaluated | EvaluatedBatch, at_us: int) -> None:
+        answer, earlier = entry.answer, entry.earlier
         if answer is not None:
-            request = request_digest(kind, step.body)
-            self.answers.keep(KeptAnswer(answer.key, request, answer.result, answer.messages), at_us)
+            request = request_digest(kind, entry.body)
+            self.answers.keep(CachedAnswer(answer.key, request, answer.result, answer.messages), at_us)
         elif earlier is not None:
             self.answers.keep(earlier.current(), earlier.answered_at_us)
 
 
-def _events_of(step: EvaluatedLines, limits: Limits) -> list[Any]:
-    refused = frozenset(step.refused)
+def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
+    refused = frozenset(entry.refused)
     events = []
-    for place, line in enumerate(decode_lines(step.lines, limits)):
+    for place, line in enumerate(decode_lines(entry.lines, limits)):
         if place in refused:
             continue
         if isinstance(line, Refusal):

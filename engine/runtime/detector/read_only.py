@@ -15,10 +15,10 @@ from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.operations import READS, Operation, Reply
-from engine.runtime.detector import replay as recovery
-from engine.runtime.detector.apply import take
-from engine.runtime.detector.idempotency import Answers
-from engine.runtime.detector.replay_attempts import Attempt
+from engine.runtime.detector import replay
+from engine.runtime.detector.apply import apply
+from engine.runtime.detector.idempotency import IdempotencyCache
+from engine.runtime.detector.replay_attempts import ReplayAttempt
 from snapshots.errors import NoRoom, StorageError
 from snapshots.files import Files
 from snapshots.inspection import read_only
@@ -44,13 +44,13 @@ class ReadOnlyDetector:
         try:
             # Before all else: a change while it is read is noticed, too.
             self._names = self._names_now()
-            attempt = Attempt(folder, files)
+            attempt = ReplayAttempt(folder, files)
             attempt.begin()
         except OSError as error:
             raise StorageError(f"{folder} cannot be read: {error}") from error
         # There is no room for a mark; but a record that ended others is not tried here either.
         recovered = read_only(folder, files)
-        restored = recovery.restore(recovered, Answers(0, 0), limits, attempt.refuse)
+        restored = replay.restore(recovered, IdempotencyCache(0, 0), limits, attempt.refuse)
         self.records = restored.records
         self.damage = recovered.damage
         self._detector = restored.detector
@@ -69,7 +69,7 @@ class ReadOnlyDetector:
 
     def _answer(self, operation: Operation) -> Answer:
         if operation.kind in READS:
-            return take(self._detector, self.detector_id, Answers(0, 0), operation, 0).answer
+            return apply(self._detector, self.detector_id, IdempotencyCache(0, 0), operation, 0).answer
         said = f"nothing was done, because the detector can only be read: {self.reason}"
         return Refused((Entry(STARTING, said),))
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from engine.evaluation.detector import Detector
 from engine.language.limits import Limits
-from engine.runtime.detector import journal_entries as history
-from engine.runtime.detector.detector_snapshot import KEPT_VERSION, LIMITS_TOLD_FROM, detector_from
-from engine.runtime.detector.idempotency import PAGE_VERSION, Answers
+from engine.runtime.detector import journal_entries
+from engine.runtime.detector.detector_snapshot import LIMITS_TOLD_FROM, SNAPSHOT_VERSION, detector_from
+from engine.runtime.detector.idempotency import PAGE_VERSION, IdempotencyCache
 from engine.runtime.detector.journal_entries import (
     RECORD_VERSION,
-    History,
+    JournalRecord,
     LimitsSet,
     Replay,
     program_version,
@@ -36,7 +36,7 @@ class Restored:
 
 def restore(
     recovered: Recovered,
-    answers: Answers,
+    answers: IdempotencyCache,
     default_limits: Limits,
     reached: Callable[[Record], None] = lambda _: None,
 ) -> Restored:
@@ -47,10 +47,10 @@ def restore(
     snapshot = recovered.snapshot
     detector = Detector(limits=default_limits)
     if snapshot is not None:
-        if snapshot.version > KEPT_VERSION:
+        if snapshot.version > SNAPSHOT_VERSION:
             raise NewerFormat(
                 f"the detector was saved by a newer program, with version {snapshot.version}; "
-                f"this one knows versions up to {KEPT_VERSION}"
+                f"this one knows versions up to {SNAPSHOT_VERSION}"
             )
         detector = detector_from(snapshot.body, snapshot.version, answers, default_limits)
     for page in recovered.pages:
@@ -72,10 +72,10 @@ def restore(
             )
         reached(record)
         try:
-            told = history.decode(record.payload)
+            told = journal_entries.decode(record.payload)
             if not replay.take(told):
                 diverged.note(record, told)
-            tells_limits = tells_limits or any(isinstance(step, LimitsSet) for step in told.steps)
+            tells_limits = tells_limits or any(isinstance(entry, LimitsSet) for entry in told.entries)
         except Exception as error:
             raise Poisoned(
                 f"{record.path} at {record.offset}: the record {record.sequence} cannot be taken again: "
@@ -97,7 +97,7 @@ class _Diverged:
         self._count = 0
         self._first = ""
 
-    def note(self, record: Record, told: History) -> None:
+    def note(self, record: Record, told: JournalRecord) -> None:
         if not self._count:
             self._first = (
                 f"{record.path} at {record.offset}: at the events of record {record.sequence}, "

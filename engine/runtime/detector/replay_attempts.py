@@ -74,7 +74,7 @@ class Deaths:
         return f"{' and '.join(told)} at record {self.sequence}"
 
 
-class Attempt:
+class ReplayAttempt:
     """One attempt to replay a journal. `crashes_to` has a crash of the process described in an open file."""
 
     def __init__(

@@ -26,7 +26,7 @@ _LARGE_OBJECTS: Final = 100_000
 """A look through so many takes 10 ms."""
 
 
-def look_seldom() -> None:
+def collect_seldom() -> None:
     """Have the collector come seldom, in a process that makes objects at a high rate and few cycles."""
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_ROUNDS, _OLD_ROUNDS)
 
@@ -41,7 +41,7 @@ def settle() -> None:
     gc.set_threshold(_YOUNG_OBJECTS)
 
 
-class Hiding:
+class FrozenHeap:
     """What an actor hides from the collector: itself always, and a large detector while it is awake."""
 
     def __init__(self) -> None:

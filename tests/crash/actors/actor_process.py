@@ -245,9 +245,9 @@ class ServedActor:
             self._channel.send("saved")
 
     def _position(self) -> tuple[int | None, int]:
-        hosted = self._actor._hosted
-        assert hosted is not None
-        return hosted.detector.clock_us, hosted.detector.events_seen
+        active = self._actor._active
+        assert active is not None
+        return active.detector.clock_us, active.detector.events_seen
 
 
 def serve(connection: socket.socket, data: Path) -> None:

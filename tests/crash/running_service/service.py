@@ -22,7 +22,7 @@ ANSWER_WITHIN_S = DEADLINE_S + 2.0
 RESTART_WITHIN_S = 60.0
 
 HOST, DIRECTORY, SERVICE = "a host of detectors", "the directory", "the whole service"
-_TITLES = {HOST: b"ray::HostActor", DIRECTORY: b"ray::DirectoryActor"}
+_TITLES = {HOST: b"ray::WorkerActor", DIRECTORY: b"ray::DirectoryActor"}
 
 
 @dataclass

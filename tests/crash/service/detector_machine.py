@@ -215,7 +215,7 @@ class DetectorMachine(RuleBasedStateMachine):
 
     def position(self) -> tuple[int | None, int]:
         assert self.actor is not None
-        detector = self.actor._hosted.detector
+        detector = self.actor._active.detector
         assert detector.limits == DEFAULT_LIMITS
         return detector.clock_us, detector.events_seen
 

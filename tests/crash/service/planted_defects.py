@@ -22,16 +22,16 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "changes of rules are answered before they are synced": Defect(
         DetectorActor,
         "_make_last",
-        "or any(not isinstance(step, EVALUATED) for step in steps)",
+        "or any(not isinstance(entry, EVALUATED) for entry in entries)",
         "",
         partial(images, "lives", "interval"),
     ),
     "a batch is synced before it is written": Defect(
         DetectorActor,
         "_make_last",
-        "self._write(store, hosted.detector, tuple(steps), reached, now_us)",
-        "store.sync(); self._write(store, hosted.detector, tuple(steps), reached, now_us); "
-        "sync, steps = 'interval', ()",
+        "self._write(store, active.detector, tuple(entries), reached, now_us)",
+        "store.sync(); self._write(store, active.detector, tuple(entries), reached, now_us); "
+        "sync, entries = 'interval', ()",
         partial(images, "lives"),
     ),
     "nobody looks for a later owner": Defect(
@@ -40,10 +40,10 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     "a later owner is looked for before the record is written": Defect(
         DetectorActor,
         "_make_last",
-        "    if steps:\n",
+        "    if entries:\n",
         "    check = store.check_owner; check()\n"
         "    store.check_owner = lambda: setattr(store, 'check_owner', check)\n"
-        "    if steps:\n",
+        "    if entries:\n",
         partial(images, "two_owners"),
     ),
     "a detector rests with what was not synced": Defect(
@@ -54,7 +54,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         partial(images, "lives", "interval"),
     ),
     "batches of one operation are not written": Defect(
-        DetectorActor, "_make_last", "if steps:", "if len(steps) > 1:", partial(images, "lives")
+        DetectorActor, "_make_last", "if entries:", "if len(entries) > 1:", partial(images, "lives")
     ),
     "answers come to no page": Defect(
         DetectorActor, "finish_saving", "if saving.page is not None:", "if False:", partial(images, "lives")

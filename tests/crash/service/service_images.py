@@ -161,8 +161,8 @@ def actor_on(disk: FoldersDisk, sync: JournalSync) -> DetectorActor:
 
 
 def position_of(actor: DetectorActor) -> Position:
-    assert actor._hosted is not None
-    detector = actor._hosted.detector
+    assert actor._active is not None
+    detector = actor._active.detector
     return len(detector.live), detector.events_seen, detector.clock_us
 
 

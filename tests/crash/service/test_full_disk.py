@@ -162,10 +162,10 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
             while await detector.event(next(numbers)):
                 pass
             # And where the process is lost while the disk is full, nothing that was answered is lost with it.
-            hosting = service.actors.hosting(detector.id)
-            assert hosting is not None
-            hosting.die()
-            await until(lambda: service.hosting.awake == 0)
+            worker = service.actors.with_detector(detector.id)
+            assert worker is not None
+            worker.die()
+            await until(lambda: service.broker.awake == 0)
             await detector.event(next(numbers))
             # Its journal has records that its next owner would have to settle, for which there is no room.
             for _ in range(3):
@@ -176,10 +176,10 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
                 os.truncate(ballast, 0)
                 take_all_inodes(disk)
                 fill(ballast)
-                hosting = service.actors.hosting(detector.id)
-                assert hosting is not None
-                hosting.die()
-                await until(lambda: service.hosting.awake == 0)
+                worker = service.actors.with_detector(detector.id)
+                assert worker is not None
+                worker.die()
+                await until(lambda: service.broker.awake == 0)
                 assert await detector.rules() == list(detector.reference.rules)
             ballast.unlink()
             for path in disk.glob("inode *"):

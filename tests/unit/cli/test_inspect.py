@@ -21,7 +21,7 @@ from api.cli.inspection.folder_files import Look
 from api.cli.inspection.report import Defect, Storage
 from engine.evaluation.detector import Detector
 from engine.runtime.catalogue import catalogue_state as register
-from engine.runtime.catalogue.catalogue_state import Kept
+from engine.runtime.catalogue.catalogue_state import CatalogueState
 from engine.runtime.contract.operations import add_rule, change_rule, evaluate, rules
 from engine.runtime.detector import detector_snapshot as kept
 from snapshots.data_folder.identity import begin_folder
@@ -307,8 +307,8 @@ def test_damage_that_no_recovery_meets_is_a_remark(data: Path) -> None:
     folder, old = data / "detectors" / detector, journal_of(data, detector)
     store = Store(folder)
     store.recover()
-    body = b"".join(kept.pieces(kept.keep(Detector())))
-    store.save([body], version=kept.KEPT_VERSION, sequence=store.begin_snapshot())
+    body = b"".join(kept.pieces(kept.take_snapshot(Detector())))
+    store.save([body], version=kept.SNAPSHOT_VERSION, sequence=store.begin_snapshot())
     store.close()
     content = bytearray(old.read_bytes())
     content[content.index(b'"u3"')] ^= 1
@@ -412,7 +412,7 @@ def test_folders_without_a_detector_are_orphans(data: Path) -> None:
 
 
 def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
-    body = register.body(Kept(struck={SECOND}))
+    body = register.body(CatalogueState(struck={SECOND}))
     create_folder(tmp_path / "directory", body, version=register.STATE_VERSION)
     create_folder(tmp_path / "detectors" / SECOND, b"", version=1)
     report = told(tmp_path)
@@ -421,7 +421,7 @@ def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
 
 
 def test_a_detector_of_old_times_that_was_never_awake_has_no_folder(tmp_path: Path) -> None:
-    body = register.body(Kept(detectors={SECOND: "never used"}))
+    body = register.body(CatalogueState(detectors={SECOND: "never used"}))
     create_folder(tmp_path / "directory", body, version=1)
     report = told(tmp_path)
     assert report["whole"] is True
@@ -442,7 +442,7 @@ async def test_the_id_of_the_folder_is_told(service: LocalService, tmp_path: Pat
 
 
 def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> None:
-    create_folder(tmp_path / "directory", register.body(Kept()), version=register.STATE_VERSION)
+    create_folder(tmp_path / "directory", register.body(CatalogueState()), version=register.STATE_VERSION)
     report = told(tmp_path)
     assert (report["whole"], report["identity"]) == (True, None)
     assert "no id yet" in report["remarks"][0]
@@ -451,7 +451,7 @@ def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> No
 
 
 def test_an_id_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
-    create_folder(tmp_path / "directory", register.body(Kept()), version=register.STATE_VERSION)
+    create_folder(tmp_path / "directory", register.body(CatalogueState()), version=register.STATE_VERSION)
     (tmp_path / "identity").write_bytes(b"")
     [defect] = told(tmp_path, code=1)["damage"]
     assert defect["path"] == str(tmp_path / "identity")

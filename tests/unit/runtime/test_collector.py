@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.runtime.process import collector
-from engine.runtime.process.collector import Hiding, look_seldom, settle
+from engine.runtime.process.collector import FrozenHeap, collect_seldom, settle
 
 
 class Cycle:
@@ -29,7 +29,7 @@ def as_before() -> Iterator[None]:
 def test_a_large_detector_is_hidden_while_it_is_awake_and_looked_through_when_it_has_gone(monkeypatch):
     monkeypatch.setattr(collector, "_LARGE_OBJECTS", 0)
     gc.collect()
-    hiding = Hiding()
+    hiding = FrozenHeap()
     hidden = gc.get_freeze_count()
     cycle = Cycle()
     freed = cycle.freed
@@ -45,7 +45,7 @@ def test_a_large_detector_is_hidden_while_it_is_awake_and_looked_through_when_it
 def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes():
     """As many objects as the actor has are hidden before, all the time, and afterwards."""
     own = [Cycle() for _ in range(20_000)]
-    hiding = Hiding()
+    hiding = FrozenHeap()
     hidden = gc.get_freeze_count()
     assert hidden > len(own)
     for _ in range(3):
@@ -63,7 +63,7 @@ def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes():
 
 def test_a_large_detector_that_went_leaves_the_actor_hidden(monkeypatch):
     own = [Cycle() for _ in range(20_000)]
-    hiding = Hiding()
+    hiding = FrozenHeap()
     monkeypatch.setattr(collector, "_LARGE_OBJECTS", 0)
     hiding.awake()
     hiding.gone()
@@ -72,7 +72,7 @@ def test_a_large_detector_that_went_leaves_the_actor_hidden(monkeypatch):
 
 
 def test_the_collector_comes_seldom_but_comes():
-    look_seldom()
+    collect_seldom()
     assert all(
         threshold > before for threshold, before in zip(gc.get_threshold(), (700, 10, 10), strict=True)
     )

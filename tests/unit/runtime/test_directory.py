@@ -8,7 +8,7 @@ import pytest
 
 from engine.runtime.catalogue import catalogue_state as register
 from engine.runtime.catalogue.directory import Directory, DirectorySettings, mint_offline, opened_offline
-from engine.runtime.catalogue.table_updates import News
+from engine.runtime.catalogue.table_updates import TableUpdate
 from engine.runtime.catalogue.tokens import digest_of, mint
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError, WrongFolder
@@ -73,11 +73,11 @@ def test_only_what_is_new_is_told(opened):
     assert (first.tokens.whole, first.detectors.whole) == ({}, {})
     seen = (first.tokens.version, first.detectors.version)
     nothing = directory.changes(*seen)
-    assert (nothing.tokens, nothing.detectors) == (News(seen[0]), News(seen[1]))
+    assert (nothing.tokens, nothing.detectors) == (TableUpdate(seen[0]), TableUpdate(seen[1]))
     version = directory.add_token(A, b"digest", "hint")
     directory.create_detector(B, "b")
     news = directory.changes(*seen)
-    assert news.tokens == News(version, changes=[(b"digest", A)])
+    assert news.tokens == TableUpdate(version, changes=[(b"digest", A)])
     assert news.detectors.changes == [(B, "b")]
     directory.revoke_token(A)
     directory.delete_detector(B)
@@ -306,8 +306,8 @@ def test_no_more_detectors_are_entered_than_there_may_be(tmp_path):
 
 
 def test_detectors_of_an_older_data_folder_are_given_their_folders_once(opened, tmp_path):
-    old = register.Kept({A: register.KeptToken(b"a", "hint")}, {A: "a", B: "b"})
-    create_folder(tmp_path / "directory", register.body(old), version=1)
+    old = register.CatalogueState({A: register.StoredToken(b"a", "hint")}, {A: "a", B: "b"})
+    create_folder(tmp_path / "directory", register.encode_state(old), version=1)
     newborn(tmp_path, A)
     directory = opened()
     assert told(directory) == ({b"a": A}, {A: "a", B: "b"})

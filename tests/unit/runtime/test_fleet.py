@@ -92,7 +92,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(tmp_path
             nonlocal most
             for step in range(20):
                 await fleet.call(detector_id, event(1000 + step))
-                most = max(most, fleet.hosting.awake)
+                most = max(most, fleet.broker.awake)
 
         await asyncio.gather(*(caller(detector_id) for detector_id in ids for _ in range(2)))
         assert most == 2
@@ -124,7 +124,7 @@ async def test_the_first_processes_serve_all_detectors_while_no_others_come_up(t
         calls = [fired(fleet, one, step) for one in ids for step in range(2, 12)]
         assert await asyncio.wait_for(asyncio.gather(*calls), 30) == [[]] * 300
         assert len(actors.started) == 2
-        assert fleet.hosting.awake == 2, "both processes are of use"
+        assert fleet.broker.awake == 2, "both processes are of use"
 
 
 async def test_busy_detectors_do_not_starve_the_one_that_waits(tmp_path):
@@ -148,8 +148,8 @@ async def test_an_idle_detector_rests_and_its_lane_is_forgotten(tmp_path):
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
         await fired(fleet, detector_id, 1, a=1)
-        await until(lambda: not fleet.hosting._lanes)
-        assert fleet.hosting.awake == 0
+        await until(lambda: not fleet.broker._queues)
+        assert fleet.broker.awake == 0
         assert await fired(fleet, detector_id, 2) == ["r"]
 
 
@@ -158,7 +158,7 @@ async def test_many_detectors_wake_and_rest_without_leaving_anything(tmp_path):
         fleet = service.fleet
         ids = [await fleet.create_detector("") for _ in range(60)]
         await asyncio.gather(*(fleet.call(detector_id, event(1)) for detector_id in ids for _ in range(3)))
-        await until(lambda: len(fleet.hosting._lanes) <= 5)
+        await until(lambda: len(fleet.broker._queues) <= 5)
         assert sum(not actor.dead for actor in service.actors.started) <= 7
 
 
@@ -166,19 +166,19 @@ async def test_a_changed_detector_is_saved_after_the_interval_and_not_again_with
     async with local_service(tmp_path, snapshot_interval_s=0.01) as service:
         detector_id = await service.fleet.create_detector("one")
         await service.fleet.call(detector_id, event(1))
-        actor = service.actors.hosting(detector_id)
+        actor = service.actors.with_detector(detector_id)
         assert actor is not None
-        await until(lambda: service.hosting.counts["snapshots_written"])
+        await until(lambda: service.broker.counts["snapshots_written"])
         await service.fleet.call(detector_id, ops.rules())
         await asyncio.sleep(0.05)
         assert actor.calls.count(("finish_saving", 0)) == 1
         # What was saved is what a killed actor's successor begins with.
         actor.die()
-        await until(lambda: not service.hosting.awake)
+        await until(lambda: not service.broker.awake)
         late = await service.fleet.call(detector_id, event(0))
         assert b"2001" in late.messages
-        assert service.hosting.counts["journal_records_read"] == 0
-        assert service.hosting.counts["actors_lost"] == 1
+        assert service.broker.counts["journal_records_read"] == 0
+        assert service.broker.counts["actors_lost"] == 1
 
 
 async def test_what_was_answered_survives_the_actor_however_fast_it_came(tmp_path):
@@ -188,12 +188,12 @@ async def test_what_was_answered_survives_the_actor_however_fast_it_came(tmp_pat
         for number in range(10):
             await fleet.call(detector_id, ops.add_rule(f"{number}", "once a == 1"))
         await fired(fleet, detector_id, 1, a=1)
-        actor = service.actors.hosting(detector_id)
+        actor = service.actors.with_detector(detector_id)
         assert actor is not None
         actor.die()
-        await until(lambda: not fleet.hosting.awake)
+        await until(lambda: not fleet.broker.awake)
         assert len(await fired(fleet, detector_id, 2)) == 10
-        assert fleet.hosting.counts["journal_records_read"] == 11
+        assert fleet.broker.counts["journal_records_read"] == 11
 
 
 async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on_meanwhile(tmp_path):
@@ -201,7 +201,7 @@ async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, event(0))
-        actor = service.actors.hosting(detector_id)
+        actor = service.actors.with_detector(detector_id)
         assert actor is not None
         go_on = asyncio.Event()
 
@@ -215,14 +215,14 @@ async def test_a_long_journal_brings_the_next_snapshot_forward_and_batches_go_on
         assert actor.calls.count(("begin_saving", 0)) == 1
         assert ("handle", 1) in actor.calls[actor.calls.index(("finish_saving", 0)) :]
         go_on.set()
-        await until(lambda: fleet.hosting.counts["snapshots_written"])
+        await until(lambda: fleet.broker.counts["snapshots_written"])
 
 
 async def test_what_an_interval_leaves_is_synced_in_time(tmp_path):
     async with local_service(tmp_path, journal_sync="interval", journal_sync_interval_s=0.01) as service:
         detector_id = await service.fleet.create_detector("one")
         await service.fleet.call(detector_id, event(1))
-        actor = service.actors.hosting(detector_id)
+        actor = service.actors.with_detector(detector_id)
         assert actor is not None
         await until(lambda: ("sync", 0) in actor.calls)
         await asyncio.sleep(0.05)
@@ -243,7 +243,7 @@ async def test_a_journal_that_fails_is_told_and_the_detector_comes_back(tmp_path
             assert await refused(fleet.call(detector_id, event(1))) == 1502
         else:
             await fleet.call(detector_id, event(1))
-        await until(lambda: fleet.hosting.counts["journal_failures"] == 1)
+        await until(lambda: fleet.broker.counts["journal_failures"] == 1)
         assert await fired(fleet, detector_id, 2, a=1) == ["r"]
         assert await fired(fleet, detector_id, 3) == ["r"]
 
@@ -264,7 +264,7 @@ async def test_of_what_was_in_flight_only_what_has_a_key_is_sent_again_and_evalu
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("first", "a == 1 and not once b == 1"))
-        actor = service.actors.hosting(detector_id)
+        actor = service.actors.with_detector(detector_id)
         assert actor is not None
         handle = actor.actor.handle
 
@@ -458,7 +458,7 @@ async def test_damage_is_reported_and_the_detector_goes_on_from_the_snapshot_bef
         detector_id = await fleet.create_detector("one")
         for count, name in enumerate(("first", "second", "third"), start=1):
             await fleet.call(detector_id, ops.add_rule(name, "a == 1"))
-            await until(lambda count=count: fleet.hosting.counts["snapshots_written"] == count)
+            await until(lambda count=count: fleet.broker.counts["snapshots_written"] == count)
     newest = max((tmp_path / "detectors" / detector_id).glob("snapshot-*"))
     newest.write_bytes(newest.read_bytes()[:-1])
     async with local_fleet(tmp_path) as fleet:
@@ -468,7 +468,7 @@ async def test_damage_is_reported_and_the_detector_goes_on_from_the_snapshot_bef
         (reason,) = status.amiss
         assert newest.name in reason
         assert detector_id in reason
-        assert fleet.hosting.counts["files_set_aside"] == 1
+        assert fleet.broker.counts["files_set_aside"] == 1
 
 
 async def test_one_detector_that_cannot_be_woken_keeps_no_other_from_serving(tmp_path):
@@ -490,7 +490,7 @@ async def test_one_detector_that_cannot_be_woken_keeps_no_other_from_serving(tmp
         again = sum(call == "activate" for actor in service.actors.started for call, _ in actor.calls)
         assert again - tried <= 2
         await asyncio.sleep(0.06)
-        assert list(fleet.hosting._lanes) in ([], [sound])
+        assert list(fleet.broker._queues) in ([], [sound])
 
 
 async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_path):
@@ -505,7 +505,7 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         answer = await fleet.call(one, large)
         assert [entry.code for entry in answer.entries] == [1501]
         assert any("has no room" in reason for reason in (await fleet.status()).amiss)
-        assert fleet.hosting.counts["batches_without_room"] == 1
+        assert fleet.broker.counts["batches_without_room"] == 1
         assert b'"r"' in (await fleet.call(one, ops.rules())).result
         # One that was at rest can be read only.
         answer = await fleet.call(two, event(1))
@@ -514,13 +514,13 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         with pytest.raises(DetectorUnavailable, match=r"has no room|cannot be made") as caught:
             await fleet.create_detector("three")
         assert caught.value.code == 1501
-        await until(lambda: fleet.hosting.counts["snapshots_failed"])
+        await until(lambda: fleet.broker.counts["snapshots_failed"])
         files.fails_at = None
         await fleet.call(one, large)
         assert await fired(fleet, one, 3) == ["r"]
         await asyncio.sleep(0.02)
         assert await fired(fleet, two, 1) == []
-        await until(lambda: not fleet.hosting._trouble)
+        await until(lambda: not fleet.broker._trouble)
 
 
 async def test_closing_tells_which_detectors_could_not_be_saved(tmp_path):
@@ -554,7 +554,7 @@ async def test_one_that_cannot_be_saved_does_not_keep_its_place_from_others_that
         await fleet.call(stuck, event(1))
         await fleet.call(sound, event(1))
         await asyncio.wait_for(fleet.call(third, event(1)), 5)
-        assert service.actors.hosting(stuck) is not None
+        assert service.actors.with_detector(stuck) is not None
         files.stuck = ""
 
 
@@ -572,13 +572,13 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_woken(tmp_path):
             actor.before = wait
         service.actors.before = wait
         under_way = asyncio.create_task(fleet.call(busy, event(1)))
-        await until(lambda: fleet.hosting.awake)
+        await until(lambda: fleet.broker.awake)
         waits = asyncio.create_task(fleet.call(given_up, event(1)))
         await asyncio.sleep(0.01)
         waits.cancel()
         go_on.set()
         await under_way
-        await until(lambda: list(fleet.hosting._lanes) in ([busy], []))
+        await until(lambda: list(fleet.broker._queues) in ([busy], []))
         calls = [call for actor in service.actors.started for call, _ in actor.calls]
         assert calls.count("activate") == 1
 
@@ -588,14 +588,14 @@ async def test_a_detector_that_has_a_later_owner_is_given_up_and_woken_from_what
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
-        fenced = service.actors.hosting(detector_id)
+        fenced = service.actors.with_detector(detector_id)
         assert fenced is not None
         await fleet.call(detector_id, event(1))
         other = DetectorActor(RuntimeSettings(data=tmp_path))
         other.activate(detector_id, 2**40)
         assert await refused(fleet.call(detector_id, event(5, a=1))) == 1502
         await until(lambda: fenced.dead)
-        assert fleet.hosting.counts["owners_fenced"] == 1
+        assert fleet.broker.counts["owners_fenced"] == 1
         # The directory's epochs are earlier than that of the other, which nobody has ended.
         assert await refused(fleet.call(detector_id, event(6))) == 1501
         assert not json.loads(other.handle([event(7)]).answers[0].result)["actions"]
@@ -648,7 +648,7 @@ async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left
         if instead == "begun":
             begin_folder(data)
         before = held(data)
-        await until(lambda: service.hosting._directory.trouble)
+        await until(lambda: service.broker._directory.trouble)
         (reason,) = (await fleet.status()).reasons
         assert "is not the service's data folder" in reason
         assert await refused(fleet.call(warm, event(2))) in (1501, 1502)
@@ -664,7 +664,7 @@ async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left
         # As when the right file system is mounted again.
         data.rename(other)
         aside.rename(data)
-        await until(lambda: not service.hosting._directory.trouble)
+        await until(lambda: not service.broker._directory.trouble)
         assert (await fleet.status()).reasons == []
         assert await fleet.detectors() == [(warm, "warm"), (cold, "cold")]
         await asyncio.sleep(0.02)
@@ -730,7 +730,7 @@ async def test_at_the_end_of_the_time_what_is_under_way_is_not_known_and_the_det
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
-        actor = service.actors.hosting(detector_id)
+        actor = service.actors.with_detector(detector_id)
         assert actor is not None
         go_on = asyncio.Event()
 
@@ -757,7 +757,7 @@ async def test_a_process_that_is_lost_loses_nothing_that_it_wrote_but_what_was_n
             fleet = service.fleet
             detector_id = await fleet.create_detector("one")
             await fleet.call(detector_id, event(1))
-            actor = service.actors.hosting(detector_id)
+            actor = service.actors.with_detector(detector_id)
             assert actor is not None
 
             async def dies(_: str, actor: Any = actor) -> None:
@@ -770,7 +770,7 @@ async def test_a_process_that_is_lost_loses_nothing_that_it_wrote_but_what_was_n
 async def test_what_keeps_processes_from_starting_is_told(tmp_path):
     async with local_service(tmp_path) as service:
         assert (await service.fleet.status()).reasons == []
-        service.hosting._actors_trouble = lambda: "ray does not answer"
+        service.broker._actors_trouble = lambda: "ray does not answer"
         assert (await service.fleet.status()).reasons == ["ray does not answer"]
 
 

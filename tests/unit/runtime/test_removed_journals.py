@@ -48,17 +48,17 @@ async def test_a_segment_that_goes_under_its_owner_is_told_of_and_nothing_is_los
         put_out_of_the_way(gone, how)
         for timestamp_ms in (2, 3):
             assert await fired(service, detector_id, timestamp_ms) == ["seen"]
-        await until(lambda: service.hosting.counts["snapshots_written"])
+        await until(lambda: service.broker.counts["snapshots_written"])
         [said] = await amiss(service)
         assert detector_id in said
         assert gone.name in said
         assert await fired(service, detector_id, 4) == ["seen"]
         assert len(await amiss(service)) == 1
         # Its process dies without having saved anything more.
-        handle = service.actors.hosting(detector_id)
+        handle = service.actors.with_detector(detector_id)
         assert handle is not None
         handle.die()
-        await until(lambda: not service.hosting.awake)
+        await until(lambda: not service.broker.awake)
         assert await fired(service, detector_id, 5) == ["seen"]
         assert said in await amiss(service)
 
@@ -97,7 +97,7 @@ async def test_a_segment_of_the_directory_that_goes_is_told_of_and_nothing_is_lo
         gone = segment(tmp_path / "directory")
         put_out_of_the_way(gone, how)
         second = await service.fleet.mint_token()
-        await until(lambda: service.hosting._damage)
+        await until(lambda: service.broker._damage)
         [said] = await amiss(service)
         assert gone.name in said
         service.directories.started[-1].die()

@@ -60,7 +60,7 @@ async def test_requests_whose_actor_dies_are_named(tmp_path, caplog, *, apart):
         fleet = other.fleet if apart else service.fleet
         detector_id = await fleet.create_detector("d")
         assert await asyncio.create_task(asked(fleet, detector_id, "before"))
-        actor = service.actors.hosting(detector_id)
+        actor = service.actors.with_detector(detector_id)
         held = asyncio.Event()
 
         async def hold(call: str) -> None:

@@ -116,10 +116,10 @@ async def test_the_service_says_what_diverged_in_readyz_and_in_a_count(data: Pat
         detector_id = await service.fleet.create_detector("d")
         await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
         await service.fleet.call(detector_id, event(1000, a=1))
-        hosting = service.actors.hosting(detector_id)
-        assert hosting is not None
-        hosting.die()
-        await until(lambda: service.hosting.awake == 0)
+        worker = service.actors.with_detector(detector_id)
+        assert worker is not None
+        worker.die()
+        await until(lambda: service.broker.awake == 0)
         await service.fleet.call(detector_id, ops.rules())
         status = await service.fleet.status()
         (amiss,) = status.amiss

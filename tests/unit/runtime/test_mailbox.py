@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.activation.mailbox import Request, Waiting
+from engine.runtime.activation.mailbox import Mailbox, Request
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
@@ -17,14 +17,14 @@ SETTINGS = RuntimeSettings(
 
 @pytest.fixture
 async def waiting():
-    return Waiting(SETTINGS)
+    return Mailbox(SETTINGS)
 
 
 def request(payload: bytes = b"x", deadline_s: float = 1.0) -> Request:
     return Request(Operation("evaluate", payload), asyncio.get_running_loop().create_future(), deadline_s)
 
 
-def admitted(waiting: Waiting, *payloads: bytes) -> list[Request]:
+def admitted(waiting: Mailbox, *payloads: bytes) -> list[Request]:
     requests = [request(payload) for payload in payloads]
     for one in requests:
         waiting.admit(one)

@@ -16,7 +16,7 @@ from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import apply as steps_module
 from engine.runtime.detector.actor import Activated, DetectorActor
-from engine.runtime.detector.detector_snapshot import KEPT_VERSION
+from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
 from engine.runtime.detector.journal_entries import Replay
 from engine.runtime.detector.replay_attempts import Poisoned
 from snapshots.data_folder.identity import begin_folder
@@ -143,7 +143,7 @@ def test_the_answer_to_a_batch_is_bounded_and_what_it_has_no_room_for_can_be_sen
     # What was refused is not in the journal's history.
     other = make(limits=Limits(answer_bytes_max=60_000))
     other.activate(ONE, 2)
-    assert other._hosted.detector.events_seen == 100
+    assert other._active.detector.events_seen == 100
 
 
 def test_what_the_answers_of_a_reply_have_no_room_for_is_not_begun(make):
@@ -155,7 +155,7 @@ def test_what_the_answers_of_a_reply_have_no_room_for_is_not_begun(make):
     batch = [event(number, a=1) for number in range(5)]
     reply = actor.handle(batch)
     assert (len(reply.answers), reply.crash) == (2, None)
-    assert actor._hosted.detector.events_seen == 2
+    assert actor._active.detector.events_seen == 2
     assert len(actor.handle(batch[2:]).answers) == 2
     assert len(actor.handle([event(9)] * 5).answers) == 5
 
@@ -424,13 +424,13 @@ def test_limits_that_are_set_anew_hold_and_are_in_the_journal(make, actor):
     for epoch in (2, 3):
         fewer = make(limits=Limits(keys_max=3))
         fewer.activate(ONE, epoch)
-        assert fewer._hosted.detector.limits.keys_max == 3
+        assert fewer._active.detector.limits.keys_max == 3
         fired(fewer, 2000, k=7, a=1)
     expected = [fired(fewer, 3000, k=key) for key in range(8)]
     again = make()
     again.activate(ONE, 4)
     assert sum(map(len, expected)) == 3
-    assert again._hosted.detector.limits == DEFAULT_LIMITS
+    assert again._active.detector.limits == DEFAULT_LIMITS
 
 
 def test_a_folder_that_is_gone_was_lost(make, tmp_path):
@@ -456,12 +456,12 @@ def test_an_event_too_far_ahead_of_the_clock_is_refused(actor):
 
 
 def test_a_detector_that_a_newer_program_saved_does_not_wake(make, actor, monkeypatch):
-    monkeypatch.setattr("engine.runtime.detector.actor.KEPT_VERSION", KEPT_VERSION + 1)
+    monkeypatch.setattr("engine.runtime.detector.actor.SNAPSHOT_VERSION", SNAPSHOT_VERSION + 1)
     add(actor)
     actor.begin_saving()
     actor.finish_saving()
     monkeypatch.undo()
-    with pytest.raises(NewerFormat, match=f"version {KEPT_VERSION + 1}"):
+    with pytest.raises(NewerFormat, match=f"version {SNAPSHOT_VERSION + 1}"):
         make().activate(ONE, 2)
 
 
@@ -533,7 +533,7 @@ def test_a_folder_from_before_there_were_limits_in_it_has_them_from_its_first_wa
     second = make(limits=Limits(keys_max=2))
     assert second.activate(folder.name, 2).records == 21
     assert answers
-    assert second._hosted.detector.events_seen == first._hosted.detector.events_seen
+    assert second._active.detector.events_seen == first._active.detector.events_seen
 
 
 def test_a_stored_pattern_is_not_held_to_a_bound_that_was_lowered(make, actor):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.activation.workers import Pool
+from engine.runtime.activation.workers import DetectorWorkers
 from engine.runtime.contract.settings import RuntimeSettings
 from tests.local_runtime import LocalActors
 
@@ -20,10 +20,10 @@ async def settled() -> None:
 async def make(tmp_path):
     pools = []
 
-    def make(**settings: Any) -> tuple[Pool, LocalActors]:
+    def make(**settings: Any) -> tuple[DetectorWorkers, LocalActors]:
         chosen = RuntimeSettings(data=Path(tmp_path), **{"spares": 2, "retry_s": 0.01, **settings})
         actors = LocalActors(chosen)
-        pool = Pool(actors, chosen)
+        pool = DetectorWorkers(actors, chosen)
         pools.append(pool)
         return pool, actors
 
@@ -63,14 +63,14 @@ async def test_no_more_are_being_started_at_once_than_is_set(make):
 
     actors.start = counted
     taken = await asyncio.gather(*takers)
-    assert len({actor.handle.name for actor in taken}) == 9
+    assert len({actor.port.name for actor in taken}) == 9
     assert most == 2
 
 
 async def test_whoever_shares_out_places_is_told_how_many_are_started(tmp_path):
     settings = RuntimeSettings(data=tmp_path, spares=2)
     actors, told = LocalActors(settings), []
-    pool = Pool(actors, settings, told.append)
+    pool = DetectorWorkers(actors, settings, told.append)
     pool.start()
     await settled()
     assert told == [1, 2]
@@ -92,7 +92,7 @@ async def test_no_more_are_started_than_may_be_awake(make):
 async def test_each_taker_has_an_actor_of_its_own(make):
     pool, actors = make()
     taken = await asyncio.gather(*(pool.take() for _ in range(5)))
-    assert len({actor.handle.name for actor in taken}) == 5
+    assert len({actor.port.name for actor in taken}) == 5
     await settled()
     assert len(actors.started) == 7
 
@@ -121,7 +121,7 @@ async def test_a_worn_actor_is_replaced(make, settings, resident_bytes):
     worn = await pool.take()
     pool.give_back(worn, resident_bytes)
     await settled()
-    assert worn.handle.dead
+    assert worn.port.dead
     assert alive(actors) == 2
 
 
@@ -134,7 +134,7 @@ async def test_one_that_dies_unused_is_replaced_and_never_taken(make):
     await settled()
     assert alive(actors) == 2
     taken = await pool.take()
-    assert not taken.handle.dead
+    assert not taken.port.dead
 
 
 async def test_the_death_of_one_in_use_is_told_once(make):
@@ -142,7 +142,7 @@ async def test_the_death_of_one_in_use_is_told_once(make):
     told = []
     actor = await pool.take()
     actor.on_death = lambda: told.append("died")
-    actor.handle.die()
+    actor.port.die()
     await settled()
     assert told == ["died"]
     assert actor.dead
@@ -157,7 +157,7 @@ async def test_one_that_is_lost_is_ended_and_nobody_is_told(make):
     actor.on_death = lambda: pytest.fail("whoever loses it knows")
     pool.lose(actor)
     await settled()
-    assert actor.handle.dead
+    assert actor.port.dead
 
 
 async def test_while_none_can_be_started_takers_wait_until_one_can(make):

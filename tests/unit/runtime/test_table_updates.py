@@ -7,8 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from engine.runtime.catalogue import catalogue_state as register
-from engine.runtime.catalogue.catalogue_state import DetectorCreated, DetectorPurged, DetectorStruck, Kept
-from engine.runtime.catalogue.table_updates import REMEMBERED, Chronicle, Copy, News
+from engine.runtime.catalogue.catalogue_state import (
+    CatalogueState,
+    DetectorCreated,
+    DetectorPurged,
+    DetectorStruck,
+)
+from engine.runtime.catalogue.table_updates import UPDATES_MAX, TableCopy, TableUpdate, TableVersions
 
 
 class Owner:
@@ -16,7 +21,7 @@ class Owner:
 
     def __init__(self, opening: int = 0) -> None:
         self.table: dict[str, str] = {}
-        self.chronicle = Chronicle[str](opening)
+        self.chronicle = TableVersions[str](opening)
 
     def add(self, key: str) -> int:
         self.table[key] = f"value of {key}"
@@ -31,7 +36,7 @@ class Owner:
         owner.table = dict(self.table)
         return owner
 
-    def since(self, seen: int) -> News[str]:
+    def since(self, seen: int) -> TableUpdate[str]:
         return self.chronicle.since(seen, self.table.copy)
 
 
@@ -41,24 +46,24 @@ def test_who_has_seen_nearly_all_is_told_the_rest_and_others_are_told_all():
     owner.add("a")
     owner.add("b")
     owner.remove("a")
-    assert owner.since(0) == News(13, whole={"b": "value of b"})
+    assert owner.since(0) == TableUpdate(13, whole={"b": "value of b"})
     assert owner.since(9).whole is not None
     assert owner.since(10).changes == [("a", "value of a"), ("b", "value of b"), ("a", None)]
-    assert owner.since(12) == News(13, changes=[("a", None)])
-    assert owner.since(13) == News(13)
+    assert owner.since(12) == TableUpdate(13, changes=[("a", None)])
+    assert owner.since(13) == TableUpdate(13)
     assert owner.since(14).whole is not None, "of another time"
 
 
 def test_what_is_told_one_by_one_is_bounded():
     owner = Owner()
-    for number in range(REMEMBERED + 1):
+    for number in range(UPDATES_MAX + 1):
         owner.add(str(number))
     assert owner.since(0).whole == owner.table
-    assert len(owner.since(1).changes) == REMEMBERED
+    assert len(owner.since(1).changes) == UPDATES_MAX
 
 
 def test_a_change_from_here_shows_at_once_and_is_not_undone_by_an_earlier_word():
-    owner, copy = Owner(), Copy[str]()
+    owner, copy = Owner(), TableCopy[str]()
     owner.add("kept")
     early = owner.since(0)
     version = owner.add("new")
@@ -78,7 +83,7 @@ def test_a_change_from_here_shows_at_once_and_is_not_undone_by_an_earlier_word()
 
 
 def test_entries_come_in_the_order_of_their_creation_whoever_made_them():
-    owner, copy = Owner(), Copy[str]()
+    owner, copy = Owner(), TableCopy[str]()
     versions = {key: owner.add(key) for key in "abcde"}
     # What was added from here is known before what others added earlier.
     for key in "ecb":
@@ -91,7 +96,7 @@ def test_entries_come_in_the_order_of_their_creation_whoever_made_them():
 
 
 def test_what_the_owner_has_told_already_is_not_noted_again():
-    owner, copy = Owner(), Copy[str]()
+    owner, copy = Owner(), TableCopy[str]()
     version = owner.add("a")
     owner.remove("a")
     copy.take(owner.since(0))
@@ -100,7 +105,7 @@ def test_what_the_owner_has_told_already_is_not_noted_again():
 
 
 def test_pages_cover_all_entries_once_and_a_page_after_what_is_gone_is_none():
-    owner, copy = Owner(), Copy[str]()
+    owner, copy = Owner(), TableCopy[str]()
     for key in "abcdefg":
         version = owner.add(key)
     copy.take(owner.since(0))
@@ -124,8 +129,8 @@ def test_pages_cover_all_entries_once_and_a_page_after_what_is_gone_is_none():
 def test_copies_come_to_what_the_owner_has_whatever_order_words_and_changes_come_in(seed):
     """Two copies make changes, hear of them late, and ask questions whose answers overtake each other."""
     draw = random.Random(seed)
-    owner, copies = Owner(), [Copy[str](), Copy[str]()]
-    on_the_way: list[tuple[Copy[str], News[str]]] = []
+    owner, copies = Owner(), [TableCopy[str](), TableCopy[str]()]
+    on_the_way: list[tuple[TableCopy[str], TableUpdate[str]]] = []
     own: list[set[str]] = [set(), set()]
     gone: list[set[str]] = [set(), set()]
     for step in range(120):
@@ -173,7 +178,7 @@ def quickest_s(work: Callable[[], None]) -> float:
 
 
 def a_copy_of(count: int) -> Callable[[], None]:
-    owner, copy = Owner(), Copy[str]()
+    owner, copy = Owner(), TableCopy[str]()
     for number in range(count):
         owner.add(str(number))
     copy.take(owner.since(0))
@@ -189,18 +194,18 @@ def a_copy_of(count: int) -> Callable[[], None]:
     return change
 
 
-def a_register_of(count: int) -> Callable[[], None]:
-    kept = Kept(detectors={str(number): "" for number in range(count)})
+def a_catalogue_of(count: int) -> Callable[[], None]:
+    kept = CatalogueState(detectors={str(number): "" for number in range(count)})
 
     def change() -> None:
         for number in range(200):
             for made in (DetectorCreated(f"new {number}", ""), DetectorStruck(f"new {number}")):
-                register.make(made, kept)
-            register.make(DetectorPurged(f"new {number}"), kept)
+                register.apply(made, kept)
+            register.apply(DetectorPurged(f"new {number}"), kept)
 
     return change
 
 
-@pytest.mark.parametrize("make", [a_copy_of, a_register_of])
+@pytest.mark.parametrize("make", [a_copy_of, a_catalogue_of])
 def test_a_change_costs_no_more_where_there_are_a_hundred_times_as_many_entries(make):
     assert quickest_s(make(100_000)) < 10 * quickest_s(make(1_000))

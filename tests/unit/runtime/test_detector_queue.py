@@ -1,4 +1,4 @@
-"""A detector's lane: one batch in flight, and an answer to every request whatever happens."""
+"""A detector queue: one batch in flight, and an answer to every request whatever happens."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
 from engine.runtime.detector import apply as steps_module
 from tests.faulty_files import FaultyFiles
-from tests.local_runtime import LocalHandle, LocalService, local_service, until
+from tests.local_runtime import LocalService, LocalWorker, local_service, until
 
 
 class Gate:
@@ -49,10 +49,10 @@ class Scene:
         self.detector_id = detector_id
 
     @property
-    def actor(self) -> LocalHandle:
-        hosting = self.service.actors.hosting(self.detector_id)
-        assert hosting is not None, "the detector is awake"
-        return hosting
+    def actor(self) -> LocalWorker:
+        worker = self.service.actors.with_detector(self.detector_id)
+        assert worker is not None, "the detector is awake"
+        return worker
 
     @property
     def batches(self) -> list[int]:
@@ -111,7 +111,7 @@ def outcome(result: Any) -> Any:
 
 async def clock_of(scene: Scene) -> float:
     """The time of the last event that was evaluated, in ms."""
-    return scene.actor.actor._hosted.detector.clock_us / 1000
+    return scene.actor.actor._active.detector.clock_us / 1000
 
 
 async def test_what_waits_while_a_batch_is_in_flight_is_the_next_batch(scene):
@@ -192,8 +192,8 @@ async def test_callers_that_all_go_away_in_flight_stall_nobody(scene):
         await asyncio.sleep(0)
         s.gate.open()
         assert await outcomes(after) == ["done"]
-        lane = s.fleet.hosting._lanes[s.detector_id]
-        assert (len(lane._waiting), lane._waiting.bytes, lane._in_flight) == (0, 0, [])
+        queue = s.fleet.broker._queues[s.detector_id]
+        assert (len(queue._mailbox), queue._mailbox.bytes, queue._in_flight) == (0, 0, [])
 
 
 async def test_callers_that_go_away_make_room_for_others(scene):
@@ -381,10 +381,10 @@ async def test_death_while_a_snapshot_is_written_loses_nothing_that_was_answered
         assert await outcomes(s.asks(2)) == ["done"], "others are answered meanwhile"
         s.gate.held.clear()
         s.actor.die()
-        await until(lambda: not s.fleet.hosting.awake)
+        await until(lambda: not s.fleet.broker.awake)
         assert await outcomes([s.ask(ops.rules())]) == ["done"]
         assert await clock_of(s) == 2
-        assert s.fleet.hosting.counts["snapshots_written"] == 0
+        assert s.fleet.broker.counts["snapshots_written"] == 0
 
 
 async def test_an_operation_that_breaks_the_engine_is_1500_and_the_others_of_its_batch_are_answered(
@@ -457,7 +457,7 @@ async def test_deletion_while_the_detector_wakes_answers_1200_at_once(scene):
         await s.fleet.delete_detector(s.detector_id)
         assert await outcomes(tasks) == [1200, 1200]
         s.gate.open()
-        assert s.fleet.hosting.awake == 0
+        assert s.fleet.broker.awake == 0
 
 
 async def test_deletion_leaves_nothing_behind_that_is_saved_later(scene, tmp_path):
@@ -573,7 +573,7 @@ async def test_an_actor_that_dies_right_after_its_answer_is_not_asked_again(scen
         actor.handle = last_words
         assert await outcomes(s.asks(2)) == ["done"]
         assert await outcomes(s.asks(3)) == ["done"]
-        assert s.fleet.hosting.counts["actors_lost"] == 1
+        assert s.fleet.broker.counts["actors_lost"] == 1
 
 
 async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(scene):
@@ -584,7 +584,7 @@ async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(
         assert await outcomes(s.asks(1)) == ["done"]
         calls = s.actor.calls
         s.gate.open()
-        await until(lambda: s.fleet.hosting.counts["snapshots_written"])
+        await until(lambda: s.fleet.broker.counts["snapshots_written"])
         assert await outcomes(s.asks(1)) == ["done"]
         await asyncio.sleep(0.05)
         assert [call for call, _ in calls].count("begin_saving") == 1
@@ -618,4 +618,4 @@ async def test_what_a_reply_has_no_room_for_is_sent_again_and_answered_once(scen
         assert all(json.loads(task.result().result)["actions"] for task in tasks)
         # Two of them fill a reply.
         assert s.batches[sent:] == [1, *range(20, 0, -2)]
-        assert s.actor.actor._hosted.detector.events_seen == 21
+        assert s.actor.actor._active.detector.events_seen == 21

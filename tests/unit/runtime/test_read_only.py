@@ -14,7 +14,7 @@ from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
-from engine.runtime.detector.replay_attempts import KILLS_MAX, Attempt, Poisoned
+from engine.runtime.detector.replay_attempts import KILLS_MAX, Poisoned, ReplayAttempt
 from snapshots.errors import StorageError
 from snapshots.inspection import read_only
 from tests.faulty_files import FaultyFiles
@@ -142,7 +142,7 @@ def test_a_record_that_ended_others_is_not_replayed_to_be_read(
     folder = tmp_path / "detectors" / ONE
     last = list(read_only(folder).records)[-1]
     for _ in range(KILLS_MAX):
-        attempt = Attempt(folder, files)
+        attempt = ReplayAttempt(folder, files)
         attempt.begin()
         attempt.reached(last)
     make_full(files)
@@ -157,10 +157,10 @@ async def test_a_service_with_a_full_disk_tells_rules_and_goes_on_by_itself(tmp_
         detector_id = await service.fleet.create_detector("d")
         added = await service.fleet.call(detector_id, ops.add_rule("r", "a == 1"))
         assert isinstance(added, Done)
-        hosting = service.actors.hosting(detector_id)
-        assert hosting is not None
-        hosting.die()
-        await until(lambda: service.hosting.awake == 0)
+        worker = service.actors.with_detector(detector_id)
+        assert worker is not None
+        worker.die()
+        await until(lambda: service.broker.awake == 0)
         make_full(files)
         for _ in range(3):
             told = await service.fleet.call(detector_id, ops.rules())
@@ -178,4 +178,4 @@ async def test_a_service_with_a_full_disk_tells_rules_and_goes_on_by_itself(tmp_
         while not await taken():
             pass
         assert (await service.fleet.status()).amiss == []
-        assert service.hosting.counts["detectors_woken"] < 20
+        assert service.broker.counts["detectors_woken"] < 20

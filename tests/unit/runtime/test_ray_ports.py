@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.cluster.ray_ports import RayHandle
+from engine.runtime.cluster.ray_ports import RayWorkerPort
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.calls import carry_out, encode_call
 from engine.runtime.contract.errors import ActorDied
@@ -77,8 +77,8 @@ def actor(monkeypatch: pytest.MonkeyPatch) -> FakeActor:
     return FakeActor()
 
 
-async def connected(actor: FakeActor, way: Any = "auto") -> RayHandle:
-    handle = RayHandle(actor, "fake")
+async def connected(actor: FakeActor, way: Any = "auto") -> RayWorkerPort:
+    handle = RayWorkerPort(actor, "fake")
     await handle.connect(way)
     return handle
 

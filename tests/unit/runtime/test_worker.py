@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from engine.runtime.cluster.worker import HostActor
+from engine.runtime.cluster.worker import WorkerActor
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
@@ -18,7 +18,7 @@ from tests.local_runtime import newborn
 ID = "a" * 32
 BATCH = ops.encode_batch([ops.rules()])
 
-CALLS: dict[str, Callable[[HostActor], object]] = {
+CALLS: dict[str, Callable[[WorkerActor], object]] = {
     "activate": lambda actor: actor.activate(ID, 1),
     "handle": lambda actor: actor.handle_bytes(BATCH),
     "sync": lambda actor: actor.sync(),
@@ -52,19 +52,19 @@ def test_no_two_threads_are_in_the_actors_state_at_once(name, other, tmp_path, m
 
     for each in CALLS:
         monkeypatch.setattr(DetectorActor, each, slow)
-    monkeypatch.setattr("engine.runtime.cluster.worker.Hiding", Mock)
-    monkeypatch.setattr("engine.runtime.cluster.worker.look_seldom", lambda: None)
-    actor = HostActor(RuntimeSettings(data=tmp_path))
+    monkeypatch.setattr("engine.runtime.cluster.worker.FrozenHeap", Mock)
+    monkeypatch.setattr("engine.runtime.cluster.worker.collect_seldom", lambda: None)
+    actor = WorkerActor(RuntimeSettings(data=tmp_path))
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(lambda call: call(actor), [CALLS[name], CALLS[other]]))
     assert most == 1
 
 
 def test_what_calls_itself_does_not_wait_for_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr("engine.runtime.cluster.worker.look_seldom", lambda: None)
-    monkeypatch.setattr("engine.runtime.cluster.worker.Hiding", Mock)
+    monkeypatch.setattr("engine.runtime.cluster.worker.collect_seldom", lambda: None)
+    monkeypatch.setattr("engine.runtime.cluster.worker.FrozenHeap", Mock)
     newborn(tmp_path, ID)
-    actor = HostActor(RuntimeSettings(data=tmp_path, journal_sync="off"))
+    actor = WorkerActor(RuntimeSettings(data=tmp_path, journal_sync="off"))
     actor.activate(ID, 1)
     body = b'{"event": {"fields": {}, "timestamp_ms": 1}}'
     with ThreadPoolExecutor(1) as threads:

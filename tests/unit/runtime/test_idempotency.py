@@ -13,7 +13,13 @@ from engine.runtime.contract import operations as ops
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
-from engine.runtime.detector.idempotency import PAGE_VERSION, Answers, KeptAnswer, key_digest, request_digest
+from engine.runtime.detector.idempotency import (
+    PAGE_VERSION,
+    CachedAnswer,
+    IdempotencyCache,
+    key_digest,
+    request_digest,
+)
 from snapshots.errors import StorageError
 from snapshots.format.file_names import listing
 from tests.faulty_files import FaultyFiles
@@ -29,17 +35,17 @@ GOLDEN = Path(__file__).parent / "golden" / "folder_3"
 # -- in memory -----------------------------------------------------------------------------------------------
 
 
-def answer_of(key: str, result: bytes = NOTHING) -> KeptAnswer:
+def answer_of(key: str, result: bytes = NOTHING) -> CachedAnswer:
     operation = asked(key)
     request = request_digest(operation.kind, operation.payload)
-    return KeptAnswer(key_digest(key), request, result, b"[]")
+    return CachedAnswer(key_digest(key), request, result, b"[]")
 
 
 def asked(key: str) -> Operation:
     return ops.evaluate(b"the body of " + key.encode(), key)
 
 
-def found(answers: Answers, key: str, now_us: int) -> bytes | None:
+def found(answers: IdempotencyCache, key: str, now_us: int) -> bytes | None:
     done = answers.find(key_digest(key), asked(key), now_us)
     return None if done is None else done.result
 
@@ -47,7 +53,7 @@ def found(answers: Answers, key: str, now_us: int) -> bytes | None:
 @pytest.mark.parametrize("seed", range(5))
 def test_an_answer_is_found_while_it_is_kept_and_is_forgotten_a_quarter_of_that_later(seed: int) -> None:
     drawn = random.Random(seed)
-    answers, given, now_us = Answers(KEPT_US, 1 << 30), {}, 0
+    answers, given, now_us = IdempotencyCache(KEPT_US, 1 << 30), {}, 0
     for number in range(2_000):
         now_us += drawn.choice((0, 1, 1_000_000, 3_000_000))
         key = f"key {number}"
@@ -63,17 +69,17 @@ def test_an_answer_is_found_while_it_is_kept_and_is_forgotten_a_quarter_of_that_
 
 
 def test_a_key_is_not_found_where_it_stands_across_two_rows() -> None:
-    answers = Answers(KEPT_US, 1 << 30)
+    answers = IdempotencyCache(KEPT_US, 1 << 30)
     # All in one bucket: they begin alike.
     first, second = bytes((0, 0, *range(1, 15))), bytes((0, 0, *range(101, 115)))
     for key in (first, second):
-        answers.keep(KeptAnswer(key, bytes(8), NOTHING, b"[]"), 0)
+        answers.keep(CachedAnswer(key, bytes(8), NOTHING, b"[]"), 0)
     # The request and the place of the first row, and the beginning of the second.
     across = bytes(8) + bytes(4) + second[:4]
     assert answers.find(across, asked("x"), 0) is None
     operation = asked("x")
     request = request_digest(operation.kind, operation.payload)
-    answers.keep(KeptAnswer(across, request, b"late", b"[]"), 0)
+    answers.keep(CachedAnswer(across, request, b"late", b"[]"), 0)
     assert answers.find(across, operation, 0) == Done(b"late")
 
 
@@ -81,7 +87,7 @@ def test_answers_of_two_thousand_evaluations_a_second_fit_for_ten_minutes() -> N
     """A hundredth of them, in a hundredth of the room; what does not depend on their number is left out."""
     count, share = 12_000, 100
     settings = RuntimeSettings(data=Path())
-    answers = Answers(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
+    answers = IdempotencyCache(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
     results = [b'{"actions":[{"ruleId":"%032d"}]}' % number for number in range(20)]
     drawn = random.Random(1)
     for number in range(2 * count):
@@ -101,7 +107,7 @@ def test_answers_of_two_thousand_evaluations_a_second_fit_for_ten_minutes() -> N
 
 
 def test_a_page_has_what_was_answered_since_the_last_one_that_was_written() -> None:
-    answers = Answers(KEPT_US, 1 << 30)
+    answers = IdempotencyCache(KEPT_US, 1 << 30)
     answers.keep(answer_of("a", b"one"), 1)
     first = answers.begin_page(1)
     answers.keep(answer_of("b", b"two"), 2)
@@ -117,7 +123,7 @@ def test_a_page_has_what_was_answered_since_the_last_one_that_was_written() -> N
     assert answers.begin_page(4) is None
     assert third.expires_us == 3 + KEPT_US
     for page, keys in ((first, "a"), (second, "ab"), (third, "c")):
-        other = Answers(KEPT_US, 1 << 30)
+        other = IdempotencyCache(KEPT_US, 1 << 30)
         other.load_page(page.body(), PAGE_VERSION)
         assert {answer.key for answer in other} == {key_digest(key) for key in keys}
         assert other.begin_page(4) is None, "what a page has is not written again"
@@ -155,12 +161,12 @@ class World:
 
     def check(self, actor: DetectorActor) -> int:
         """Repeat all evaluations that must be known; gives how many there were."""
-        assert actor._hosted is not None
-        seen = actor._hosted.detector.events_seen
+        assert actor._active is not None
+        seen = actor._active.detector.events_seen
         known = {key: one for key, (at_us, one) in self.given.items() if self.clock_us - at_us <= KEPT_US}
         repeats = [evaluation(key, self.given[key][0]) for key in known]
         assert actor.handle(repeats).answers == list(known.values())
-        assert actor._hosted.detector.events_seen == seen
+        assert actor._active.detector.events_seen == seen
         return len(known)
 
 
@@ -334,8 +340,8 @@ def test_a_folder_with_answers_in_its_snapshot_and_their_keys_in_its_journal_ope
     assert [len(one.result) for one in given if isinstance(one, Done)] == [113, 113, 277, 113, 127]
     assert b"ahead of the server's time" in given[2].result  # type: ignore[union-attr] -- it is Done
     assert actor.handle([event("sixth", 2002, 1)]).answers == [given[3]]
-    assert actor._hosted is not None
-    assert actor._hosted.detector.events_seen == 7
+    assert actor._active is not None
+    assert actor._active.detector.events_seen == 7
     changed = actor.handle([event("first", 1000, 2)]).answers[0]
     assert isinstance(changed, Refused)
     assert [entry.code for entry in changed.entries] == [1006]

@@ -18,9 +18,15 @@ from engine.runtime.contract.operations import Operation
 from engine.runtime.detector import apply as steps
 from engine.runtime.detector import detector_snapshot as kept
 from engine.runtime.detector import journal_entries as history
-from engine.runtime.detector.detector_snapshot import KEPT_VERSION
-from engine.runtime.detector.idempotency import PAGE_VERSION, Answers, KeptAnswer, key_digest
-from engine.runtime.detector.journal_entries import RECORD_VERSION, Diverged, History, Replay, Step
+from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
+from engine.runtime.detector.idempotency import PAGE_VERSION, CachedAnswer, IdempotencyCache, key_digest
+from engine.runtime.detector.journal_entries import (
+    RECORD_VERSION,
+    Diverged,
+    JournalEntry,
+    JournalRecord,
+    Replay,
+)
 from engine.runtime.detector.replay import restore
 from engine.runtime.detector.replay_attempts import Poisoned
 from snapshots.errors import NewerFormat
@@ -47,7 +53,7 @@ class Life:
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.detector = Detector(limits=limits, now_us=lambda: NOW_MS * 1_000)
-        self.answers = Answers(600_000_000, 1 << 20)
+        self.answers = IdempotencyCache(600_000_000, 1 << 20)
         self.records: list[Record] = []
         self.pages: list[Page] = []
         self.now_us = 0
@@ -57,18 +63,18 @@ class Life:
 
     def take(self, operation: Operation, now_us: int = 0) -> Any:
         self.now_us = now_us
-        stepped = steps.take(self.detector, "d", self.answers, operation, now_us)
-        if stepped.step is not None:
-            self.tell(stepped.step)
+        applied = steps.apply(self.detector, "d", self.answers, operation, now_us)
+        if applied.entry is not None:
+            self.tell(applied.entry)
             if operation.key:
                 self.kept_at_us[key_digest(operation.key)] = now_us
-        return stepped.answer
+        return applied.answer
 
-    def tell(self, *told: Step) -> None:
+    def tell(self, *told: JournalEntry) -> None:
         detector = self.detector
         verdicts = detector.verdicts.take()
         at = detector.clock_us, detector.events_seen
-        one = History(*at, True, told, self.now_us, "0.0.0", verdicts)
+        one = JournalRecord(*at, True, told, self.now_us, "0.0.0", verdicts)
         payload = history.encode(one)
         self.records.append(Record(len(self.records) + 1, RECORD_VERSION, payload, Path("journal"), 0))
 
@@ -77,8 +83,8 @@ class Life:
         if page is not None:
             self.pages.append(Page(PAGE_VERSION, page.body()))
             self.answers.page_written(page)
-        body = b"".join(kept.pieces(kept.keep(self.detector)))
-        self.snapshot = Snapshot(1, len(self.records), KEPT_VERSION, body)
+        body = b"".join(kept.pieces(kept.take_snapshot(self.detector)))
+        self.snapshot = Snapshot(1, len(self.records), SNAPSHOT_VERSION, body)
 
     def restored(self) -> "Life":
         after = 0 if self.snapshot is None else self.snapshot.sequence
@@ -91,7 +97,7 @@ class Life:
         return other
 
 
-def kept_by(life: Life, keys: Collection[bytes]) -> dict[bytes, KeptAnswer]:
+def kept_by(life: Life, keys: Collection[bytes]) -> dict[bytes, CachedAnswer]:
     """Give the answers that a repeat would get: of a key that came again, the latest."""
     return {answer.key: answer for answer in life.answers if answer.key in keys}
 
@@ -254,7 +260,7 @@ def test_the_random_scripts_meet_the_bound_on_answers() -> None:
     assert met > 20
 
 
-def told(life: Life) -> list[Step]:
+def told(life: Life) -> list[JournalEntry]:
     return [step for record in life.records for step in history.decode(record.payload).steps]
 
 
@@ -276,7 +282,7 @@ def test_lines_are_taken_again_but_for_those_that_were_refused() -> None:
 def test_a_line_that_is_refused_only_when_it_is_taken_again_is_no_history() -> None:
     step = history.EvaluatedLines(b"{")
     with pytest.raises(Diverged, match="line was refused"):
-        Replay(Detector(limits=LIMITS), Answers(1, 1)).take(History(None, 0, True, (step,)))
+        Replay(Detector(limits=LIMITS), IdempotencyCache(1, 1)).take(JournalRecord(None, 0, True, (step,)))
 
 
 def test_a_record_of_version_1_is_taken_as_it_was_written() -> None:
@@ -284,7 +290,7 @@ def test_a_record_of_version_1_is_taken_as_it_was_written() -> None:
     told = history.decode(payload).steps
     assert [step.form for step in told if isinstance(step, history.EvaluatedBatch)] == ["json", "json"]
     record = Record(1, 1, payload, Path("journal"), 0)
-    answers = Answers(600_000_000, 1 << 20)
+    answers = IdempotencyCache(600_000_000, 1 << 20)
     detector = restore(Recovered(None, iter([record]), ()), answers, LIMITS).detector
     assert (detector.clock_us, detector.events_seen) == (7_000, 4)
     assert [rule.name for rule in detector.rules()] == ["r"]
@@ -353,30 +359,34 @@ def test_a_history_that_leads_elsewhere_than_it_did_is_no_history() -> None:
     (step,) = history.decode(life.records[0].payload).steps
     for clock_us, seen in ((5_000, 2), (6_000, 1), (None, 1)):
         with pytest.raises(Diverged):
-            Replay(Detector(limits=LIMITS), Answers(1, 1)).take(History(clock_us, seen, True, (step,)))
+            Replay(Detector(limits=LIMITS), IdempotencyCache(1, 1)).take(
+                JournalRecord(clock_us, seen, True, (step,))
+            )
     # Without a journal of events it has to lead elsewhere.
-    Replay(Detector(limits=LIMITS), Answers(1, 1)).take(History(9, 9, False, (step,)))
+    Replay(Detector(limits=LIMITS), IdempotencyCache(1, 1)).take(JournalRecord(9, 9, False, (step,)))
 
 
 def test_a_record_that_cannot_be_taken_again_is_named_with_its_place() -> None:
     record = Record(7, RECORD_VERSION, b"no history", Path("folder/journal-1.rdj"), 64)
     with pytest.raises(Poisoned, match=r"journal-1\.rdj at 64: the record 7 "):
-        restore(Recovered(None, iter([record]), ()), Answers(1, 1), LIMITS)
+        restore(Recovered(None, iter([record]), ()), IdempotencyCache(1, 1), LIMITS)
 
 
 def test_what_a_newer_program_wrote_is_refused() -> None:
     record = Record(7, RECORD_VERSION + 1, b"", Path("journal"), 64)
     with pytest.raises(NewerFormat, match=f"at 64.*version {RECORD_VERSION + 1}"):
-        restore(Recovered(None, iter([record]), ()), Answers(1, 1), LIMITS)
-    with pytest.raises(NewerFormat, match=f"version {KEPT_VERSION + 1}"):
-        restore(Recovered(Snapshot(1, 1, KEPT_VERSION + 1, b""), iter(()), ()), Answers(1, 1), LIMITS)
+        restore(Recovered(None, iter([record]), ()), IdempotencyCache(1, 1), LIMITS)
+    with pytest.raises(NewerFormat, match=f"version {SNAPSHOT_VERSION + 1}"):
+        restore(
+            Recovered(Snapshot(1, 1, SNAPSHOT_VERSION + 1, b""), iter(()), ()), IdempotencyCache(1, 1), LIMITS
+        )
 
 
 def test_a_snapshot_of_a_detector_alone_takes_the_limits_that_are_set() -> None:
     # As they were before there was a journal.
     golden = Path(__file__).parents[1] / "evaluation" / "golden" / "state_2_few.msgpack"
     recovered = Recovered(Snapshot(1, 1, 2, golden.read_bytes()), iter(()), ())
-    detector = restore(recovered, Answers(1, 1), LIMITS).detector
+    detector = restore(recovered, IdempotencyCache(1, 1), LIMITS).detector
     assert detector.limits == LIMITS
     assert len(detector.rules()) > 5
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.messages import Call, Note, encode
-from engine.runtime.broker.remote_broker import HostingFailed
+from engine.runtime.broker.remote_broker import BrokerFailed
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
@@ -41,7 +41,7 @@ def held_back(service: LocalService) -> asyncio.Event:
 
 
 def waiting(service: LocalService, detector_id: str) -> tuple[int, int]:
-    queue = service.hosting._lanes[detector_id]._waiting
+    queue = service.broker._queues[detector_id]._waiting
     return len(queue), queue.bytes
 
 
@@ -57,7 +57,7 @@ async def test_two_front_ends_share_the_one_history_of_a_detector(tmp_path):
         await one.fleet.call(detector_id, event(1, a=1))
         answer = await two.fleet.call(detector_id, event(2))
         assert json.loads(answer.result)["actions"][0]["name"] == "seen"
-        assert len(service.hosting._lanes) == 1
+        assert len(service.broker._queues) == 1
 
 
 async def test_what_is_asked_at_once_through_several_goes_on_as_one_batch(tmp_path):
@@ -108,7 +108,7 @@ async def test_a_caller_who_goes_leaves_no_place_taken(tmp_path):
             # The first one is in flight when the others come, which wait for it.
             calls += [asyncio.create_task(apart.fleet.call(detector_id, large)) for _ in range(count)]
             await until(lambda count=count: apart.serves.under_way >= count)
-            await until(lambda: service.hosting._lanes[detector_id]._in_flight)
+            await until(lambda: service.broker._queues[detector_id]._in_flight)
         assert waiting(service, detector_id)[0] == 50
         for call in calls:
             call.cancel()
@@ -174,7 +174,7 @@ async def test_an_error_of_the_host_is_no_answer_and_reaches_the_log(tmp_path, c
             raise ZeroDivisionError("of its own")
 
         apart.serves._methods = {**apart.serves._methods, "status": broken}
-        with pytest.raises(HostingFailed, match="ZeroDivisionError"):
+        with pytest.raises(BrokerFailed, match="ZeroDivisionError"):
             await apart.fleet.status()
         assert "of its own" in caplog.text
         assert open_asks(apart) == (0, 0)
@@ -206,7 +206,7 @@ async def test_one_that_does_not_take_answers_is_not_read_from(tmp_path):
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         server = type(apart.serves)(
-            service.hosting, noted=lambda _: None, revoked=lambda: None, lost=lambda: None
+            service.broker, noted=lambda _: None, revoked=lambda: None, lost=lambda: None
         )
         await server.start(ours)
         loop = asyncio.get_running_loop()
@@ -234,7 +234,7 @@ async def test_garbage_ends_the_connection_and_what_was_asked_through_it(tmp_pat
         ours, theirs = socket.socketpair()
         gone: list[str] = []
         server = type(other.serves)(
-            service.hosting, noted=lambda _: None, revoked=lambda: None, lost=lambda: gone.append("it")
+            service.broker, noted=lambda _: None, revoked=lambda: None, lost=lambda: gone.append("it")
         )
         await server.start(ours)
         theirs.sendall(b"\x02\x00\x00\x00\x05\xc1\xc1")
