@@ -313,7 +313,7 @@ class ServiceImages:
 def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
     """Open what is left, and raise Lost where that is not what callers were told."""
     directory = opened(disk)
-    kept = directory._kept
+    kept = directory._state
     if not run.tokens <= kept.tokens.keys() or run.revoked & kept.tokens.keys():
         raise Lost(f"tokens are {set(kept.tokens)}; {run.tokens} were added and {run.revoked} revoked")
     if not run.entered <= kept.detectors.keys() or run.struck & kept.detectors.keys():

@@ -28,10 +28,10 @@ class Someone:
     def make_room(self) -> None:
         self.asked += 1
 
-    async def enter(self) -> None:
+    async def acquire(self) -> None:
         await self.slots.acquire(self)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         self.slots.release(self)
 
 

@@ -41,7 +41,7 @@ def held_back(service: LocalService) -> asyncio.Event:
 
 
 def waiting(service: LocalService, detector_id: str) -> tuple[int, int]:
-    queue = service.broker._queues[detector_id]._waiting
+    queue = service.broker._queues[detector_id]._mailbox
     return len(queue), queue.bytes
 
 

@@ -14,7 +14,7 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector import apply as steps_module
+from engine.runtime.detector import apply as apply_module
 from engine.runtime.detector.actor import Activated, DetectorActor
 from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
 from engine.runtime.detector.journal_entries import Replay
@@ -254,8 +254,8 @@ def test_a_state_that_a_crash_left_behind_never_answers_and_what_came_before_it_
         return evaluate_body(detector, body)
 
     rule_id = add(actor, "once a == 1")
-    evaluate_body = steps_module.evaluate_body
-    monkeypatch.setattr(steps_module, "evaluate_body", crash)
+    evaluate_body = apply_module.evaluate_body
+    monkeypatch.setattr(apply_module, "evaluate_body", crash)
     reply = actor.handle([event(a=1), event(crash=1), event(a=2)])
     assert len(reply.answers) == 1
     assert reply.crash is not None

@@ -15,7 +15,7 @@ from engine.language.limits import Limits
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
-from engine.runtime.detector import apply as steps_module
+from engine.runtime.detector import apply as apply_module
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import LocalService, LocalWorker, local_service, until
 
@@ -390,7 +390,7 @@ async def test_death_while_a_snapshot_is_written_loses_nothing_that_was_answered
 async def test_an_operation_that_breaks_the_engine_is_1500_and_the_others_of_its_batch_are_answered(
     scene, monkeypatch, caplog
 ):
-    evaluate_body = steps_module.evaluate_body
+    evaluate_body = apply_module.evaluate_body
 
     def breaks(detector: Any, body: bytes) -> Any:
         if b"crash" in body:
@@ -398,7 +398,7 @@ async def test_an_operation_that_breaks_the_engine_is_1500_and_the_others_of_its
             raise RuntimeError("an engine that breaks")
         return evaluate_body(detector, body)
 
-    monkeypatch.setattr(steps_module, "evaluate_body", breaks)
+    monkeypatch.setattr(apply_module, "evaluate_body", breaks)
     async with scene() as s:
         s.gate.held = {"activate"}
         tasks = [*s.asks(1), s.ask(event(2, crash=1)), *s.asks(3, 4)]

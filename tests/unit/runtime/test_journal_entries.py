@@ -15,7 +15,7 @@ from engine.evaluation.wire.events import Done
 from engine.language.limits import Limits
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.operations import Operation
-from engine.runtime.detector import apply as steps
+from engine.runtime.detector import apply as apply_module
 from engine.runtime.detector import detector_snapshot as kept
 from engine.runtime.detector import journal_entries as history
 from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
@@ -63,7 +63,7 @@ class Life:
 
     def take(self, operation: Operation, now_us: int = 0) -> Any:
         self.now_us = now_us
-        applied = steps.apply(self.detector, "d", self.answers, operation, now_us)
+        applied = apply_module.apply(self.detector, "d", self.answers, operation, now_us)
         if applied.entry is not None:
             self.tell(applied.entry)
             if operation.key:
@@ -194,7 +194,7 @@ def test_events_that_were_refused_are_not_taken_again() -> None:
     late = {"fields": {"a": 1}, "timestamp_ms": NOW_MS * 2}
     good = {"fields": {"a": 2}, "timestamp_ms": 5}
     life.take(ops.evaluate_batch(json.dumps({"events": [late, good, late]}).encode()))
-    told = history.decode(life.records[-1].payload).steps
+    told = history.decode(life.records[-1].payload).entries
     assert [step.refused for step in told] == [(0, 2)]
     assert life.restored().detector.events_seen == 1
 
@@ -205,7 +205,7 @@ def test_a_batch_is_taken_again_as_what_it_was() -> None:
     events = [{"fields": {"a": 1}, "timestamp_ms": 5}, {"fields": {}, "timestamp_ms": 1e14}]
     packed = msgpack.packb({"events": events})
     life.take(ops.evaluate_batch(packed, "", "msgpack"))
-    (step,) = history.decode(life.records[-1].payload).steps
+    (step,) = history.decode(life.records[-1].payload).entries
     assert (step.form, step.body, step.refused) == ("msgpack", packed, (1,))
     other = life.restored()
     assert other.detector.events_seen == 1
@@ -240,7 +240,7 @@ def test_events_for_which_an_answer_had_no_room_are_not_taken_again() -> None:
         else:
             bodies = [json.dumps({"event": event}).encode() for event in events]
             life.take(ops.evaluate_lines(b"\n".join(bodies)))
-        (step,) = history.decode(life.records[-1].payload).steps
+        (step,) = history.decode(life.records[-1].payload).entries
         assert step.refused == (1, 2, 3, 4, 5)
     other = life.restored()
     assert (other.detector.events_seen, other.detector.clock_us) == (2, 0)
@@ -261,7 +261,7 @@ def test_the_random_scripts_meet_the_bound_on_answers() -> None:
 
 
 def told(life: Life) -> list[JournalEntry]:
-    return [step for record in life.records for step in history.decode(record.payload).steps]
+    return [step for record in life.records for step in history.decode(record.payload).entries]
 
 
 def test_lines_are_taken_again_but_for_those_that_were_refused() -> None:
@@ -272,7 +272,7 @@ def test_lines_are_taken_again_but_for_those_that_were_refused() -> None:
     lines = b"\n".join([b" ", b"{", good, b"", late, b"[]", b'{"event":{"fields":{},"timestamp_ms":6}}\r'])
     results = life.take(ops.evaluate_lines(lines)).result.split(b"\n")
     assert [len(json.loads(one)["actions"]) for one in results] == [0, 1, 0, 0, 1]
-    (step,) = history.decode(life.records[-1].payload).steps
+    (step,) = history.decode(life.records[-1].payload).entries
     assert (step.lines, step.refused) == (lines, (0, 2, 3))
     other = life.restored()
     assert (other.detector.events_seen, other.detector.clock_us) == (2, 6_000)
@@ -287,7 +287,7 @@ def test_a_line_that_is_refused_only_when_it_is_taken_again_is_no_history() -> N
 
 def test_a_record_of_version_1_is_taken_as_it_was_written() -> None:
     payload = (Path(__file__).parent / "golden" / "record_1.msgpack").read_bytes()
-    told = history.decode(payload).steps
+    told = history.decode(payload).entries
     assert [step.form for step in told if isinstance(step, history.EvaluatedBatch)] == ["json", "json"]
     record = Record(1, 1, payload, Path("journal"), 0)
     answers = IdempotencyCache(600_000_000, 1 << 20)
@@ -356,7 +356,7 @@ def test_limits_that_changed_hold_for_what_comes_after() -> None:
 def test_a_history_that_leads_elsewhere_than_it_did_is_no_history() -> None:
     life = Life()
     life.take(ops.evaluate(b'{"event":{"fields":{},"timestamp_ms":5}}'))
-    (step,) = history.decode(life.records[0].payload).steps
+    (step,) = history.decode(life.records[0].payload).entries
     for clock_us, seen in ((5_000, 2), (6_000, 1), (None, 1)):
         with pytest.raises(Diverged):
             Replay(Detector(limits=LIMITS), IdempotencyCache(1, 1)).take(

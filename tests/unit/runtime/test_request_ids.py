@@ -12,7 +12,7 @@ from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.request_ids import REQUEST_ID
-from engine.runtime.detector import apply as steps
+from engine.runtime.detector import apply as apply_module
 from tests.local_runtime import front_end, local_service, until
 
 
@@ -35,14 +35,14 @@ def told(caplog: pytest.LogCaptureFixture, said: str) -> list[dict[str, str]]:
 async def test_an_operation_that_breaks_the_engine_is_logged_with_its_own_request(
     tmp_path, monkeypatch, caplog, *, apart
 ):
-    evaluate_body = steps.evaluate_body
+    evaluate_body = apply_module.evaluate_body
 
     def breaks(detector: Any, body: bytes) -> Any:
         if b"crash" in body:
             raise RuntimeError("an engine that breaks")
         return evaluate_body(detector, body)
 
-    monkeypatch.setattr(steps, "evaluate_body", breaks)
+    monkeypatch.setattr(apply_module, "evaluate_body", breaks)
     async with local_service(tmp_path) as service, front_end(service) as other:
         fleet = other.fleet if apart else service.fleet
         detector_id = await fleet.create_detector("d")

@@ -12,7 +12,7 @@ from engine.language.text.parser import parse
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector import apply as steps_module
+from engine.runtime.detector import apply as apply_module
 from engine.runtime.detector import journal_entries as history
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.inspection import read_only
@@ -132,7 +132,7 @@ def test_what_fired_before_an_operation_that_broke_the_engine_is_what_fires_agai
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     actor, _ = wake(data, 2)
-    evaluate = steps_module.evaluate_body
+    evaluate = apply_module.evaluate_body
 
     def breaks(detector: Any, body: bytes) -> Any:
         answer = evaluate(detector, body)
@@ -141,7 +141,7 @@ def test_what_fired_before_an_operation_that_broke_the_engine_is_what_fires_agai
         return answer
 
     with monkeypatch.context() as patched:
-        patched.setattr(steps_module, "evaluate_body", breaks)
+        patched.setattr(apply_module, "evaluate_body", breaks)
         reply = actor.handle([event(4000, a=1), event(5000, a=1, b="broken")])
     assert reply.crash is not None
     assert len(reply.answers) == 1
