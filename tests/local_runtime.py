@@ -262,7 +262,7 @@ async def local_service(
 
 @dataclasses.dataclass(slots=True)
 class FrontEnd:
-    """A Fleet that has a hosting in another process asked, here in the same one."""
+    """A Fleet that asks a broker in another process, here in the same one."""
 
     fleet: Fleet
     asks: RemoteBroker

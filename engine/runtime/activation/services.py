@@ -27,4 +27,4 @@ class Services:
     trouble: Callable[[str, str | None], None]
     """Takes a detector's id and what keeps it from waking or being saved; None when nothing does any more."""
     counts: Counter[str] = field(default_factory=Counter)
-    """What happened to all of them, how often: the names of `counted.COUNTED`."""
+    """What happened to all of them, how often: the names of `counters.COUNTERS`."""

@@ -25,7 +25,7 @@ class Status(msgspec.Struct, frozen=True):
     troubles: int
     """How many detectors have something in their way."""
     counts: dict[str, int]
-    """What happened to detectors, how often since the start: for each name of `counted.COUNTED`."""
+    """What happened to detectors, how often since the start: for each name of `counters.COUNTERS`."""
     tallies: dict[tuple[str, ...], float]
     """What all front ends have counted since the start."""
 

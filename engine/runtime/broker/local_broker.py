@@ -175,7 +175,7 @@ class LocalBroker:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What happened to detectors, how often since the start: for each name of `counted.COUNTED`."""
+        """What happened to detectors, how often since the start: for each name of `counters.COUNTERS`."""
         return {name: self._services.counts[name] for name in COUNTERS}
 
     async def tally(self, counted: Tallies) -> None:

@@ -64,7 +64,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "finish_saving",
         "if saving.page is not None:",
         "pieces = detector_snapshot.pieces(saving.kept)\n"
-        "        saving.store.save(pieces, version=KEPT_VERSION, sequence=saving.sequence)\n"
+        "        saving.store.save(pieces, version=SNAPSHOT_VERSION, sequence=saving.sequence)\n"
         "        if saving.page is not None:",
         partial(images, "lives"),
     ),
