@@ -17,7 +17,9 @@ from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.messages import Note
 from engine.runtime.broker.remote_broker import RemoteBroker
-from engine.runtime.catalogue.directory import Changes, Directory, DirectorySettings, Opened
+from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.contract.calls import Activated, Health
+from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.operations import (
     Operation,
@@ -29,7 +31,7 @@ from engine.runtime.contract.operations import (
 )
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import detector_snapshot as kept
-from engine.runtime.detector.actor import Activated, DetectorActor, Health
+from engine.runtime.detector.actor import DetectorActor
 from snapshots.data_folder.identity import begin_folder
 from snapshots.files import Files
 from snapshots.folders import create_folder

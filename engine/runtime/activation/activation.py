@@ -263,7 +263,7 @@ class Activation:
     # -- inside ----------------------------------------------------------------------------------------------
 
     async def _activate(self) -> bool:
-        """Try one actor. Whatever happens, it is broker, back in the pool, or ended."""
+        """Try one actor. Whatever happens, it hosts the detector, is given back, or is ended."""
         workers = self._services.workers
         worker = await workers.take()
         hosts_nothing = True

@@ -92,7 +92,7 @@ class DetectorWorkers:
         self._serve()
 
     def lose(self, worker: DetectorWorker) -> None:
-        """End an worker, whatever it does: it is worn, or dead, or what it holds must not answer."""
+        """End a worker, whatever it does: it is worn out, dead, or holds what must not answer."""
         worker.on_death = None
         worker.dead = True
         if worker not in self._all:

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.catalogue.directory import Changes
+from engine.runtime.contract.catalogue_changes import Changes
 from engine.runtime.contract.operations import Operation
 
 Tallies = Mapping[tuple[str, ...], float]

@@ -11,8 +11,8 @@ from engine.runtime.activation.mailbox import Request
 from engine.runtime.activation.services import Services
 from engine.runtime.activation.workers import DetectorWorkers
 from engine.runtime.broker.broker import Status, Tallies
-from engine.runtime.catalogue.directory import Changes
 from engine.runtime.catalogue.directory_client import DirectoryClient
+from engine.runtime.contract.catalogue_changes import Changes
 from engine.runtime.contract.counters import COUNTERS
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
 from engine.runtime.contract.operations import Operation

@@ -26,7 +26,7 @@ from engine.runtime.broker.messages import (
     encoder,
     to_front,
 )
-from engine.runtime.catalogue.directory import Changes
+from engine.runtime.contract.catalogue_changes import Changes
 from engine.runtime.contract.errors import OUTCOME_UNKNOWN, STARTING, DetectorUnavailable
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.request_ids import REQUEST_ID

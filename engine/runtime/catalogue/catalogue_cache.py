@@ -5,8 +5,8 @@ import logging
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from engine.runtime.catalogue.directory import Changes
 from engine.runtime.catalogue.table_updates import TableCopy
+from engine.runtime.contract.catalogue_changes import Changes
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
 

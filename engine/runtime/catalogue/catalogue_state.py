@@ -88,7 +88,7 @@ def decode_state(data: bytes) -> CatalogueState:
 
 
 def apply(change: Change, state: CatalogueState) -> None:
-    """Make a change, in time that does not depend on how much is state."""
+    """Make a change, in time that does not depend on how much is stored."""
     match change:
         case TokenAdded():
             state.tokens[change.id] = StoredToken(change.digest, change.hint)

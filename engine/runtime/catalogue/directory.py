@@ -21,8 +21,9 @@ from engine.runtime.catalogue.catalogue_state import (
     TokenAdded,
     TokenRevoked,
 )
-from engine.runtime.catalogue.table_updates import TableUpdate, TableVersions
+from engine.runtime.catalogue.table_updates import TableVersions
 from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
+from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.detector import detector_snapshot
 from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import begin_folder, check_identity
@@ -36,7 +37,7 @@ from snapshots.takeover.recovered import Recovered
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
 """So much in the journal brings the next snapshot, or as much as the newest one has, if that is more: so
-snapshots cost each change the same, however much is state."""
+snapshots cost each change the same, however much is stored."""
 
 _SEGMENTS_MAX: Final = 8
 """More segments than this bring a snapshot when the folder is opened: each opening may leave one."""
@@ -44,23 +45,6 @@ _SEGMENTS_MAX: Final = 8
 _REMARKS_KEPT: Final = 10
 _RECORD_BYTES_MAX: Final = 4096
 """What a change takes in the journal at most."""
-
-
-class Opened(msgspec.Struct, frozen=True):
-    """The data folder is ours. `damage` names what had to be set aside, or could not be removed."""
-
-    damage: tuple[str, ...]
-
-
-class Changes(msgspec.Struct, frozen=True):
-    """What a front end has not seen yet."""
-
-    tokens: TableUpdate[bytes]
-    """Ids by digest."""
-    detectors: TableUpdate[str]
-    """Names by id."""
-    remarks: tuple[str, ...] = ()
-    """What somebody has done to the directory's files since it was opened."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -112,7 +96,7 @@ class Directory:
         self._newborn = detector_snapshot.empty_snapshot()
 
     def open(self) -> Opened:
-        """Take hold of the data folder and read what is state.
+        """Take hold of the data folder and read it.
 
         Raises StorageError: WrongFolder, having changed nothing, and FolderInUse among them.
         """

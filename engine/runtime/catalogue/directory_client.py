@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from engine.runtime.catalogue.directory import Changes, Opened
+from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import (
     STARTING,
     ActorDied,

@@ -5,21 +5,12 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-import msgspec
+from engine.runtime.contract.catalogue_changes import TableUpdate
 
 K = TypeVar("K")
 
 UPDATES_MAX: Final = 4096
 """So many changes are told one by one; who has missed more is told the whole table."""
-
-
-class TableUpdate(msgspec.Struct, Generic[K], frozen=True):
-    """What has changed in a table up to a version: all of it in order, or the latest changes."""
-
-    version: int
-    whole: dict[K, str] | None = None
-    changes: list[tuple[K, str | None]] = []
-    """A key's new value, or None where it is gone. Each makes a version; `version` is that of the last."""
 
 
 class TableVersions(Generic[K]):

@@ -18,13 +18,13 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
-from engine.runtime.catalogue.directory import Changes, Directory, DirectorySettings, Opened
+from engine.runtime.catalogue.directory import Directory, DirectorySettings
 from engine.runtime.cluster.worker import WorkerActor
-from engine.runtime.contract.calls import decode_result, encode_call
+from engine.runtime.contract.calls import Activated, Health, decode_result, encode_call
+from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.operations import Operation, Reply, decode_reply, encode_batch
 from engine.runtime.contract.settings import BatchTransport, RuntimeSettings
-from engine.runtime.detector.actor import Activated, Health
 from engine.runtime.process.off_loop import off_loop
 from engine.runtime.transport.batch_connection import BatchConnection, NotSent
 from engine.runtime.transport.frames import BATCH, CALL, Payload

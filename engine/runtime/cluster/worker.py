@@ -6,10 +6,10 @@ from typing import Final, Literal
 
 import ray
 
-from engine.runtime.contract.calls import carry_out
+from engine.runtime.contract.calls import Activated, carry_out
 from engine.runtime.contract.operations import decode_batch, encode_reply
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import Activated, DetectorActor
+from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from engine.runtime.process.crashes import crashes_to
 from engine.runtime.process.large_blocks import map_large_blocks

@@ -4,7 +4,26 @@ from typing import Any, Final
 
 import msgspec
 
-from engine.runtime.detector.actor import Activated
+
+class Activated(msgspec.Struct, frozen=True):
+    """A detector is awake. `damage` names what had to be set aside to wake it."""
+
+    damage: tuple[str, ...] = ()
+    records: int = 0
+    """How many records of the journal were taken again."""
+    diverged: str | None = None
+    """Which of them other rules fire at now than when they were written, if there are any."""
+    read_only: str | None = None
+    """Why the detector can only be read, if that is so."""
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What an actor says of itself, also while it is busy."""
+
+    pid: int
+    detector_id: str | None
+    resident_bytes: int
+
 
 RESULTS: Final[dict[str, Any]] = {
     "activate": Activated,

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from engine.runtime.catalogue.directory import Changes, Opened
+from engine.runtime.contract.calls import Activated, Health
+from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.operations import Operation, Reply
-from engine.runtime.detector.actor import Activated, Health
 
 
 class WorkerPort(Protocol):

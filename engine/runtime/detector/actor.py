@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
+from engine.runtime.contract.calls import Activated, Health
 from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.operations import READS, Crash, Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
@@ -41,26 +40,6 @@ _REST_JOURNAL_BYTES: Final = 256 * 1024
 
 _REST_SEGMENTS: Final = 8
 """Nor in more segments, of which each owner that wrote anything has left one at least."""
-
-
-class Activated(msgspec.Struct, frozen=True):
-    """A detector is awake. `damage` names what had to be set aside to wake it."""
-
-    damage: tuple[str, ...] = ()
-    records: int = 0
-    """How many records of the journal were taken again."""
-    diverged: str | None = None
-    """Which of them other rules fire at now than when they were written, if there are any."""
-    read_only: str | None = None
-    """Why the detector can only be read, if that is so."""
-
-
-class Health(msgspec.Struct, frozen=True):
-    """What an actor says of itself, also while it is busy."""
-
-    pid: int
-    detector_id: str | None
-    resident_bytes: int
 
 
 class DetectorActor:
@@ -90,7 +69,7 @@ class DetectorActor:
         self._now_us = now_us
         self._active: ActiveDetector | None = None
         self._read_only: ReadOnlyDetector | None = None
-        """In place of what is active, where the disk has no room for that."""
+        """In place of the active detector, where the disk has no room for that."""
         self._never = threading.Event()
 
     def activate(self, detector_id: str, epoch: int) -> Activated:

@@ -20,7 +20,7 @@ from api.cli.inspection import data_folder
 from api.cli.inspection.folder_files import Look
 from api.cli.inspection.report import Defect, Storage
 from engine.evaluation.detector import Detector
-from engine.runtime.catalogue import catalogue_state as register
+from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue_state import CatalogueState
 from engine.runtime.contract.operations import add_rule, change_rule, evaluate, rules
 from engine.runtime.detector import detector_snapshot as kept
@@ -412,7 +412,7 @@ def test_folders_without_a_detector_are_orphans(data: Path) -> None:
 
 
 def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
-    body = register.body(CatalogueState(struck={SECOND}))
+    body = catalogue_state.encode_state(CatalogueState(struck={SECOND}))
     create_folder(tmp_path / "directory", body, version=register.STATE_VERSION)
     create_folder(tmp_path / "detectors" / SECOND, b"", version=1)
     report = told(tmp_path)
@@ -421,7 +421,7 @@ def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
 
 
 def test_a_detector_of_old_times_that_was_never_awake_has_no_folder(tmp_path: Path) -> None:
-    body = register.body(CatalogueState(detectors={SECOND: "never used"}))
+    body = catalogue_state.encode_state(CatalogueState(detectors={SECOND: "never used"}))
     create_folder(tmp_path / "directory", body, version=1)
     report = told(tmp_path)
     assert report["whole"] is True
@@ -442,7 +442,9 @@ async def test_the_id_of_the_folder_is_told(service: LocalService, tmp_path: Pat
 
 
 def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> None:
-    create_folder(tmp_path / "directory", register.body(CatalogueState()), version=register.STATE_VERSION)
+    create_folder(
+        tmp_path / "directory", catalogue_state.encode_state(CatalogueState()), version=register.STATE_VERSION
+    )
     report = told(tmp_path)
     assert (report["whole"], report["identity"]) == (True, None)
     assert "no id yet" in report["remarks"][0]
@@ -451,7 +453,9 @@ def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> No
 
 
 def test_an_id_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
-    create_folder(tmp_path / "directory", register.body(CatalogueState()), version=register.STATE_VERSION)
+    create_folder(
+        tmp_path / "directory", catalogue_state.encode_state(CatalogueState()), version=register.STATE_VERSION
+    )
     (tmp_path / "identity").write_bytes(b"")
     [defect] = told(tmp_path, code=1)["damage"]
     assert defect["path"] == str(tmp_path / "identity")

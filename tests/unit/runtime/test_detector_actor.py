@@ -12,10 +12,11 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Done, Refused
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract import operations as ops
+from engine.runtime.contract.calls import Activated
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import apply as apply_module
-from engine.runtime.detector.actor import Activated, DetectorActor
+from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
 from engine.runtime.detector.journal_entries import Replay
 from engine.runtime.detector.replay_attempts import Poisoned

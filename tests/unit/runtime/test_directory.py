@@ -6,10 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from engine.runtime.catalogue import catalogue_state as register
 from engine.runtime.catalogue.directory import Directory, DirectorySettings, mint_offline, opened_offline
-from engine.runtime.catalogue.table_updates import TableUpdate
 from engine.runtime.catalogue.tokens import digest_of, mint
+from engine.runtime.contract.catalogue_changes import TableUpdate
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError, WrongFolder
 from snapshots.files import RealFiles

@@ -9,10 +9,9 @@ import pytest
 
 from engine.runtime.cluster.ray_ports import RayWorkerPort
 from engine.runtime.contract import operations as ops
-from engine.runtime.contract.calls import carry_out, encode_call
+from engine.runtime.contract.calls import Activated, carry_out, encode_call
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.operations import Reply, decode_batch, encode_reply
-from engine.runtime.detector.actor import Activated
 from engine.runtime.transport import batch_connection
 from engine.runtime.transport.batch_server import BatchServer
 from engine.runtime.transport.frames import Address, Payload

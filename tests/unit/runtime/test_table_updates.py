@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.runtime.catalogue import catalogue_state as register
 from engine.runtime.catalogue.catalogue_state import (
     CatalogueState,
     DetectorCreated,
     DetectorPurged,
     DetectorStruck,
 )
-from engine.runtime.catalogue.table_updates import UPDATES_MAX, TableCopy, TableUpdate, TableVersions
+from engine.runtime.catalogue.table_updates import UPDATES_MAX, TableCopy, TableVersions
+from engine.runtime.contract.catalogue_changes import TableUpdate
 
 
 class Owner:
