@@ -413,7 +413,7 @@ def test_folders_without_a_detector_are_orphans(data: Path) -> None:
 
 def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
     body = catalogue_state.encode_state(CatalogueState(struck={SECOND}))
-    create_folder(tmp_path / "directory", body, version=register.STATE_VERSION)
+    create_folder(tmp_path / "directory", body, version=catalogue_state.STATE_VERSION)
     create_folder(tmp_path / "detectors" / SECOND, b"", version=1)
     report = told(tmp_path)
     assert report["orphans"] == report["detectors"] == []
@@ -443,7 +443,9 @@ async def test_the_id_of_the_folder_is_told(service: LocalService, tmp_path: Pat
 
 def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> None:
     create_folder(
-        tmp_path / "directory", catalogue_state.encode_state(CatalogueState()), version=register.STATE_VERSION
+        tmp_path / "directory",
+        catalogue_state.encode_state(CatalogueState()),
+        version=catalogue_state.STATE_VERSION,
     )
     report = told(tmp_path)
     assert (report["whole"], report["identity"]) == (True, None)
@@ -454,7 +456,9 @@ def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> No
 
 def test_an_id_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
     create_folder(
-        tmp_path / "directory", catalogue_state.encode_state(CatalogueState()), version=register.STATE_VERSION
+        tmp_path / "directory",
+        catalogue_state.encode_state(CatalogueState()),
+        version=catalogue_state.STATE_VERSION,
     )
     (tmp_path / "identity").write_bytes(b"")
     [defect] = told(tmp_path, code=1)["damage"]

@@ -305,8 +305,8 @@ def test_no_more_detectors_are_entered_than_there_may_be(tmp_path):
 
 
 def test_detectors_of_an_older_data_folder_are_given_their_folders_once(opened, tmp_path):
-    old = register.CatalogueState({A: register.StoredToken(b"a", "hint")}, {A: "a", B: "b"})
-    create_folder(tmp_path / "directory", register.encode_state(old), version=1)
+    old = catalogue_state.CatalogueState({A: catalogue_state.StoredToken(b"a", "hint")}, {A: "a", B: "b"})
+    create_folder(tmp_path / "directory", catalogue_state.encode_state(old), version=1)
     newborn(tmp_path, A)
     directory = opened()
     assert told(directory) == ({b"a": A}, {A: "a", B: "b"})

@@ -200,8 +200,8 @@ def a_catalogue_of(count: int) -> Callable[[], None]:
     def change() -> None:
         for number in range(200):
             for made in (DetectorCreated(f"new {number}", ""), DetectorStruck(f"new {number}")):
-                register.apply(made, kept)
-            register.apply(DetectorPurged(f"new {number}"), kept)
+                catalogue_state.apply(made, kept)
+            catalogue_state.apply(DetectorPurged(f"new {number}"), kept)
 
     return change
 
