@@ -20,8 +20,7 @@ from api.cli.inspection import data_folder
 from api.cli.inspection.folder_files import Look
 from api.cli.inspection.report import Defect, Storage
 from engine.evaluation.detector import Detector
-from engine.runtime.catalogue import catalogue_state
-from engine.runtime.catalogue.catalogue_state import CatalogueState
+from engine.runtime.catalogue.catalogue_state import STATE_VERSION, CatalogueState, encode_state
 from engine.runtime.contract.operations import add_rule, change_rule, evaluate, rules
 from engine.runtime.detector import detector_snapshot as kept
 from snapshots.data_folder.identity import begin_folder
@@ -412,8 +411,8 @@ def test_folders_without_a_detector_are_orphans(data: Path) -> None:
 
 
 def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
-    body = catalogue_state.encode_state(CatalogueState(struck={SECOND}))
-    create_folder(tmp_path / "directory", body, version=catalogue_state.STATE_VERSION)
+    body = encode_state(CatalogueState(struck={SECOND}))
+    create_folder(tmp_path / "directory", body, version=STATE_VERSION)
     create_folder(tmp_path / "detectors" / SECOND, b"", version=1)
     report = told(tmp_path)
     assert report["orphans"] == report["detectors"] == []
@@ -421,7 +420,7 @@ def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
 
 
 def test_a_detector_of_old_times_that_was_never_awake_has_no_folder(tmp_path: Path) -> None:
-    body = catalogue_state.encode_state(CatalogueState(detectors={SECOND: "never used"}))
+    body = encode_state(CatalogueState(detectors={SECOND: "never used"}))
     create_folder(tmp_path / "directory", body, version=1)
     report = told(tmp_path)
     assert report["whole"] is True
@@ -444,8 +443,8 @@ async def test_the_id_of_the_folder_is_told(service: LocalService, tmp_path: Pat
 def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> None:
     create_folder(
         tmp_path / "directory",
-        catalogue_state.encode_state(CatalogueState()),
-        version=catalogue_state.STATE_VERSION,
+        encode_state(CatalogueState()),
+        version=STATE_VERSION,
     )
     report = told(tmp_path)
     assert (report["whole"], report["identity"]) == (True, None)
@@ -457,8 +456,8 @@ def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> No
 def test_an_id_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
     create_folder(
         tmp_path / "directory",
-        catalogue_state.encode_state(CatalogueState()),
-        version=catalogue_state.STATE_VERSION,
+        encode_state(CatalogueState()),
+        version=STATE_VERSION,
     )
     (tmp_path / "identity").write_bytes(b"")
     [defect] = told(tmp_path, code=1)["damage"]

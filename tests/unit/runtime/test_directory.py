@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.directory import Directory, DirectorySettings, mint_offline, opened_offline
 from engine.runtime.catalogue.tokens import digest_of, mint
 from engine.runtime.contract.catalogue_changes import TableUpdate

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue_state import (
     CatalogueState,
     DetectorCreated,
