@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from engine import Detector, Limits
-from engine.runtime.process.collector import look_seldom
+from engine.runtime.process.collector import collect_seldom
 from engine.runtime.process.large_blocks import map_large_blocks
 from tests.bench.effort import Effort
 from tests.bench.fresh import call, resident_bytes
@@ -143,7 +143,7 @@ def pauses(kind: str, keys: int, keys_max: int, runs: int) -> dict[str, float]:
     `own_ms` is the longest call if of each the shortest run counts.
     """
     # As in an actor.
-    look_seldom()
+    collect_seldom()
     map_large_blocks()
     took_ns = [_took_ns(kind, keys, keys_max) for _ in range(runs)]
     longest_ns = [max(run) for run in took_ns]

@@ -21,10 +21,10 @@ print(C.mallinfo2().hblks - before)
 
 ACTOR = """
 from pathlib import Path
-from engine.runtime.cluster.worker import HostActor
+from engine.runtime.cluster.worker import WorkerActor
 from engine.runtime.contract.settings import RuntimeSettings
 
-actor = HostActor(RuntimeSettings(data=Path("none")))
+actor = WorkerActor(RuntimeSettings(data=Path("none")))
 """
 
 
