@@ -138,7 +138,7 @@ def drawn_rules(
         (60, "awake, tidied at every event, looked up", True),
         (400, "asleep, in pages, looked up", True),
         (400, "asleep", False),
-        (1_500, "awake", True),
+        pytest.param(1_500, "awake", True, marks=pytest.mark.storm),
     ],
 )
 @pytest.mark.parametrize("kinds", ["within held since ever", "within since not"])

@@ -95,6 +95,7 @@ def test_a_column_has_the_type_that_is_given(
     assert json.loads(read(path, types={"user": type_})[0].fields)["user"] == value
 
 
+@pytest.mark.storm
 def test_a_cell_of_another_type_than_its_column_is_named_with_the_way_out(tmp_path: Path) -> None:
     rows = "".join(f"{n},{n}\n" for n in range(1, 400_000))
     path = written(tmp_path, "e.csv", f"ts,n\n{rows}400000,x\n".encode())
