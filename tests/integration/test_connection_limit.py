@@ -66,5 +66,5 @@ def test_idle_connections_that_use_up_the_descriptors_keep_nobody_out(service: S
         assert each.recv(1) == b""
         each.close()
     assert "Too many open files" not in service.said()
-    assert "others are closed for more" in service.said()
+    assert "new ones evict others" in service.said()
     assert service.end() == 0
