@@ -14,7 +14,8 @@ _PENDING_MAX: Final = 16
 """So many new rules may wait for the next event: making rows of them takes it half a millisecond."""
 
 Compile = Callable[[int, Known | None], Row]
-"""Gives a rule, named by its priority, as a row for events of which something may be known beforehand."""
+"""Gives a rule, named by its priority, or what updates a memory, by a number below 0, as a row for events of
+which something may be known beforehand."""
 
 
 Numbers: TypeAlias = "array[int] | array[float] | list[Any]"
@@ -47,6 +48,18 @@ class Group:
             column.append(value)
         self.rest += rest
 
+    def take_over(self, other: "Group") -> None:
+        """Add the rows of another group of the same shape."""
+        for place, column in enumerate(other.constants):
+            mine = self.constants[place]
+            if not mine:
+                self.constants[place] = column[:]
+            elif isinstance(mine, array) and isinstance(column, array) and mine.typecode == column.typecode:
+                mine += column  # type: ignore[operator]  # of one kind
+            else:
+                self.constants[place] = [*mine, *column]
+        self.rest += other.rest
+
     def remove(self, priority: int) -> bool:
         """Drop the row of a rule, if it has one here."""
         priorities = self.rest[self.width - 1 :: self.width]
@@ -66,62 +79,100 @@ def _kind(value: Any) -> str | None:
     return "d" if type(value) is float else None
 
 
-class Bucket:
-    """Rules that some events have to be shown to.
+Groups: TypeAlias = dict[Observe, Group]
 
-    Rules become rows some at a time, so that the constants of rules that are run together lie together in
-    memory: of a hundred thousand rules, fifty that lie anywhere take several times as long as fifty in a row.
+
+class Bucket:
+    """Rules that some events have to be shown to, and memories that those events may change.
+
+    They become rows some at a time, so that the constants of what is run together lie together in memory: of
+    a hundred thousand rules, fifty that lie anywhere take several times as long as fifty in a row.
     """
 
-    __slots__ = ("_compile", "_groups", "_known", "_pending", "size")
+    __slots__ = ("_compile", "_known", "pending", "rules", "size", "updaters")
 
-    def __init__(self, compile_rule: Compile, known: Known | None = None) -> None:
-        self._compile = compile_rule
+    def __init__(self, compile_member: Compile, known: Known | None = None) -> None:
+        self._compile = compile_member
         self._known = known
-        self._groups: dict[Observe, Group] = {}
-        self._pending: list[int] = []
+        self.rules: Groups = {}
+        self.updaters: dict[int, Groups] = {}
+        """By how deep memories lie in one another."""
+        self.pending: list[tuple[int, int]] = []
         self.size = 0
 
-    def add(self, priority: int) -> None:
-        """Take a rule in."""
+    def add(self, member: int, depth: int = 0) -> None:
+        """Take in a rule, or what updates a memory with so many memories in one another."""
         self.size += 1
-        self._pending.append(priority)
-        if len(self._pending) >= _PENDING_MAX:
-            self._take_in()
+        self.pending.append((member, depth))
+        if len(self.pending) >= _PENDING_MAX:
+            self.take_in()
 
-    def remove(self, priority: int) -> None:
-        """Let a rule go."""
+    def remove(self, member: int, depth: int = 0) -> None:
+        """Let it go."""
         self.size -= 1
-        if priority in self._pending:
-            self._pending.remove(priority)
+        if (member, depth) in self.pending:
+            self.pending.remove((member, depth))
             return
-        for observe, group in self._groups.items():
-            if group.remove(priority):
+        groups = self.updaters[depth] if depth else self.rules
+        for observe, group in groups.items():
+            if group.remove(member):
                 if not group.rest:
-                    del self._groups[observe]
+                    del groups[observe]
+                    if depth and not groups:
+                        del self.updaters[depth]
                 return
-        raise AssertionError(priority)
+        raise AssertionError(member)
 
-    def run(  # noqa: PLR0917 -- naming them would cost more than many rules do
-        self,
-        fields: Mapping[str, Any],
-        sent: Mapping[str, Any],
-        now_us: int,
-        tick: int,
-        relations: Relations | None,
-        fire: Fire,
-    ) -> None:
-        """Show an event to every rule."""
-        if self._pending:
-            self._take_in()
-        for observe, group in self._groups.items():
+    def take_over(self, other: "Bucket") -> None:
+        """Take all that another bucket has."""
+        other.take_in()
+        _take_over(self.rules, other.rules)
+        for depth, groups in other.updaters.items():
+            _take_over(self.updaters.setdefault(depth, {}), groups)
+        self.size += other.size
+
+    def take_in(self) -> None:
+        """Make rows of what was added."""
+        while self.pending:
+            member, depth = self.pending.pop(0)
+            observe, constants, rest = self._compile(member, self._known)
+            groups = self.updaters.setdefault(depth, {}) if depth else self.rules
+            group = groups.get(observe)
+            if group is None:
+                group = groups[observe] = Group(len(constants), len(rest) + 1)
+            group.add(constants, [*rest, member])
+
+
+def _take_over(mine: Groups, others: Groups) -> None:
+    for observe, group in others.items():
+        if observe not in mine:
+            mine[observe] = Group(len(group.constants), group.width)
+        mine[observe].take_over(group)
+
+
+def run(  # noqa: PLR0917 -- naming them would cost more than many rules do
+    met: list[Bucket],
+    fields: Mapping[str, Any],
+    sent: Mapping[str, Any],
+    now_us: int,
+    tick: int,
+    relations: Relations | None,
+    fire: Fire,
+) -> None:
+    """Show an event to the buckets that it meets: memories first, from the inside out, then rules."""
+    depths: set[int] = set()
+    for bucket in met:
+        if bucket.pending:
+            bucket.take_in()
+        if bucket.updaters:
+            depths.update(bucket.updaters)
+    for depth in sorted(depths) if len(depths) > 1 else depths:
+        for bucket in met:
+            for observe, group in bucket.updaters.get(depth, _NONE).items():
+                observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
+    for bucket in met:
+        for observe, group in bucket.rules.items():
             observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
 
-    def _take_in(self) -> None:
-        while self._pending:
-            priority = self._pending.pop(0)
-            observe, constants, rest = self._compile(priority, self._known)
-            group = self._groups.get(observe)
-            if group is None:
-                group = self._groups[observe] = Group(len(constants), len(rest) + 1)
-            group.add(constants, [*rest, priority])
+
+_NONE: Final[Groups] = {}

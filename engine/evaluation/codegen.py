@@ -7,7 +7,7 @@ cannot be seen. The source holds no word of a caller's: names and values are con
 
 from typing import Any, Final, NamedTuple, assert_never
 
-from engine.evaluation.ir import Junction, Memory, Negation, Predicate, Shape, Slice, remembers
+from engine.evaluation.ir import Junction, Memory, Negation, Predicate, Shape, Slice, updates
 from engine.evaluation.state.columns import IN_PAGE, PAGE_BITS
 from engine.evaluation.temporal import (
     HISTORICALLY,
@@ -71,6 +71,8 @@ class Writer:
                 return f"(not {self._expression(inner, lines)})"
             case Slice(path, inner):
                 return self._slice(path, inner)
+            case Memory(operands=()):
+                return _read(shape)
             case Memory():
                 return self._memory(shape, lines)
             case _:
@@ -84,7 +86,7 @@ class Writer:
         """
         lines: list[str] = []
         truth = self._expression(inner, lines)
-        if not remembers(inner):
+        if not updates(inner):
             return f"(k{path} is not None and {truth})"
         verdict = self._variable()
         self.lines += [f"{verdict} = False", f"if k{path} is not None:"]
@@ -94,10 +96,7 @@ class Writer:
     def _memory(self, memory: Memory, lines: list[str]) -> str:
         parts = {name: self._expression(operand, lines) for name, operand in memory.operands}
         access = self.access(memory)
-        if len(memory.constants) > 1:
-            # The oldest time inside of a window is later than NEVER whatever the time.
-            edge = f"now - c{memory.constants[1]}"
-            parts["edge"] = f"max({edge}, NEVER + 1)" if memory.far else edge
+        parts["edge"] = _edge(memory)
         verdict = parts["verdict"] = self._variable()
         parts["past"] = access.past
         lines += access.load
@@ -138,6 +137,33 @@ class EagerWriter(Writer):
         self.cells.add(number)
         cell = f"m{number}"
         return Access((), cell, (f"{cell} = now",), (f"{cell} = NEVER",), ())
+
+
+def _edge(memory: Memory) -> str:
+    """Give the oldest time inside of a memory's window, if it has one: later than NEVER whatever the time."""
+    if len(memory.constants) == 1:
+        return ""
+    edge = f"now - c{memory.constants[1]}"
+    return f"max({edge}, NEVER + 1)" if memory.far else f"({edge})"
+
+
+def _read(memory: Memory) -> str:
+    """Give an expression for the truth of a node whose memory has been updated for the event."""
+    given, slot = f"c{memory.constants[0]}", f"s{memory.path}"
+    store, since = (f"{given}.store", f"{given}.since_us") if memory.viewed else (given, "NEVER")
+    if memory.path < 0:
+        past = f"cells[{store}]"
+        if memory.regime is Regime.STAMPED:
+            past = f"({past} if ticks[{store}] >= tick else now)"
+    elif memory.regime is Regime.STAMPED:
+        past = f"{store}.stamped_at({slot}, now, tick)"
+    elif memory.regime is Regime.BEGUN:
+        past = f"{store}.began({slot})"
+    else:
+        entry = f"{store}.pages[{slot} >> {PAGE_BITS}][{slot} & {IN_PAGE}]"
+        past = f"(read.get({slot}, NEVER) if (read := {store}.few) is not None else {entry})"
+    truth = _OPERATORS[memory.operator].truth.format(since=since, past=past, edge=_edge(memory))
+    return f"({truth})"
 
 
 def _cell(memory: Memory) -> Access:

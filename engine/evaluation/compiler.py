@@ -10,14 +10,14 @@ from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from engine.evaluation.codegen import EagerWriter, Writer
-from engine.evaluation.ir import Abstraction, Junction, Known, Predicate, Shape, remembers
+from engine.evaluation.ir import Abstraction, Junction, Known, Memories, Predicate, Shape, updates
 from engine.evaluation.lookups import Lookups
 from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import NO_SLOT
-from engine.evaluation.state.slices import SETTLE_EVERY, State, Store
+from engine.evaluation.state.slices import SETTLE_EVERY, State
 from engine.evaluation.state.tables import SHARDS
-from engine.evaluation.temporal import NEVER, Regime
+from engine.evaluation.temporal import NEVER
 from engine.evaluation.values import (
     KEY_CHARS_MAX,
     Relations,
@@ -88,10 +88,17 @@ class Compiler:
         # As long as any rule uses one.
         self._functions: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
 
-    def row(self, condition: Condition, stores: Sequence[Store], known: Known | None) -> Row:
-        """Give a rule with these memories as a row, for events of which something may be known beforehand."""
+    def row(self, condition: Condition, memories: Memories, known: Known | None) -> Row:
+        """Give a rule as a row, for events of which something may be known beforehand."""
         parts = Abstraction(self._patterns.finder, known)
-        shape = parts.shape(condition, [(store, self._state.regime(store)) for store in stores])
+        return self._row(parts, parts.reader(condition, memories))
+
+    def updater(self, node: Condition, path: Keys, memories: Memories, known: Known | None) -> Row:
+        """Give what updates the memory of a temporal node as a row, for such events."""
+        parts = Abstraction(self._patterns.finder, known)
+        return self._row(parts, parts.updater(node, path, memories))
+
+    def _row(self, parts: Abstraction, shape: Shape) -> Row:
         tables = tuple(
             self._state.tables[path] if number in parts.sliced else None
             for number, path in enumerate(parts.paths)
@@ -106,15 +113,13 @@ class Compiler:
         count = _first_constants(shape, parts)
         return Row(observe, parts.constants[:count], parts.constants[count:])
 
-    def stream(self, rules: Sequence[tuple[Rule, Sequence[Store]]]) -> ObserveMany:
+    def stream(self, rules: Sequence[tuple[Rule, Memories]]) -> ObserveMany:
         """Give the function that shows many events to rules, which are told in order with their memories.
 
         Most of what an event costs with few rules is the way to them; here there is none.
         """
         parts = Abstraction(self._patterns.finder)
-        shapes = [
-            parts.shape(rule.condition, [(store, Regime.SEEN) for store in stores]) for rule, stores in rules
-        ]
+        shapes = [parts.shape(rule.condition, memories) for rule, memories in rules]
         writer = EagerWriter(parts.constants)
         verdicts = [writer.verdict(shape) for shape in shapes]
         tables = [
@@ -186,9 +191,9 @@ _GLOBALS: Final[dict[str, Any]] = {
 
 
 def _first_constants(shape: Shape, parts: Abstraction) -> int:
-    """Give how many constants a row needs for its first test: all of them where something is remembered."""
+    """Give how many constants a row needs for its first test."""
     match shape:
-        case Junction("and", (Predicate(_, _, constants), *others)) if not any(map(remembers, others)):
+        case Junction("and", (Predicate(_, _, constants), *_)):
             return len(constants)
         case _:
             return len(parts.constants)
@@ -204,12 +209,16 @@ def _rows(shape: Shape, parts: Abstraction) -> list[str]:
     first = _first_constants(shape, parts)
     count = len(parts.constants)
     if not first:
-        verdict = writer.verdict(shape)
         return [
             "each = iter(rest)",
             f"for {_numbered('c', range(count))}priority, in zip({', '.join(['each'] * (count + 1))}):",
+            f" if {writer.verdict(shape)}: fire(priority)",
+        ]
+    if updates(shape):
+        writer.verdict(shape)
+        return [
+            f"for {_numbered('c', range(count))} in zip(*constants):",
             *(f" {line}" for line in writer.lines),
-            f" if {verdict}: fire(priority)",
         ]
     tests = [writer.verdict(shape)]
     if first < count and isinstance(shape, Junction):
@@ -219,7 +228,6 @@ def _rows(shape: Shape, parts: Abstraction) -> list[str]:
         f"place = -{width}",
         f"for {_numbered('c', range(first))} in zip(*constants):",
         f" place += {width}",
-        *(f" {line}" for line in writer.lines),
         f" if {tests[0]}:",
         f"  {_numbered('c', range(first, count))}priority, = rest[place : place + {width}]",
         f"  if {' and '.join(tests[1:]) or 'True'}: fire(priority)",

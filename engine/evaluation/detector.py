@@ -53,7 +53,7 @@ class Detector:
         """The checksum of the events of `submit` and `submit_many`."""
         self._now_us = now_us
         self._new_id = new_id or (lambda: secrets.token_hex(16))
-        self._rule_set = RuleSet(self.state, limits)
+        self.rule_set = RuleSet(self.state, limits)
         self._preparation: Preparation | None = None
         """None until a rule is added or changed: evaluation does not need it."""
         self._messages: list[Entry] | Outcomes | None = None
@@ -122,7 +122,7 @@ class Detector:
         )
         self.priority_highest = max(self.priority_highest, rule.priority)
         self.install(rule, live.birth if live is not None and kept else self.events_seen)
-        self._rule_set.compile_new()
+        self.rule_set.compile_new()
 
     def remove_rule(self, rule_id: str) -> None:
         """Remove a rule and the memories that only it uses. Raises Refusal 1201."""
@@ -131,7 +131,7 @@ class Detector:
         if self._preparation is not None:
             self._preparation.remove(live.rule.condition)
         if live.rule.enabled:
-            self._rule_set.remove(live.rule.priority, self.clock_us or 0)
+            self.rule_set.remove(live.rule.priority, self.clock_us or 0)
 
     def rule(self, rule_id: str) -> Rule:
         """Give one rule. Raises Refusal 1201."""
@@ -170,7 +170,7 @@ class Detector:
         given = Intake(self.limits).events(events, self.forget_lookups)
         try:
             if not self.state.indexed:
-                self._rule_set.stream()(given, self, results)
+                self.rule_set.stream()(given, self, results)
                 return results
             observe, append = self._observe, results.append
             for fields, timestamp_ms, sent in given:
@@ -209,7 +209,7 @@ class Detector:
         The caller must not change the events until `forget_lookups`.
         """
         outcomes = Outcomes()
-        if self.state.indexed or self._rule_set.relations or self._rule_set.texts:
+        if self.state.indexed or self.rule_set.relations or self.rule_set.texts:
             for event in events:
                 try:
                     if isinstance(event, Refusal):
@@ -233,12 +233,12 @@ class Detector:
 
     def forget_lookups(self) -> None:
         """Drop what was cached of events, which may change from now on."""
-        self._rule_set.lookups.forget()
+        self.rule_set.lookups.forget()
 
     @property
     def answer_bytes_worst(self) -> int:
         """The most bytes of actions and warnings in the result of one event."""
-        return self._rule_set.answer_bytes_worst
+        return self.rule_set.answer_bytes_worst
 
     def _stream(self, events: Sequence[Event], outcomes: Outcomes) -> None:
         """Evaluate events while no rule sleeps."""
@@ -250,7 +250,7 @@ class Detector:
             first, seen_before = len(fired), self.events_seen
             self._messages = outcomes
             try:
-                self._rule_set.stream()(left, self, fired)
+                self.rule_set.stream()(left, self, fired)
             except Refusal as refusal:
                 outcomes.refuse(refusal)
             finally:
@@ -266,8 +266,8 @@ class Detector:
         sent = sent or _NOTHING
         messages: list[Entry] = []
         self._messages = messages
-        if self._rule_set.relations or self._rule_set.texts:
-            messages += warnings_on(fields, sent, self._rule_set, self.limits)
+        if self.rule_set.relations or self.rule_set.texts:
+            messages += warnings_on(fields, sent, self.rule_set, self.limits)
         try:
             fired = self._evaluate(fields, timestamp_ms, sent)
         finally:
@@ -281,7 +281,7 @@ class Detector:
         if self.state.indexed:
             return self._observe(fields, timestamp_ms, sent)
         results: list[Fired] = []
-        self._rule_set.stream()(((fields, timestamp_ms, sent),), self, results)
+        self.rule_set.stream()(((fields, timestamp_ms, sent),), self, results)
         return results[0]
 
     def _observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
@@ -292,7 +292,7 @@ class Detector:
             now_us = self.time_of(now_us, clock_us)
         self.clock_us = now_us
         self.events_seen = tick = self.events_seen + 1
-        rule_set = self._rule_set
+        rule_set = self.rule_set
         fired: list[int] = []
         relations = rule_set.lookups.relations(sent) if rule_set.relations else None
         rule_set.run(fields, sent, now_us, tick, relations, fired.append)
@@ -363,7 +363,7 @@ class Detector:
         assert 1 <= version <= cls.STATE_VERSION, f"state of version {version}, which is unknown"
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
         saved.load(detector, saved.unpack(data), version)
-        detector._rule_set.compile_new()
+        detector.rule_set.compile_new()
         return detector
 
     def live_at(self, now_us: Callable[[], int]) -> None:
@@ -382,11 +382,11 @@ class Detector:
                 self._preparation.remove(before.rule.condition)
         if before is not None and before.rule.enabled:
             if rule.enabled and before.birth == birth and before.rule.condition == rule.condition:
-                self._rule_set.rename(rule)
+                self.rule_set.rename(rule)
                 return
-            self._rule_set.remove(rule.priority, self.clock_us or 0)
+            self.rule_set.remove(rule.priority, self.clock_us or 0)
         if rule.enabled:
-            self._rule_set.add(rule, birth, self.events_seen)
+            self.rule_set.add(rule, birth, self.events_seen, self.clock_us or 0)
 
     def _prepared(self) -> Preparation:
         if self._preparation is None:

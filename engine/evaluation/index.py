@@ -78,27 +78,27 @@ class Index:
             return _ELEMENTS / (1 + _ELEMENTS + (len(fact.by_element) if fact else 0))
         return _PRESENT_COST if isinstance(trigger, Hit) else _HOLDING_COST
 
-    def add(self, priority: int, triggers: Triggers | None) -> None:
-        """Add a rule. Triggers on memories are not indexed here: the memories wake their rules."""
+    def add(self, member: int, triggers: Triggers | None, depth: int = 0) -> None:
+        """Add what buckets take. Triggers on memories are not indexed here: memories have buckets."""
         if triggers is None:
-            self._always.add(priority)
+            self._always.add(member, depth)
             return
         for trigger in triggers:
             if isinstance(trigger, Hit | Element):
-                self._bucket(trigger).add(priority)
+                self._bucket(trigger).add(member, depth)
             elif isinstance(trigger, Found):
-                self._bucket_of_pattern(trigger).add(priority)
+                self._bucket_of_pattern(trigger).add(member, depth)
 
-    def remove(self, priority: int, triggers: Triggers | None) -> None:
-        """Remove a rule that was added with these triggers."""
+    def remove(self, member: int, triggers: Triggers | None, depth: int = 0) -> None:
+        """Remove what was added with these triggers."""
         if triggers is None:
-            self._always.remove(priority)
+            self._always.remove(member, depth)
             return
         for trigger in triggers:
             if isinstance(trigger, Hit | Element):
-                self._bucket(trigger).remove(priority)
+                self._bucket(trigger).remove(member, depth)
             elif isinstance(trigger, Found):
-                self._bucket_of_pattern(trigger).remove(priority)
+                self._bucket_of_pattern(trigger).remove(member, depth)
             else:
                 continue
             self._drop_if_empty(trigger)

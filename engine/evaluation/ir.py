@@ -4,16 +4,17 @@ Rules of one shape share their code. So a rule whose shape is known costs no com
 one shape are run as the rows of one loop.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, assert_never
 from weakref import WeakValueDictionary
 
 from engine.evaluation.lookups import WALKED_MAX
-from engine.evaluation.requirements import operator_of
+from engine.evaluation.requirements import operands_of, operator_of
+from engine.evaluation.state.views import View
 from engine.evaluation.temporal import WINDOW_US_PLAIN, Operator, Regime
 from engine.evaluation.values import key_of, split_name, value_of
 from engine.language import condition as language
-from engine.language.condition import Condition, FactArg, Keys, LeafValue, walk
+from engine.language.condition import Condition, FactArg, Keys, LeafValue
 
 
 class Predicate(NamedTuple):
@@ -60,6 +61,13 @@ class Memory(NamedTuple):
     path: int
     constants: tuple[int, ...]
     operands: "tuple[tuple[str, Shape], ...]"
+    """What updates it; none where it is only read, after it has been updated for the event."""
+    viewed: bool = False
+    """Whether it is read through a view."""
+
+
+Memories = Mapping[tuple[Condition, Keys], tuple[Any, Regime]]
+"""The memories of temporal nodes, by node and path, and how each fares."""
 
 
 Shape = Predicate | Junction | Negation | Slice | Memory
@@ -93,7 +101,8 @@ class Abstraction:
         self.looked_up: set[int] = set()
         """The facts whose look-ups are asked."""
         self.asks_relations = False
-        self._memories: Iterator[tuple[Any, Regime]] = iter(())
+        self._memories: Memories = {}
+        self._updates = True
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -105,10 +114,22 @@ class Abstraction:
         """The paths of keys, by number. Every beginning of a path is one before it."""
         return tuple(self._paths)
 
-    def shape(self, condition: Condition, memories: Iterable[tuple[Any, Regime]]) -> Shape:
-        """Give the shape of a condition with these memories, which come in the order of `requirements_of`."""
-        self._memories = iter(memories)
+    def shape(self, condition: Condition, memories: Memories) -> Shape:
+        """Give the shape of a condition that updates these memories of its nodes, and reads them."""
+        self._memories, self._updates = memories, True
         return self._shape(condition, ())
+
+    def reader(self, condition: Condition, memories: Memories) -> Shape:
+        """Give the shape of a condition that reads what its nodes remember once all are updated."""
+        self._memories, self._updates = memories, False
+        return self._shape(condition, ())
+
+    def updater(self, node: Condition, path: Keys, memories: Memories) -> Shape:
+        """Give the shape that updates the memory of one temporal node; those of nodes inside it are read."""
+        self._memories, self._updates = memories, False
+        number = self._path(path) if path else -1
+        memory = self._memory(node, path, updated=True)
+        return Slice(number, memory) if path else memory
 
     def _shape(self, node: Condition, path: Keys) -> Shape:
         # Before anything is taken out of the node: of what is folded away, no constant must be left.
@@ -132,22 +153,14 @@ class Abstraction:
                 longer = (*path, key)
                 number = self._path(longer)
                 return Slice(number, self._shape(inner, longer))
-            case language.Since(left, right) | language.SinceWithin(left, right):
-                return self._memory(node, path, left=left, right=right)
-            case (
-                language.Once(inner)
-                | language.OnceWithin(inner)
-                | language.Historically(inner)
-                | language.HistoricallyFor(inner)
-            ):
-                return self._memory(node, path, inner=inner)
             case _:
-                assert_never(node)
+                return self._memory(node, path, updated=self._updates)
 
-    def _memory(self, node: Condition, path: Keys, **operands: Condition) -> Memory:
+    def _memory(self, node: Condition, path: Keys, *, updated: bool) -> Memory:
         operator = operator_of(node)
         assert isinstance(operator, Operator), node
-        memory, regime = next(self._memories)
+        memory, regime = self._memories[node, path]
+        operands = operands_of(node) if updated else {}
         shapes = tuple((name, self._shape(operand, path)) for name, operand in operands.items())
         constants = [self._constant(memory)]
         far = False
@@ -156,7 +169,8 @@ class Abstraction:
             far = node.window_us > WINDOW_US_PLAIN
         number = self._path(path) if path else -1
         self.sliced.add(number)
-        return Memory(operator.name, regime, far, number, tuple(constants), shapes)
+        viewed = isinstance(memory, View)
+        return Memory(operator.name, regime, far, number, tuple(constants), shapes, viewed)
 
     # -- predicates -----------------------------------------------------------------------------------------
 
@@ -283,7 +297,7 @@ def _junction(word: str, members: list[Shape]) -> Shape:
 
 
 def _truth(node: Condition, known: Known) -> bool | None:
-    """Give the truth of a node that remembers nothing, as far as what is known tells it."""
+    """Give the truth of a node, as far as what is known tells it."""
     match node:
         case language.Leaf(fact, "eq", value) if fact == known.fact and not isinstance(value, tuple):
             return bool(key_of(value) == known.value)
@@ -294,7 +308,7 @@ def _truth(node: Condition, known: Known) -> bool | None:
             truths = [_truth(member, known) for member in members]
             if all(truth is not None and truth is not decisive for truth in truths):
                 return not decisive
-            return decisive if decisive in truths and not any(map(_is_temporal, members)) else None
+            return decisive if decisive in truths else None
         case language.Not(inner):
             truth = _truth(inner, known)
             return None if truth is None else not truth
@@ -302,22 +316,17 @@ def _truth(node: Condition, known: Known) -> bool | None:
             return None
 
 
-def _is_temporal(node: Condition) -> bool:
-    """Tell whether a node has any that remembers something."""
-    return any(operator_of(part) for part, _ in walk(node))
-
-
-def remembers(shape: Shape) -> bool:
+def updates(shape: Shape) -> bool:
     """Tell whether anything in a shape has to be updated by an event."""
     match shape:
         case Predicate():
             return False
         case Junction(_, members):
-            return any(map(remembers, members))
+            return any(map(updates, members))
         case Negation(inner) | Slice(_, inner):
-            return remembers(inner)
+            return updates(inner)
         case Memory():
-            return True
+            return bool(shape.operands)
         case _:
             assert_never(shape)
 

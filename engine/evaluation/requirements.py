@@ -13,7 +13,7 @@ from engine.evaluation.temporal import (
     Operator,
 )
 from engine.language import condition as language
-from engine.language.condition import Condition, Keys, walk
+from engine.language.condition import Condition, Keys, children, walk
 
 
 class Requirements(NamedTuple):
@@ -30,16 +30,12 @@ class Requirements(NamedTuple):
     """Each text of a `contains`, after its fact."""
 
 
-def requirements_of(condition: Condition) -> Requirements:
-    """Give the requirements of a condition."""
-    nodes = list(walk(condition))
+def requirements_of(condition: Condition, keys: Keys = ()) -> Requirements:
+    """Give the requirements of a condition under some keys."""
+    nodes = list(walk(condition, keys))
     return Requirements(
         len(nodes),
-        tuple(
-            (node, path, _expiry(node, operator))
-            for node, path in nodes
-            if (operator := operator_of(node)) is not None
-        ),
+        tuple((node, path, expiry_of(node)) for node, path in nodes if operator_of(node) is not None),
         frozenset(node.relation for node, _ in nodes if isinstance(node, language.InRelation)),
         frozenset(
             (node.fact, str(node.value))
@@ -53,6 +49,17 @@ def requirements_of(condition: Condition) -> Requirements:
             if node.value
         ),
     )
+
+
+def operands_of(node: Condition) -> dict[str, Condition]:
+    """Give the operands of a temporal node, by their names in its operator."""
+    names = ("left", "right") if isinstance(node, language.Since | language.SinceWithin) else ("inner",)
+    return dict(zip(names, children(node), strict=True))
+
+
+def temporal_depth(node: Condition) -> int:
+    """Give how many temporal nodes are nested in one another at most, this one included."""
+    return (operator_of(node) is not None) + max(map(temporal_depth, children(node)), default=0)
 
 
 def operator_of(node: Condition) -> Operator | None:
@@ -76,7 +83,18 @@ def operator_of(node: Condition) -> Operator | None:
             return None
 
 
-def _expiry(node: Condition, operator: Operator) -> int | None:
+def can_be_shared(node: Condition) -> bool:
+    """Tell whether one memory of a temporal node serves rules of all births.
+
+    It does where it holds the latest event that decides, and the operands have no history of their own.
+    """
+    return operator_of(node) is not HISTORICALLY_FOR_STRONG and temporal_depth(node) == 1
+
+
+def expiry_of(node: Condition) -> int | None:
+    """Give the microseconds until the memory of a temporal node expires, None if it does not."""
+    operator = operator_of(node)
+    assert operator is not None, node
     if operator is HISTORICALLY_FOR_STRONG and isinstance(node, language.Windowed) and not node.window_us:
         # Every run is long enough for a window of 0, so its start never matters.
         return -1

@@ -2,23 +2,24 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from itertools import chain
+from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, TypeVar
 
-from engine.evaluation.buckets import Bucket
+from engine.evaluation.buckets import Bucket, run
 from engine.evaluation.compiler import Compiler, Fire, Fired, ObserveMany, Row
 from engine.evaluation.index import Index
-from engine.evaluation.ir import Known
+from engine.evaluation.ir import Known, Memories
+from engine.evaluation.keyed_names import Texts, Turning
 from engine.evaluation.lookups import Lookups
-from engine.evaluation.names import Names
 from engine.evaluation.pattern_work import PatternWork
-from engine.evaluation.requirements import requirements_of
+from engine.evaluation.requirements import expiry_of, requirements_of, temporal_depth
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import Column
-from engine.evaluation.state.slices import NodeName, State, Store
+from engine.evaluation.state.slices import Joined, NodeName, State, Store
 from engine.evaluation.state.tables import KeyTable
-from engine.evaluation.triggers import Holding, Triggers, Unstarted, triggers_of
-from engine.evaluation.values import Relations, split_name
+from engine.evaluation.temporal import NEVER, Regime
+from engine.evaluation.triggers import Holding, Triggers, Unstarted, change_triggers_of, triggers_of
+from engine.evaluation.values import Relations
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
 
@@ -49,8 +50,18 @@ class Program(NamedTuple):
 
     rule: Rule
     birth: int
-    stores: tuple[Store, ...]
-    """The memories of its temporal nodes, in the order of `requirements_of`."""
+    memories: tuple[NodeName, ...]
+    """Of its temporal nodes, in the order of `requirements_of`."""
+    triggers: Triggers | None
+
+
+class Updater(NamedTuple):
+    """What updates one memory, whichever rules read it."""
+
+    number: int
+    """Below 0."""
+    name: NodeName
+    depth: int
     triggers: Triggers | None
 
 
@@ -65,6 +76,15 @@ class RuleSet:
         self._compiler = Compiler(state, self.patterns, self.lookups)
         self._index = Index(self._new_bucket, self.patterns.of, self.lookups)
         self._by_priority: dict[int, Program] = {}
+        self._updaters: dict[int, Updater] = {}
+        """By number, as far as rules sleep."""
+        self._updater_of: dict[NodeName, int] = {}
+        self._updaters_made = 0
+        self._newborn: list[tuple[NodeName, int]] = []
+        """Memories that no event has met yet, and the clock at their birth."""
+        self._joining: list[tuple[int, int, NodeName]] = []
+        """Memories that cannot be told from older ones after a time: a heap."""
+        self._joined_later = 0
         self._rules: dict[int, Rule] = {}
         """Only the rules, for a faster look-up of those that fire."""
         self._nodes = 0
@@ -101,13 +121,13 @@ class RuleSet:
 
     # -- rules ----------------------------------------------------------------------------------------------
 
-    def add(self, rule: Rule, birth: int, tick: int) -> None:
-        """Add an enabled rule after event `tick`."""
+    def add(self, rule: Rule, birth: int, tick: int, now_us: int) -> None:
+        """Add an enabled rule after event `tick`, whose time was `now_us`."""
         parts = requirements_of(rule.condition)
-        stores = tuple(
-            self._state.acquire(NodeName(node, path, birth), expires_after_us, tick)
-            for node, path, expires_after_us in parts.memories
-        )
+        names = []
+        for node, path, expires_after_us in parts.memories:
+            names.append(NodeName(node, path, birth))
+            self._state.acquire(names[-1], expires_after_us, tick)
         self.relations.update(parts.relations)
         self.lookups.add(parts.literals)
         for fact, pattern in parts.patterns:
@@ -115,7 +135,7 @@ class RuleSet:
             self._bounds[fact, compile_pattern(pattern, self._limits).text_bytes_max] += 1
         self._nodes += parts.size
         self._action_bytes += rule.action_bytes_max
-        self._by_priority[rule.priority] = Program(rule, birth, stores, None)
+        self._by_priority[rule.priority] = Program(rule, birth, tuple(names), None)
         self._rules[rule.priority] = rule
         self._stream = self._texts = self._relation_names = self._turning = None
         if self._state.indexed:
@@ -124,18 +144,26 @@ class RuleSet:
             self._state.begin_to_sleep(tick)
             for priority in self._by_priority:
                 self._let_sleep(priority)
+            for name in self._state.stores:
+                self._join_later(name, now_us)
+        if self._state.indexed:
+            for name in names:
+                if birth == tick:
+                    self._newborn.append((name, now_us))
+                else:
+                    self._join_later(name, now_us)
 
     def remove(self, priority: int, now_us: int) -> None:
         """Remove a rule, and the memories that only it uses."""
         if self._state.indexed:
             self._wake_up(priority)
-        rule, birth, _, _ = self._by_priority.pop(priority)
+        rule, _, names, _ = self._by_priority.pop(priority)
         del self._rules[priority]
         parts = requirements_of(rule.condition)
         self._nodes -= parts.size
         self._action_bytes -= rule.action_bytes_max
-        for node, path, _ in parts.memories:
-            self._state.release(NodeName(node, path, birth), now_us)
+        for name in names:
+            self._release(name, now_us)
         self.lookups.remove(parts.literals)
         for relation in parts.relations:
             _uncount(self.relations, relation)
@@ -150,6 +178,49 @@ class RuleSet:
         self.patterns.compile_new()
         self.lookups.compile_new()
 
+    def _release(self, name: NodeName, now_us: int) -> None:
+        users, joined = self._state.users, self._state.joined.get(name)
+        updated = joined.name if joined else name
+        if users[name] == users[updated] == 1 and updated in self._updater_of:
+            self._drop_updater(updated)
+        self._state.release(name, now_us)
+
+    def restore_joined(self, name: NodeName, joined: Joined) -> None:
+        """Take a name that had joined another, before its rules come."""
+        self._state.restore_joined(name, joined, expiry_of(name.condition))
+
+    def _join_later(self, name: NodeName, clock_us: int) -> None:
+        """Have a memory join an older one once all that it did not see has expired, if that ever happens."""
+        expires_after_us = expiry_of(name.condition)
+        if expires_after_us is not None and self._state.oldest(name) not in {None, name}:
+            self._joined_later += 1
+            heappush(self._joining, (clock_us + expires_after_us, self._joined_later, name))
+
+    def _join_due(self, now_us: int) -> None:
+        """Have those memories join older ones that cannot be told from them from this event on."""
+        for name, clock_us in self._newborn:
+            if now_us > clock_us:
+                self._join(name, clock_us, now_us)
+            else:
+                # Events at the very time of the birth came both before and after it.
+                self._join_later(name, clock_us)
+        self._newborn.clear()
+        while self._joining and self._joining[0][0] < now_us:
+            self._join(heappop(self._joining)[-1], NEVER, now_us)
+
+    def _join(self, name: NodeName, since_us: int, now_us: int) -> None:
+        state = self._state
+        oldest = state.oldest(name)
+        if name not in state.stores or oldest is None or oldest == name:
+            return
+        store = state.stores[name]
+        self._drop_updater(name)
+        bucket = store.bucket if isinstance(store, Column) else state.whole.buckets.get(store)
+        if bucket is not None:
+            self._wakers(state.stores[oldest], blank=False).take_over(bucket)
+            self._unwatch(store)
+        state.join(name, since_us, now_us)
+
     def rename(self, rule: Rule) -> None:
         """Replace a rule by one with the same condition."""
         before = self._by_priority[rule.priority]
@@ -159,30 +230,53 @@ class RuleSet:
         self._stream = None
 
     def _let_sleep(self, priority: int) -> None:
-        """Index a rule, so that it sees only the events that meet its triggers."""
+        """Index a rule and the memories that it reads: each sees only the events that meet its triggers."""
         program = self._by_priority[priority]
+        for name in program.memories:
+            joined = self._state.joined.get(name)
+            updated = joined.name if joined else name
+            if updated not in self._updater_of:
+                self._add_updater(updated)
         triggers = triggers_of(program.rule.condition, self._index.cost)
         self._by_priority[priority] = program._replace(triggers=triggers)
-        self._index.add(priority, triggers)
-        for store, blank in self._waking(program.birth, triggers):
-            self._wakers(store, blank=blank).add(priority)
+        self._take_in(priority, 0, program.birth, triggers)
 
     def _wake_up(self, priority: int) -> None:
-        """Undo `_let_sleep`."""
+        """Undo `_let_sleep`, but for the memories."""
         program = self._by_priority[priority]
-        self._index.remove(priority, program.triggers)
-        for store, blank in self._waking(program.birth, program.triggers):
+        self._let_go(priority, 0, program.birth, program.triggers)
+
+    def _add_updater(self, name: NodeName) -> None:
+        self._updaters_made += 1
+        triggers = change_triggers_of(name.condition, name.path, self._index.cost)
+        updater = Updater(-self._updaters_made, name, temporal_depth(name.condition), triggers)
+        self._updaters[updater.number] = updater
+        self._updater_of[name] = updater.number
+        self._take_in(updater.number, updater.depth, name.birth, triggers)
+
+    def _drop_updater(self, name: NodeName) -> None:
+        updater = self._updaters.pop(self._updater_of.pop(name))
+        self._let_go(updater.number, updater.depth, name.birth, updater.triggers)
+
+    def _take_in(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
+        self._index.add(member, triggers, depth)
+        for store, blank in self._waking(birth, triggers):
+            self._wakers(store, blank=blank).add(member, depth)
+
+    def _let_go(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
+        self._index.remove(member, triggers, depth)
+        for store, blank in self._waking(birth, triggers):
             bucket = self._wakers(store, blank=blank)
-            bucket.remove(priority)
+            bucket.remove(member, depth)
             if not bucket.size:
                 self._unwatch(store)
 
     def _waking(self, birth: int, triggers: Triggers | None) -> list[tuple[Store, bool]]:
         """Give the memories among the triggers, and for each whether it wakes the rule while it is empty."""
         waking = [trigger for trigger in triggers or () if isinstance(trigger, Holding | Unstarted)]
-        stores = self._state.stores
+        store_of = self._state.store_of
         return [
-            (stores[NodeName(trigger.node, trigger.path, birth)], isinstance(trigger, Unstarted))
+            (store_of(NodeName(trigger.node, trigger.path, birth)), isinstance(trigger, Unstarted))
             for trigger in waking
         ]
 
@@ -211,7 +305,16 @@ class RuleSet:
         assert not self._state.indexed, "what sleeps is run by `run`"
         if self._stream is None:
             programs = [self._by_priority[priority] for priority in sorted(self._by_priority)]
-            self._stream = self._compiler.stream([(program.rule, program.stores) for program in programs])
+            stores = self._state.stores
+            self._stream = self._compiler.stream(
+                [
+                    (
+                        program.rule,
+                        {name[:2]: (stores[name], Regime.SEEN) for name in program.memories},
+                    )
+                    for program in programs
+                ]
+            )
         return self._stream
 
     def run(  # noqa: PLR0917 -- as they are handed on
@@ -226,6 +329,8 @@ class RuleSet:
         """Evaluate an event for the rules that must see it."""
         if self.patterns.bounded:
             self.patterns.begin(fields, sent)
+        if self._newborn or (self._joining and self._joining[0][0] < now_us):
+            self._join_due(now_us)
         state = self._state
         met = self._index.met_by(fields, sent)
         for table in self._tables_with_keys(fields, sent):
@@ -234,8 +339,7 @@ class RuleSet:
                 met += table.woken()
         if state.whole.awake:
             met += state.whole.awake.values()
-        for bucket in met:
-            bucket.run(fields, sent, now_us, tick, relations, fire)
+        run(met, fields, sent, now_us, tick, relations, fire)
         state.whole.previous_us = now_us
 
     def _tables_with_keys(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[KeyTable]:
@@ -257,56 +361,30 @@ class RuleSet:
     def _new_bucket(self, known: Known | None) -> Bucket:
         return Bucket(self._row, known)
 
-    def _row(self, priority: int, known: Known | None) -> Row:
-        program = self._by_priority[priority]
-        return self._compiler.row(program.rule.condition, program.stores, known)
+    def _row(self, member: int, known: Known | None) -> Row:
+        if member < 0:
+            name = self._updaters[member].name
+            nodes = requirements_of(name.condition, name.path).memories
+            memories = {
+                **self._memories([NodeName(node, path, name.birth) for node, path, _ in nodes[1:]]),
+                name[:2]: self._memory(name),
+            }
+            return self._compiler.updater(name.condition, name.path, memories, known)
+        program = self._by_priority[member]
+        return self._compiler.row(program.rule.condition, self._memories(program.memories), known)
 
+    def _memories(self, names: Iterable[NodeName]) -> Memories:
+        """Give memories as rules read them."""
+        views = self._state.views
+        found = {}
+        for name in names:
+            store, regime = self._memory(name)
+            found[name[:2]] = views.get(name, store), regime
+        return found
 
-class Turning:
-    """Many key tables, a few of which have keys in an event."""
-
-    def __init__(self, tables: Iterable[KeyTable]) -> None:
-        self._of_fields: Names[list[KeyTable]] = Names()
-        self._of_vars: Names[list[KeyTable]] = Names()
-        self._turned: list[KeyTable] = []
-        by_key: dict[str, list[KeyTable]] = {}
-        for table in tables:
-            by_key.setdefault(table.path[-1], []).append(table)
-            table.leave()
-        for said, of_key in by_key.items():
-            name = split_name(said)
-            (self._of_vars if name.of_vars else self._of_fields).add(name, of_key)
-
-    def tables_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[KeyTable]:
-        """Give the tables whose last key has a value. All others leave the previous event."""
-        for table in self._turned:
-            table.leave()
-        found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
-        self._turned = [table for tables, _ in found for table in tables]
-        return self._turned
-
-
-class Texts:
-    """The facts whose texts patterns are matched against, each with the bound that fits all its patterns."""
-
-    def __init__(self, bounds: Iterable[tuple[str, int]]) -> None:
-        self._of_fields: Names[tuple[str, int]] = Names()
-        self._of_vars: Names[tuple[str, int]] = Names()
-        # The smallest of several bounds of a fact comes last and remains.
-        smallest = dict(sorted(bounds, reverse=True))
-        for said, bytes_max in smallest.items():
-            name = split_name(said)
-            (self._of_vars if name.of_vars else self._of_fields).add(name, (said, bytes_max))
-
-        self._count = len(smallest)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
-        """Give the facts that are texts, sorted, each with its bound and the text."""
-        found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
-        return sorted((said, bytes_max, text) for (said, bytes_max), text in found if type(text) is str)
+    def _memory(self, name: NodeName) -> tuple[Store, Regime]:
+        store = self._state.store_of(name)
+        return store, self._state.regime(store)
 
 
 def _uncount(counts: Counter[_Counted], item: _Counted) -> None:

@@ -45,6 +45,8 @@ class Operator:
 
     name: str
     update: tuple[str, ...]
+    truth: str
+    """The verdict once the memory is updated for the event. Only what is later than `{since}` counts."""
     expires: bool
 
 
@@ -59,6 +61,7 @@ ONCE: Final = Operator(
         " {verdict} = {past} != NEVER",
         " {keep}",
     ),
+    truth="{since} < {past}",
     expires=False,
 )
 
@@ -73,6 +76,7 @@ HISTORICALLY: Final = Operator(
         " {write}",
         " {verdict} = False",
     ),
+    truth="not {since} < {past}",
     expires=False,
 )
 
@@ -91,6 +95,7 @@ SINCE: Final = Operator(
         " {clear}",
         " {verdict} = False",
     ),
+    truth="{since} < {past}",
     expires=False,
 )
 
@@ -105,6 +110,7 @@ ONCE_WITHIN: Final = Operator(
         " {verdict} = {past} >= {edge}",
         " {keep}",
     ),
+    truth="{since} < {past} >= {edge}",
     expires=True,
 )
 
@@ -119,6 +125,7 @@ HISTORICALLY_FOR_WEAK: Final = Operator(
         " {write}",
         " {verdict} = False",
     ),
+    truth="not {since} < {past} >= {edge}",
     expires=True,
 )
 
@@ -137,6 +144,7 @@ HISTORICALLY_FOR_STRONG: Final = Operator(
         " {clear}",
         " {verdict} = False",
     ),
+    truth="{since} < {past} <= {edge}",
     expires=False,
 )
 
@@ -154,5 +162,6 @@ SINCE_WITHIN: Final = Operator(
         " {clear}",
         " {verdict} = False",
     ),
+    truth="{since} < {past} >= {edge}",
     expires=True,
 )

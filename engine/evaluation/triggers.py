@@ -1,19 +1,18 @@
-"""Triggers: which events a rule must see. The index wakes a rule only at those.
+"""Triggers: which events a rule must see, and which a memory. The index wakes them only at those.
 
-A rule may sleep through an event if its condition is false there and each of its memories changes as its
-regime says. Every event that a rule must see meets at least one of its triggers. A rule without triggers sees
-every event. Triggers are the access predicates of content-based publish/subscribe (Fabret et al., "Filtering
-Algorithms and Implementation for Very Fast Publish/Subscribe Systems", 2001).
+A rule may sleep through an event if its condition is false there, a memory if it changes as its regime says.
+Every event that must be seen meets at least one trigger. What has no triggers sees every event. Triggers are
+the access predicates of content-based publish/subscribe (Fabret et al., "Filtering Algorithms and
+Implementation for Very Fast Publish/Subscribe Systems", 2001).
 """
 
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, assert_never
 
-from engine.evaluation.requirements import operator_of
 from engine.evaluation.temporal import Regime
 from engine.evaluation.values import key_of
 from engine.language import condition as language
-from engine.language.condition import Condition, FactArg, walk
+from engine.language.condition import Condition, FactArg
 
 PRESENT: Final = ("present",)
 """The fact has a value, whichever."""
@@ -67,10 +66,13 @@ Cost = Callable[[Triggers], float]
 
 
 def triggers_of(condition: Condition, cost: Cost) -> Triggers | None:
-    """Give the triggers of a rule with this condition, or None if it must see every event."""
-    analysis = _Analysis(cost)
-    changes = [analysis.changes(node, path)[1] for node, path in walk(condition) if operator_of(node)]
-    return analysis.union([analysis.true(condition, ()), *changes])
+    """Give triggers, one of which is met wherever a condition is true, or None if it must see every event."""
+    return _Analysis(cost).true(condition, ())
+
+
+def change_triggers_of(node: Condition, path: tuple[str, ...], cost: Cost) -> Triggers | None:
+    """Give triggers for the events that change a temporal node's memory otherwise than its regime says."""
+    return _Analysis(cost).changes(node, path)[1]
 
 
 def regime_of(node: Condition) -> Regime:

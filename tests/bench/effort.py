@@ -20,6 +20,7 @@ class Effort:
     stateless_rules: tuple[int, ...]
     indexed_rules: tuple[int, ...]
     restless_rules: tuple[int, ...]
+    shared_rules: tuple[int, ...]
     keys_of_stream: int
     pattern_rules: int
     growth_rules: int
@@ -60,6 +61,7 @@ FULL = Effort(
     stateless_rules=(1, 100, 1_000),
     indexed_rules=(1_000, 10_000, 100_000),
     restless_rules=(100, 300, 1_000),
+    shared_rules=(1_000, 20_000, 100_000),
     keys_of_stream=10_000,
     pattern_rules=1_000,
     growth_rules=100_000,
@@ -91,6 +93,7 @@ QUICK = Effort(
     stateless_rules=(1, 100, 1_000),
     indexed_rules=(1_000, 10_000),
     restless_rules=(100, 1_000),
+    shared_rules=(1_000, 5_000),
     keys_of_stream=10_000,
     pattern_rules=1_000,
     growth_rules=5_000,
@@ -122,6 +125,7 @@ TINY = Effort(
     stateless_rules=(1, 20),
     indexed_rules=(100, 200),
     restless_rules=(6, 12),
+    shared_rules=(60, 80),
     keys_of_stream=20,
     pattern_rules=20,
     growth_rules=60,

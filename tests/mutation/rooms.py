@@ -87,6 +87,7 @@ ROOMS: Final = {
                 "state/slices.py",
                 "state/tables.py",
                 "state/tidying.py",
+                "state/views.py",
                 "temporal.py",
                 "codegen.py",
             ),

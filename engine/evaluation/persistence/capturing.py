@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import Column
-from engine.evaluation.state.slices import NodeName
+from engine.evaluation.state.slices import Joined, NodeName
 from engine.evaluation.state.tables import Key, KeyTable
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Captured:
     """Rules and the births of their histories, in order of priority."""
     tables: list[CapturedTable]
     memories: list[tuple[NodeName, CapturedCell | CapturedColumn]]
+    joined: list[tuple[NodeName, Joined]]
 
 
 _NOTHING: Mapping[int, Any] = {}
@@ -79,6 +80,7 @@ def capture(detector: "Detector") -> Captured:
             (name, _column(store) if isinstance(store, Column) else CapturedCell(cells[store], ticks[store]))
             for name, store in state.stores.items()
         ],
+        joined=list(state.joined.items()),
     )
 
 

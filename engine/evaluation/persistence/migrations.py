@@ -111,6 +111,11 @@ def _seen_where(seen: bytes, taken: list[bool]) -> bytes:
     )
 
 
+def from_version_4(document: dict[str, Any]) -> dict[str, Any]:
+    """Give a document of version 4 as version 5 has it: every rule reads a memory of its own birth."""
+    return {**document, "joined": []}
+
+
 def _without_marks(remembered: dict[str, Any], taken: list[bool]) -> dict[str, Any]:
     ticks = {
         slot: tick

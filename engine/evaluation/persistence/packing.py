@@ -44,7 +44,7 @@ _BIN_32_TYPE: Final = 0xC6
 def packed(captured: Captured) -> Iterator[bytes]:
     """Give the bytes of the document, piece by piece."""
     packer = _packer()
-    yield packer.pack_map_header(len(captured.marks) + 3)
+    yield packer.pack_map_header(len(captured.marks) + 4)
     for name, mark in captured.marks.items():
         yield packer.pack(name) + packer.pack(mark)
     yield packer.pack("rules") + packer.pack_array_header(len(captured.rules))
@@ -56,6 +56,9 @@ def packed(captured: Captured) -> Iterator[bytes]:
     yield packer.pack("memories") + packer.pack_array_header(len(captured.memories))
     for node, remembered in captured.memories:
         yield from _memory(node, remembered)
+    yield packer.pack("joined") + packer.pack_array_header(len(captured.joined))
+    for node, joined in captured.joined:
+        yield packer.pack([*_node(node), joined.name.birth, joined.since_us])
 
 
 def numbers_packed(numbers: Iterable[int]) -> bytes:
@@ -104,9 +107,13 @@ def _table(table: CapturedTable) -> Iterator[bytes]:
         yield from _numbers(getattr(table, name))
 
 
+def _node(node: NodeName) -> tuple[bytes, tuple[str, ...], int]:
+    return condition_bytes(node.condition), node.path, node.birth
+
+
 def _memory(node: NodeName, remembered: CapturedCell | CapturedColumn) -> Iterator[bytes]:
     packer = _packer()
-    head = (condition_bytes(node.condition), node.path, node.birth)
+    head = _node(node)
     yield packer.pack_array_header(len(head) + 1) + b"".join(map(packer.pack, head))
     if isinstance(remembered, CapturedCell):
         yield packer.pack(remembered)

@@ -1,6 +1,6 @@
 """Loads a detector from a msgpack document: its rules, and its memories named by their conditions.
 
-`capturing.py` and `packing.py` write the document. This is version 4:
+`capturing.py` and `packing.py` write the document. This is version 5:
 
     clock_us, events_seen, priority_highest, indexed, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
@@ -11,6 +11,8 @@
               which it is complete]. With a path it has either the slots and times of its few entries, or its
               pages one after another and the number of entries on each; that event; and for stamped nodes
               the slots and events of the last deviations
+    joined:   [condition as JSON, path, birth, birth of the shared memory that rules of the first birth read,
+              time in microseconds up to which they ignore it]
 
 A column of numbers is a byte string of little-endian 64-bit integers. Integers beyond 64 bits have an
 extension type, so keys of any size survive. Long texts as keys have another, which holds their digest.
@@ -24,11 +26,16 @@ import msgpack
 import msgspec
 
 from engine.evaluation.persistence.capturing import capture
-from engine.evaluation.persistence.migrations import from_version_1, from_version_2, from_version_3
+from engine.evaluation.persistence.migrations import (
+    from_version_1,
+    from_version_2,
+    from_version_3,
+    from_version_4,
+)
 from engine.evaluation.persistence.packing import ANY_TEXT, BIG_INTEGER, LONG_TEXT_TYPE, packed
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import PAGE_SLOTS, Column
-from engine.evaluation.state.slices import NodeName
+from engine.evaluation.state.slices import Joined, NodeName
 from engine.evaluation.state.tables import Key, KeyTable
 from engine.evaluation.values import LONG_TEXT, part_of_key, slice_key_of
 from engine.language.condition import Condition
@@ -37,7 +44,7 @@ from engine.language.validation.document import condition_from_stored
 if TYPE_CHECKING:
     from engine.evaluation.detector import Detector
 
-STATE_VERSION: Final = 4
+STATE_VERSION: Final = 5
 
 
 def dump(detector: "Detector") -> bytes:
@@ -58,8 +65,10 @@ def load(detector: "Detector", document: Any, version: int) -> None:
         document = from_version_1(document)
     if version < 3:  # noqa: PLR2004 -- the number of a version
         document = from_version_2(document)
-    if version < STATE_VERSION:
+    if version < 4:  # noqa: PLR2004 -- as above
         document = from_version_3(document)
+    if version < STATE_VERSION:
+        document = from_version_4(document)
     state = detector.state
     detector.clock_us = document["clock_us"]
     detector.events_seen = document["events_seen"]
@@ -69,6 +78,11 @@ def load(detector: "Detector", document: Any, version: int) -> None:
     for row in document["tables"]:
         path = tuple(row["path"])
         state.table(path).restore(_keys(row["keys"], several=len(path) > 1), _unpacked(row["held"]))
+    for condition, path, birth, oldest_birth, since_us in document["joined"]:
+        node = stored_condition(condition), tuple(path)
+        detector.rule_set.restore_joined(
+            NodeName(*node, birth), Joined(NodeName(*node, oldest_birth), since_us)
+        )
     for rule_id, name, condition, enabled, notify, priority, birth in document["rules"]:
         rule = Rule(
             id=rule_id,

@@ -244,6 +244,10 @@ class Column:
             return self.few.get(slot, NEVER)
         return self.pages[slot >> PAGE_BITS][slot & IN_PAGE]
 
+    def stamped_at(self, slot: int, now_us: int, tick: int) -> int:
+        """Give the entry of the slot of event `tick` once a stamped node has seen that event."""
+        return self.at(slot) if self.ticks.get(slot, self.whole_at) >= tick else now_us
+
     def slots(self) -> list[int]:
         """Give the slots that hold something, in the order in which they are saved."""
         if self.few is not None:

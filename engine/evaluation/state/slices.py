@@ -4,13 +4,17 @@ A memory is named by meaning: the node's condition, the path of keys around it, 
 born together share it; nothing in the name depends on how a rule was compiled.
 """
 
+from bisect import bisect_left, insort
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from engine.evaluation.requirements import can_be_shared
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.eviction import Evicted, Eviction
 from engine.evaluation.state.expiry import has_expired
 from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.state.tidying import bloated, tidy
+from engine.evaluation.state.views import View
 from engine.evaluation.temporal import NEVER, Regime
 from engine.evaluation.triggers import regime_of
 from engine.language.condition import Condition
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 SWEPT_FROM: Final = 1 << 14
 """Up to so many live keys, what has expired is left where it is: keys that come back find their slots."""
+
+_birth: Final = attrgetter("birth")
 
 SETTLE_EVERY: Final = 32
 """After so many events a detector tidies up, if it has to."""
@@ -113,6 +119,14 @@ class Whole:
             self.awake[cell] = self.buckets[cell]
 
 
+class Joined(NamedTuple):
+    """What rules read whose memory is that of rules of the same node that were born earlier."""
+
+    name: NodeName
+    since_us: int
+    """The memory counts for them where it holds a later time."""
+
+
 Store = int | Column
 """The memory of one node: a Column inside of keys, the number of a cell outside."""
 
@@ -121,11 +135,13 @@ class State:
     """All that a detector remembers of its past, by the names of the nodes that remember it."""
 
     __slots__ = (
+        "_shared",
         "bytes",
         "bytes_max",
         "due",
         "eviction",
         "indexed",
+        "joined",
         "live",
         "live_max",
         "stores",
@@ -133,6 +149,7 @@ class State:
         "tables",
         "tracking",
         "users",
+        "views",
         "whole",
     )
 
@@ -144,6 +161,13 @@ class State:
         self.whole = Whole()
         self.stores: dict[NodeName, Store] = {}
         self.users: dict[NodeName, int] = {}
+        """By name, the rules that have it, and the names that have joined it."""
+        self.joined: dict[NodeName, Joined] = {}
+        """Names without a memory of their own."""
+        self.views: dict[NodeName, View] = {}
+        """What rules read, once they sleep, of nodes whose memory can be shared."""
+        self._shared: dict[tuple[Condition, tuple[str, ...]], list[NodeName]] = {}
+        """By node and path, the names of memories that rules of later births may share, in order of birth."""
         self.tables: dict[tuple[str, ...], KeyTable] = {}
         self.live = 0
         """How many keys hold something, over all paths; an expired one counts until it is swept."""
@@ -157,6 +181,9 @@ class State:
 
     def acquire(self, name: NodeName, expires_after_us: int | None, tick: int) -> Store:
         """Give the memory of that name, a new one where there is none."""
+        if name in self.joined:
+            self.users[name] += 1
+            return self.store_of(name)
         store = self.stores.get(name)
         if store is None:
             if name.path:
@@ -171,13 +198,59 @@ class State:
         self.users[name] += 1
         return store
 
+    def store_of(self, name: NodeName) -> Store:
+        """Give the memory that is read under a name."""
+        joined = self.joined.get(name)
+        return self.stores[joined.name if joined else name]
+
+    def oldest(self, name: NodeName) -> NodeName | None:
+        """Give the name of the oldest memory of the same node, None where it cannot be shared."""
+        shared = self._shared.get(name[:2])
+        return shared[0] if shared else None
+
+    def join(self, name: NodeName, since_us: int, now_us: int) -> None:
+        """Have a name read the oldest memory of its node, as far as that is later than `since_us`.
+
+        Only where that cannot be told from the memory of that name, which is dropped.
+        """
+        oldest = self.oldest(name)
+        assert oldest is not None, name
+        assert oldest != name, name
+        self.users[oldest] += 1
+        # No key is given back: the other memory has held what this one holds.
+        self._drop(name, now_us, keys=False)
+        self._set_joined(name, Joined(oldest, since_us), self.views[name])
+
+    def restore_joined(self, name: NodeName, joined: Joined, expires_after_us: int | None) -> None:
+        """Take a name that had joined another, whose memory may not be there yet."""
+        store = self.acquire(joined.name, expires_after_us, 0)
+        self._set_joined(name, joined, View(store, joined.since_us))
+        self.users[name] = 0
+
+    def _set_joined(self, name: NodeName, joined: Joined, view: View) -> None:
+        view.store, view.since_us = self.stores[joined.name], joined.since_us
+        self.joined[name], self.views[name] = joined, view
+
     def release(self, name: NodeName, now_us: int) -> None:
         """Give a memory back; the last one to do so drops it, and the keys that only it held."""
         self.users[name] -= 1
         if self.users[name]:
             return
-        store = self.stores.pop(name)
         del self.users[name]
+        self.views.pop(name, None)
+        if name in self.joined:
+            self.release(self.joined.pop(name).name, now_us)
+        else:
+            self._drop(name, now_us, keys=True)
+
+    def _drop(self, name: NodeName, now_us: int, *, keys: bool) -> None:
+        """Drop a memory and, if so asked, the keys that only it held."""
+        store = self.stores.pop(name)
+        shared = self._shared.get(name[:2])
+        if shared:
+            del shared[bisect_left(shared, name.birth, key=_birth)]
+            if not shared:
+                del self._shared[name[:2]]
         if isinstance(store, int):
             self.whole.drop(store)
             return
@@ -187,9 +260,10 @@ class State:
         if store.clocked:
             table.remove_clock(store)
         store.drop_all()
-        for slot in slots:
-            if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
-                table.free(slot)
+        if keys:
+            for slot in slots:
+                if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
+                    table.free(slot)
         if not table.columns:
             for slot in range(len(table.keys)):
                 if table.taken[slot]:
@@ -220,6 +294,9 @@ class State:
 
     def _let_sleep(self, name: NodeName, store: Store) -> None:
         regime = regime_of(name.condition)
+        if can_be_shared(name.condition):
+            insort(self._shared.setdefault(name[:2], []), name, key=_birth)
+            self.views[name] = View(store, NEVER)
         if not isinstance(store, Column):
             self.whole.regimes[store] = regime
             return

@@ -200,7 +200,7 @@ def test_a_rule_wakes_only_for_the_elements_that_are_there(monkeypatch: pytest.M
     monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 0)
     rules = [f'tags contains "{number} "' for number in range(500)]
     detector = _detector(iter([*rules, "tags contains 7", "tags contains true", 'tags contains ""']))
-    index = detector._rule_set._index
+    index = detector.rule_set._index
     for value, names in [
         (["7 ", "8 ", "of no rule"], ['tags contains "7 "', 'tags contains "8 "']),
         (
@@ -228,8 +228,8 @@ def test_rules_that_go_leave_no_literal_behind(monkeypatch: pytest.MonkeyPatch) 
     assert [action["ruleId"] for action in detector.evaluate({"x": text}, 0)] == [kept]
     for rule_id in ids:
         detector.remove_rule(rule_id)
-    assert detector._rule_set.lookups.of("x").literals == {"ab": 1}
-    assert detector._rule_set.lookups.of("y").literals == {}
+    assert detector.rule_set.lookups.of("x").literals == {"ab": 1}
+    assert detector.rule_set.lookups.of("y").literals == {}
     assert [action["ruleId"] for action in detector.evaluate({"x": text}, 0)] == [kept]
 
 

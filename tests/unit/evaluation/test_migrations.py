@@ -47,6 +47,16 @@ def newly_made(rules: tuple[str, ...]) -> Detector:
     return made
 
 
+def made_apart() -> Detector:
+    """Give a detector whose rules share memories though they were made at different times."""
+    made = newly_made(RULES + MORE_RULES)
+    for number in range(40, 60):
+        made.add_rule(f"rule {number}", RULES[number % 3], rule_id=f"{number:032x}")
+        evaluate(made, number)
+    assert made.state.joined
+    return made
+
+
 @pytest.mark.parametrize(
     ("version", "name", "rules"),
     [
@@ -61,6 +71,9 @@ def newly_made(rules: tuple[str, ...]) -> Detector:
         (4, "few", RULES),
         (4, "many", RULES + MORE_RULES),
         (4, "paged", RULES + MORE_RULES),
+        (5, "few", RULES),
+        (5, "many", RULES + MORE_RULES),
+        (5, "paged", RULES + MORE_RULES),
     ],
 )
 def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this_one(
@@ -90,6 +103,16 @@ def test_what_is_written_now_is_what_this_version_looks_like_to_the_byte(
         monkeypatch.setattr(columns, "SPARSE_SHARE", 10**9)
     golden = GOLDEN / f"state_{Detector.STATE_VERSION}_{name}.msgpack"
     assert newly_made(rules).dump() == golden.read_bytes()
+
+
+def test_rules_that_share_memories_are_written_and_go_on_as_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 8)
+    saved = (GOLDEN / "state_5_apart.msgpack").read_bytes()
+    loaded, made = Detector.load(saved, 5, limits=LIMITS), made_apart()
+    assert made.dump() == saved
+    assert [evaluate(loaded, number) for number in range(60, 120)] == [
+        evaluate(made, number) for number in range(60, 120)
+    ]
 
 
 def test_a_version_that_is_not_known_yet_is_no_detector() -> None:

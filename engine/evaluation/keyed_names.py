@@ -1,0 +1,56 @@
+"""Which of many names an event has values for: key tables by their last key, texts that patterns read."""
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any
+
+from engine.evaluation.names import Names
+from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.values import split_name
+
+
+class Turning:
+    """Many key tables, a few of which have keys in an event."""
+
+    def __init__(self, tables: Iterable[KeyTable]) -> None:
+        self._of_fields: Names[list[KeyTable]] = Names()
+        self._of_vars: Names[list[KeyTable]] = Names()
+        self._turned: list[KeyTable] = []
+        by_key: dict[str, list[KeyTable]] = {}
+        for table in tables:
+            by_key.setdefault(table.path[-1], []).append(table)
+            table.leave()
+        for said, of_key in by_key.items():
+            name = split_name(said)
+            (self._of_vars if name.of_vars else self._of_fields).add(name, of_key)
+
+    def tables_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[KeyTable]:
+        """Give the tables whose last key has a value. All others leave the previous event."""
+        for table in self._turned:
+            table.leave()
+        found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
+        self._turned = [table for tables, _ in found for table in tables]
+        return self._turned
+
+
+class Texts:
+    """The facts whose texts patterns are matched against, each with the bound that fits all its patterns."""
+
+    def __init__(self, bounds: Iterable[tuple[str, int]]) -> None:
+        self._of_fields: Names[tuple[str, int]] = Names()
+        self._of_vars: Names[tuple[str, int]] = Names()
+        # The smallest of several bounds of a fact comes last and remains.
+        smallest = dict(sorted(bounds, reverse=True))
+        for said, bytes_max in smallest.items():
+            name = split_name(said)
+            (self._of_vars if name.of_vars else self._of_fields).add(name, (said, bytes_max))
+
+        self._count = len(smallest)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
+        """Give the facts that are texts, sorted, each with its bound and the text."""
+        found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
+        return sorted((said, bytes_max, text) for (said, bytes_max), text in found if type(text) is str)

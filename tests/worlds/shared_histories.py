@@ -1,0 +1,93 @@
+"""Worlds in which rules that are born at different times share a few histories."""
+
+from engine.language.condition import (
+    All,
+    Any,
+    Condition,
+    Historically,
+    HistoricallyFor,
+    Keyed,
+    Leaf,
+    Not,
+    Once,
+    OnceWithin,
+    Since,
+    SinceWithin,
+)
+from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World, timestamp_ms
+
+STEPS_US = (0, 0, 0, 1, 300_000, 300_001, 1_000_000)
+"""Events at one time are many: a birth may lie between them."""
+
+P, Q = Leaf("p", "eq", 1), Leaf("q", "eq", 1)
+NOT_P = Leaf("p", "neq", 1)
+HISTORIES = (
+    Once(P),
+    Once(NOT_P),
+    OnceWithin(P, 0.3),
+    OnceWithin(Not(P), 1),
+    Historically(P),
+    Historically(NOT_P),
+    HistoricallyFor(P, 0.3, "weak"),
+    HistoricallyFor(NOT_P, 1, "weak"),
+    HistoricallyFor(P, 0.3, "strong"),
+    Since(Q, P),
+    Since(NOT_P, Q),
+    SinceWithin(Q, P, 1),
+    SinceWithin(Not(Q), Not(P), 0.3),
+    Once(SinceWithin(Q, P, 1)),
+    OnceWithin(All((P, OnceWithin(Q, 0.3))), 1),
+)
+
+
+class SharedWorld(World):
+    """A world of rules over three histories. They are made, changed, switched and removed at every moment."""
+
+    def condition(self, depth: int) -> Condition:
+        choose = self.choose
+        if depth:
+            # One script has few histories, so that its rules have them together.
+            self.histories = [choose(HISTORIES) for _ in range(3)]
+        history = choose(self.histories)
+        if choose((False, True, True)):
+            history = Keyed(history, "k")
+        match choose("aalnox"):
+            case "a":
+                return All((Leaf("t", "eq", choose((0, 1))), history))
+            case "l":
+                return All((Leaf("t", "neq", choose((0, 1))), history))
+            case "n":
+                return Not(history)
+            case "o":
+                return Any((Leaf("t", "eq", 2), history))
+            case _:
+                return history
+
+    def submission(self, clock_us: int) -> tuple[Submit, int]:
+        choose = self.choose
+        time_us = clock_us + choose(STEPS_US)
+        fields = {name: choose((0, 1)) for name in "pq" if choose((False, True, True, True))}
+        fields |= {"t": choose((0, 1, 2)), "k": choose((1, 2))}
+        return Submit(fields, timestamp_ms(time_us)), time_us
+
+    def script(self, *, depth: int = 1, steps_max: int = 40) -> list[Step]:
+        """Give what happens to a detector while its rules come and go."""
+        choose, count = self.choose, 2
+        steps: list[Step] = [Add("first", self.condition(depth)), Add("second", self.condition(0))]
+        clock_us = 0
+        for number in range(steps_max):
+            match choose("eeeeeeaaachx"):
+                case "a":
+                    steps.append(Add(f"late {number}", self.condition(0)))
+                    count += 1
+                case "c":
+                    steps.append(Change(choose(range(count)), {"condition": self.condition(0)}))
+                case "h":
+                    steps.append(Change(choose(range(count)), {"enabled": choose((False, True, True))}))
+                case "x" if count > 1:
+                    steps.append(Remove(choose(range(count))))
+                    count -= 1
+                case _:
+                    step, clock_us = self.submission(clock_us)
+                    steps.append(step)
+        return steps
