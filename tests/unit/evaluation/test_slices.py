@@ -271,3 +271,16 @@ def test_what_is_at_the_edge_of_its_window_is_still_there_when_others_are_tidied
         assert not any(fires(made, 10_000, k="B", a=0) for _ in range(4))
         assert fires(made, 10_000, k="A", a=0)
         assert not fires(made, 10_001, k="A", a=0)
+
+
+def test_of_two_rules_younger_than_their_slice_each_begins_its_run_with_the_next_event():
+    rule = "per k historically for 1s strong not a == 1"
+    with in_mode("asleep"):
+        made = detector(10, "per k once b == 1")
+        made.evaluate({"k": "A"}, 0)
+        made.add_rule("elder", rule)
+        made.evaluate({"k": "A"}, 1_000)
+        made.add_rule("younger", rule)
+        assert not fires(made, 1_500, k="A")
+        assert [action["name"] for action in made.evaluate({"k": "A"}, 2_000)] == ["elder"]
+        assert [action["name"] for action in made.evaluate({"k": "A"}, 2_500)] == ["elder", "younger"]
