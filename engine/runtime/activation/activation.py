@@ -1,4 +1,4 @@
-"""The life of one detector: woken in an actor, asked, saved, rested, or lost with its actor."""
+"""The life of one detector: activated in a worker, called, saved, passivated, or lost with its worker."""
 
 import asyncio
 import logging
@@ -28,24 +28,24 @@ _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
 _FAST_S = 0.25
-"""Less than it takes to start a process."""
+"""Shorter than starting a process takes."""
 
-_READ_ONLY_WAKES = 4
-"""A detector that can only be read is so for this many times as long as it took to wake it, at least."""
+_READ_ONLY_WAIT_FACTOR = 4
+"""After a read-only activation, the next attempt waits at least this multiple of the time it took."""
 
 
 class Activation:
-    """A detector's actor, while it has one, and the place among those that are awake that goes with it.
+    """A detector's worker, while it has one, and the activation slot that goes with it.
 
-    Its lane calls the methods that wait one at a time. Any of them may end with the actor lost: the detector
-    then wakes in another one as its last answer left it. A snapshot is written beside all that.
+    The detector's queue calls the coroutines one at a time. Each of them may lose the worker. The detector is
+    then activated in another one, in the state of its last answer. A snapshot is written concurrently.
     """
 
     def __init__(self, detector_id: str, services: Services, found_dead: Callable[[], None]) -> None:
         self.detector_id = detector_id
         self.used_at_s = 0.0
         self.room_wanted = False
-        """Whether another detector wants the place."""
+        """Whether another detector waits for the slot."""
         self._services = services
         self._settings = services.settings
         self._loop = asyncio.get_running_loop()
@@ -54,76 +54,76 @@ class Activation:
         self._active_since_s = 0.0
         self._activated_in_s = 0.0
         self._asked = False
-        """Whether it was asked anything since it woke."""
+        """Whether a batch was sent since the activation."""
         self._save_at_s: float | None = None
-        """None while there is nothing that the newest snapshot has not."""
+        """None if the newest snapshot is up to date."""
         self._sync_at_s: float | None = None
-        """None while all that the journal has is on the disk."""
+        """None if the whole journal is synced."""
         self._saving: asyncio.Task[None] | None = None
         self._unsaved = False
-        """Whether there is anything that would be lost with the actor's process."""
+        """Whether a crash of the worker's process would lose data."""
         self._unsynced = False
-        """Whether there is anything that would be lost with the machine."""
+        """Whether a crash of the machine would lose data."""
         self._passivate_not_before_s = 0.0
         self._save_not_before_s = 0.0
-        """After a snapshot that failed, however long the journal."""
+        """Set after a failed snapshot; until then a long journal does not trigger another one."""
         self._in_trouble = False
         self._without_room = False
         self._missing: str | None = None
         self._read_only_until_s: float | None = None
-        """When to try again to have more than the right to read; None where there is more."""
+        """When to try again to activate the detector for writing; None if it is not read-only."""
 
     @property
     def awake(self) -> bool:
-        """Whether an actor hosts the detector."""
+        """Whether the detector is active in a worker."""
         return self._worker is not None
 
     @property
     def dead(self) -> bool:
-        """Whether the actor that hosts the detector is known to be dead."""
+        """Whether the worker is known to be dead."""
         return self._worker is not None and self._worker.dead
 
     @property
     def at_risk(self) -> bool:
-        """Whether there is anything that the disk does not have, or did not have when the actor was lost."""
+        """Whether data is not on the disk, or was not when the worker was lost."""
         return self._unsaved or self._unsynced
 
     @property
     def activates_fast(self) -> bool:
-        """Whether the detector woke faster the last time than a process starts."""
+        """Whether the last activation was faster than starting a process."""
         return self._activated_in_s <= _FAST_S
 
     # -- when ------------------------------------------------------------------------------------------------
 
     def should_save(self, now_s: float) -> bool:
-        """Whether it is time to begin a snapshot."""
+        """Whether a snapshot is due."""
         return self._saving is None and self._save_at_s is not None and now_s >= self._save_at_s
 
     def should_sync(self, now_s: float) -> bool:
-        """Whether it is time to bring the journal to the disk."""
+        """Whether a sync of the journal is due."""
         return self._sync_at_s is not None and now_s >= self._sync_at_s
 
     def should_passivate(self, now_s: float, *, busy: bool) -> bool:
-        """Whether it is time to rest. A busy detector rests only where others wait and its turn is over."""
+        """Whether to passivate. A busy detector gives way only to one that waits, and after its turn."""
         if now_s < self._passivate_not_before_s:
             return False
         if busy:
             if self._saving is not None:
-                # Whoever waits would wait for the disk.
+                # Passivating would wait for the snapshot, and so would the detector that waits for the slot.
                 return False
-            # To rest before the first batch would be to wake for nothing, perhaps for ever.
+            # Without this, a detector could be activated and passivated for ever without serving a batch.
             turn_over = self._asked and now_s >= self._active_since_s + self._settings.turn_s
             return self.room_wanted and turn_over
         return self.room_wanted or now_s >= self.used_at_s + self._settings.idle_rest_s
 
     def should_reactivate(self, now_s: float) -> bool:
-        """Whether it is time to try again to own a detector that could only be read."""
+        """Whether it is time to activate a read-only detector again, for writing."""
         return self._read_only_until_s is not None and now_s >= self._read_only_until_s
 
     def next_due_s(self) -> float:
-        """When, without anything to do, it will be time to save, to sync or to rest."""
-        rest_at_s = 0.0 if self.room_wanted else self.used_at_s + self._settings.idle_rest_s
-        dues_s = [max(rest_at_s, self._passivate_not_before_s)]
+        """When the next save, sync or passivation is due if no request arrives."""
+        passivate_at_s = 0.0 if self.room_wanted else self.used_at_s + self._settings.idle_rest_s
+        dues_s = [max(passivate_at_s, self._passivate_not_before_s)]
         if self._save_at_s is not None and self._saving is None:
             dues_s.append(self._save_at_s)
         if self._sync_at_s is not None:
@@ -133,10 +133,10 @@ class Activation:
     # -- what ------------------------------------------------------------------------------------------------
 
     async def activate(self, holder: SlotHolder, wanted: Callable[[], bool]) -> bool:
-        """Have an actor host the detector, unless it is no longer wanted by the time that there is one.
+        """Activate the detector in a worker, unless `wanted` turns false before one is free.
 
-        False where the detector does not exist any more. Raises StorageError, DetectorUnavailable, and
-        ActorDied where several actors in turn did not survive it.
+        Returns False if the detector does not exist. Raises StorageError, DetectorUnavailable, and ActorDied
+        if several workers in a row died of it.
         """
         try:
             await self._services.slots.acquire(holder)
@@ -153,8 +153,8 @@ class Activation:
                 self.leave(holder)
 
     async def ask(self, batch: Sequence[Operation]) -> Reply:
-        """Have a batch carried out. Raises ActorDied, and StorageError where its answers would not last."""
-        assert self._worker is not None, "only what is awake can be asked"
+        """Execute a batch. Raises ActorDied, and StorageError if its answers would not be durable."""
+        assert self._worker is not None, "only an active detector executes batches"
         try:
             reply = await self._call(self._worker.port.handle(batch))
         finally:
@@ -166,19 +166,19 @@ class Activation:
         return reply
 
     async def sync(self) -> None:
-        """Bring the journal to the disk. Raises ActorDied and StorageError."""
-        assert self._worker is not None, "only what is awake has a journal"
+        """Sync the journal to the disk. Raises ActorDied and StorageError."""
+        assert self._worker is not None, "only an active detector has a journal"
         await self._call(self._worker.port.sync())
         self._sync_at_s = None
         self._unsynced = False
 
     async def save(self) -> None:
-        """Begin a snapshot, which is written while batches go on.
+        """Begin a snapshot, which is written while batches continue.
 
-        What is in the way is reported, and tried again later. Raises ActorDied, and StorageError where the
-        actor is of no more use.
+        A failure is reported, and the snapshot is tried again later. Raises ActorDied, and StorageError if
+        the worker can no longer be used.
         """
-        assert self._worker is not None, "only what is awake can be saved"
+        assert self._worker is not None, "only an active detector can be saved"
         assert self._saving is None, "one snapshot at a time"
         self._save_at_s = None
         try:
@@ -192,14 +192,14 @@ class Activation:
             self._saving = asyncio.create_task(self._finish_saving(self._worker))
 
     async def passivate(self, holder: SlotHolder, *, draining: bool = False) -> str | None:
-        """Save and forget the detector. Gives the reason where that cannot be, for now.
+        """Save the detector and free its worker. Returns the reason if that is impossible for now.
 
-        With `draining` nothing is left in the journal, for whoever wakes it next may be a later version of
-        this program, which may mean something else by a rule.
+        With `draining` the journal is left empty: the next activation may be by a later version of this
+        program, under which a rule may have another meaning.
 
-        Raises ActorDied, and StorageError where the actor is of no more use.
+        Raises ActorDied, and StorageError if the worker can no longer be used.
         """
-        assert self._worker is not None, "only what is awake can be rested"
+        assert self._worker is not None, "only an active detector can be passivated"
         await self._saved()
         if self._saving is not None:
             self._passivate_not_before_s = self._loop.time() + self._settings.retry_s
@@ -207,14 +207,14 @@ class Activation:
             return "its snapshot has not come to the disk yet"
         worker: DetectorWorker | None = self._worker
         if worker is None:
-            # Lost meanwhile, with the snapshot that could not be written.
+            # The worker was lost meanwhile, and with it the snapshot.
             return None
         try:
             if draining and await self._call(worker.port.begin_saving()):
                 await self._call(worker.port.finish_saving())
             resident_bytes = await self._call(worker.port.passivate())
         except (WriteFailed, SyncFailed):
-            # The actor has forgotten the detector.
+            # The worker has dropped the detector.
             raise
         except StorageError as error:
             self._not_saved(error)
@@ -230,7 +230,7 @@ class Activation:
         return None
 
     async def discard(self, holder: SlotHolder) -> None:
-        """Forget the detector unsaved. Raises ActorDied."""
+        """Drop the detector without saving it. Raises ActorDied."""
         await self._saved()
         if self._worker is None:
             return
@@ -241,12 +241,12 @@ class Activation:
         self.leave(holder)
 
     def died(self, holder: SlotHolder) -> None:
-        """Take note that the actor's process is gone. What it has written outlives it, on the disk or not."""
+        """Note that the worker's process has ended. What it wrote survives it, synced or not."""
         self._unsynced = False
         self.lose(holder)
 
     def lose(self, holder: SlotHolder) -> None:
-        """Have the actor ended, whatever it does, and with it what it held and did not save."""
+        """End the worker, and lose what it did not save."""
         if self._saving is not None:
             self._saving.cancel()
             self._saving = None
@@ -256,41 +256,41 @@ class Activation:
         self.leave(holder)
 
     def leave(self, holder: SlotHolder) -> None:
-        """Give the place back."""
+        """Release the slot."""
         self.room_wanted = False
         self._services.slots.release(holder)
 
     # -- inside ----------------------------------------------------------------------------------------------
 
     async def _activate(self) -> bool:
-        """Try one actor. Whatever happens, it hosts the detector, is given back, or is ended."""
+        """Try one worker. Afterwards it has the detector, is given back, or is ended."""
         workers = self._services.workers
         worker = await workers.take()
-        hosts_nothing = True
+        empty = True
         try:
             epoch = await self._services.directory.lease(self.detector_id, worker.port.name)
             if epoch is None:
                 return False
-            hosts_nothing = False
+            empty = False
             began_s = self._loop.time()
             activated = await self._call(
-                worker.port.activate(self.detector_id, epoch), self._settings.waking_hung_s
+                worker.port.activate(self.detector_id, epoch), self._settings.activation_hung_s
             )
             if worker.dead:
-                raise ActorDied("it died as soon as the detector was awake")
+                raise ActorDied("it died right after the activation")
             self._activated_in_s = self._loop.time() - began_s
-            self._now_awake(worker)
+            self._set_active(worker)
             if activated.read_only is not None:
                 now_s = self._loop.time()
-                wait_s = max(self._settings.retry_s, _READ_ONLY_WAKES * (now_s - began_s))
+                wait_s = max(self._settings.retry_s, _READ_ONLY_WAIT_FACTOR * (now_s - began_s))
                 self._read_only_until_s = now_s + wait_s
         except StorageError as error:
-            # A process that has another data folder is of no use; the next one may start on another node.
-            hosts_nothing = not isinstance(error, WrongFolder)
+            # A process with another data folder is useless; the next one may start on another node.
+            empty = not isinstance(error, WrongFolder)
             raise
         finally:
             if self._worker is None:
-                (workers.give_back if hosts_nothing else workers.lose)(worker)
+                (workers.give_back if empty else workers.lose)(worker)
         counts = self._services.counts
         counts[ACTIVATIONS] += 1
         counts[RECORDS_READ] += activated.records
@@ -305,7 +305,7 @@ class Activation:
             self._services.diverged(self.detector_id, activated.diverged)
         return True
 
-    def _now_awake(self, worker: DetectorWorker) -> None:
+    def _set_active(self, worker: DetectorWorker) -> None:
         worker.on_death = self._found_dead
         self._worker = worker
         self._active_since_s = self.used_at_s = self._loop.time()
@@ -317,13 +317,13 @@ class Activation:
         self._passivate_not_before_s = 0.0
 
     def _plan(self, reply: Reply) -> None:
-        """Set the times to save and to sync what a batch has changed, unless earlier ones are set."""
+        """Schedule the save and the sync that a batch requires, unless they are due earlier."""
         settings = self._settings
         now_s = self._loop.time()
         self._unsaved, self._unsynced = reply.unsaved, reply.unsynced
         if reply.unsynced and self._sync_at_s is None:
             self._sync_at_s = now_s + settings.journal_sync_interval_s
-        # What a snapshot that is being written will have is still counted until it is there.
+        # Until it is written, the data of the pending snapshot still counts as journal.
         long = reply.journal_bytes >= settings.snapshot_journal_bytes and self._saving is None
         if long and now_s >= self._save_not_before_s:
             self._save_at_s = now_s
@@ -331,7 +331,7 @@ class Activation:
             self._save_at_s = now_s + settings.snapshot_interval_s
 
     def _note_room(self, reply: Reply) -> None:
-        """Tell when there comes to be no room for what must be kept, and when there is again."""
+        """Report when the disk becomes full for this detector, and when it has room again."""
         if reply.no_room:
             self._services.counts[WITHOUT_ROOM] += 1
             self._services.trouble(self.detector_id, reply.no_room)
@@ -341,7 +341,7 @@ class Activation:
             self._without_room = bool(reply.no_room)
 
     def _note_missing(self, missing: str | None) -> None:
-        """Where a file of the journal is gone, have a snapshot take its place, and tell of it once."""
+        """If a file of the journal is missing, save at once, and report the file once."""
         if missing is not None:
             self._save_at_s = self._loop.time()
             if missing != self._missing:
@@ -357,10 +357,10 @@ class Activation:
             if isinstance(error, Fenced):
                 self._found_dead()
         except ActorDied:
-            # Whoever watches over it says so.
+            # The worker's watcher reports it.
             pass
-        except Exception as error:  # noqa: BLE001 -- whatever it is, nobody else is there to be told
-            # The journal has it all, and the next attempt begins anew.
+        except Exception as error:  # noqa: BLE001 -- a background task: nobody awaits its exception
+            # The journal has all data, and the next attempt starts afresh.
             _log.exception("a snapshot of the detector %s failed", self.detector_id)
             self._not_saved(StorageError(f"{type(error).__name__}: {error}"))
         else:
@@ -370,7 +370,7 @@ class Activation:
             self._saving = None
 
     async def _saved(self) -> None:
-        """Come back when no snapshot is being written."""
+        """Wait until no snapshot is being written."""
         if self._saving is not None:
             await asyncio.wait({self._saving}, timeout=self._settings.hung_s)
 
@@ -380,7 +380,7 @@ class Activation:
             self._services.trouble(self.detector_id, None)
 
     def _not_saved(self, error: StorageError) -> None:
-        """Go on with what is in memory and in the journal, and try again later."""
+        """Continue with the state in memory and in the journal, and try again later."""
         self._in_trouble = True
         self._services.counts[FENCED if isinstance(error, Fenced) else SNAPSHOTS_FAILED] += 1
         self._services.trouble(self.detector_id, f"it was not saved: {error}")
@@ -389,7 +389,7 @@ class Activation:
         self._passivate_not_before_s = now_s + self._settings.retry_s
 
     async def _call(self, call: Awaitable[T], hung_s: float | None = None) -> T:
-        """Wait for an actor's answer, up to where it is taken for dead."""
+        """Await a worker's answer; after `hung_s` the worker counts as dead."""
         hung_s = hung_s or self._settings.hung_s
         try:
             async with asyncio.timeout(hung_s):

@@ -1,4 +1,4 @@
-"""Who may be awake: a bounded number of slots, given in the order of asking."""
+"""Activation slots: how many detectors may be active at once. Slots are granted first come, first served."""
 
 import asyncio
 from collections import deque
@@ -6,76 +6,76 @@ from typing import Protocol
 
 
 class SlotHolder(Protocol):
-    """Something that is awake, or wants to be."""
+    """A detector queue that holds an activation slot, or waits for one."""
 
     @property
     def busy(self) -> bool:
-        """Whether it has something to do now."""
+        """Whether it has requests to serve."""
 
     @property
     def used_at_s(self) -> float:
-        """When it last had something to do."""
+        """When it last served a request."""
 
     @property
     def activates_fast(self) -> bool:
-        """Whether it can be woken again faster than a process can be started."""
+        """Whether it can be activated again faster than a process starts."""
 
     def make_room(self) -> None:
-        """Take note that another wants the place: `release` soon, at once if not busy, else after a turn."""
+        """Note that another holder waits: release the slot at once if idle, otherwise after a turn."""
 
 
 class ActivationSlots:
-    """Places for those that are awake. While others wait, those within are asked for theirs.
+    """A bounded number of slots. While others wait, holders are asked to release theirs.
 
-    First those that are not busy, least recently used first; then the busy ones, longest within first, so
-    that with more busy ones than slots each has its turn.
+    Idle holders are asked first, least recently used first. Busy holders are asked next, longest-held slot
+    first, so that with more busy detectors than slots each gets its turn.
 
-    Not all slots are open while processes are still being started: those that wait share the ones there are,
-    in turn. Then only those that wake fast are asked to leave: a process will have started before another one
-    could be woken again.
+    While processes are still starting, only some slots are open and the waiting holders share them. Only
+    holders that activate fast are asked meanwhile: any other would take longer to activate again than the
+    next process takes to start.
     """
 
     def __init__(self, slots: int) -> None:
-        """Begin with all slots open."""
+        """Open all slots."""
         assert slots > 0
         self._slots = self._open = slots
         self._holders: dict[SlotHolder, None] = {}
-        """In the order of entering."""
+        """In the order of acquisition."""
         self._asked: set[SlotHolder] = set()
         self._waiting: deque[tuple[SlotHolder, asyncio.Future[None]]] = deque()
 
     @property
     def held(self) -> int:
-        """How many have a slot."""
+        """The number of slots held."""
         return len(self._holders)
 
     def open(self, slots: int) -> None:
-        """Have so many slots open from now on: at least one, and at most all."""
+        """Set how many slots are open: at least one, at most all."""
         self._open = max(1, min(slots, self._slots))
         self._hand_out()
 
     async def acquire(self, holder: SlotHolder) -> None:
-        """Come back with a slot."""
-        assert holder not in self._holders, "nobody has two slots"
+        """Wait for a slot."""
+        assert holder not in self._holders, "a holder has one slot at most"
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((holder, slot))
         self._hand_out()
         try:
             await slot
         except asyncio.CancelledError:
-            # Either way: it may have been handed out just before.
+            # The slot may have been granted just before the cancellation.
             self._waiting = deque(entry for entry in self._waiting if entry[1] is not slot)
             self.release(holder)
             raise
 
     def release(self, holder: SlotHolder) -> None:
-        """Give a place back."""
+        """Give a slot back."""
         self._holders.pop(holder, None)
         self._asked.discard(holder)
         self._hand_out()
 
     def keep(self, holder: SlotHolder) -> None:
-        """Say that one who was asked cannot leave for now; another is asked in its stead."""
+        """Note that a holder that was asked cannot release its slot now; ask another one."""
         self._asked.discard(holder)
         self._ask(but=holder)
 
@@ -85,7 +85,7 @@ class ActivationSlots:
             if not slot.done():
                 self._holders[holder] = None
                 slot.set_result(None)
-        # Also those who have just entered: more may wait than there are slots.
+        # New holders are asked too, since more may wait than there are slots.
         self._ask()
 
     def _ask(self, but: SlotHolder | None = None) -> None:
@@ -98,7 +98,7 @@ class ActivationSlots:
             for one in self._holders
             if one not in self._asked and one is not but and (one.activates_fast or not more_to_come)
         ]
-        # Sorting is stable, and keeps busy ones in the order of entering.
+        # The sort is stable: busy holders stay in the order of acquisition.
         candidates.sort(key=lambda one: (one.busy, 0.0 if one.busy else one.used_at_s))
         for holder in candidates[:missing]:
             self._asked.add(holder)

@@ -1,4 +1,4 @@
-"""The queue of one detector, and the one task that takes from it, a batch at a time."""
+"""The queue of one detector, and the one task that serves it, a batch at a time."""
 
 import asyncio
 import logging
@@ -26,18 +26,17 @@ from snapshots.errors import ClaimRemoved, Fenced, StorageError, WriteFailed
 _log = logging.getLogger(__name__)
 
 _SENT_MAX = 2
-"""So often an evaluation with an idempotency key is sent, if the process that it was sent to dies."""
+"""How often an evaluation with an idempotency key is sent if the worker's process dies."""
 
 _IDS_TOLD = 10
-"""Of the requests in flight, in a line of the log."""
+"""How many ids of requests in flight a log line shows."""
 
 
 class DetectorQueue:
-    """A detector's queue, and the task that does all that is done with the detector.
+    """A detector's mailbox, and the task that makes every call to the detector's worker.
 
-    Nothing else ever calls its actor: so one batch is in flight at most, saving comes between batches, and
-    what arrives while the detector wakes or rests simply waits. Whatever becomes of the task, every request
-    is answered.
+    So at most one batch is in flight, snapshots begin between batches, and requests that arrive during an
+    activation or passivation wait. Every request is answered, however the task ends.
     """
 
     def __init__(
@@ -57,29 +56,29 @@ class DetectorQueue:
         self._deleted = False
         self._closing = False
         self._drained = False
-        """Whether the time to answer what waits is over."""
+        """Whether the time allowed for answering waiting requests is over."""
         self._lost_because = "it did not end in time"
         self._trouble = ""
         self._trouble_until_s = 0.0
 
     @property
     def busy(self) -> bool:
-        """Whether anything waits or is in flight."""
+        """Whether requests wait or are in flight."""
         return bool(self._in_flight) or len(self._mailbox) > 0
 
     @property
     def awake(self) -> bool:
-        """Whether an actor hosts the detector."""
+        """Whether the detector is active in a worker."""
         return self._activation.awake
 
     @property
     def forgettable(self) -> bool:
-        """Whether a new queue would do as well."""
+        """Whether a new queue could replace this one without loss."""
         return self._task is None and not self.busy and self._loop.time() >= self._trouble_until_s
 
     @property
     def activates_fast(self) -> bool:
-        """Whether it can be woken again faster than a process can be started."""
+        """Whether the detector can be activated again faster than a process starts."""
         return self._activation.activates_fast
 
     @property
@@ -90,10 +89,10 @@ class DetectorQueue:
     # -- what others call ------------------------------------------------------------------------------------
 
     def submit(self, operation: Operation, request_id: str = "") -> Request:
-        """Have an operation carried out, after all that were asked before; its answer comes to the request.
+        """Queue an operation behind all earlier ones; its answer arrives in the request's future.
 
-        Raises Refusal 1200 and DetectorUnavailable, as the request's future does. Whoever submits releases
-        the request in the end, answered or not; what was in flight then may still be carried out.
+        Raises Refusal 1200 and DetectorUnavailable, as the future does. The caller releases the request in
+        the end, answered or not. An operation that is in flight at its release may still be executed.
         """
         now_s = self._loop.time()
         self._check_open(now_s)
@@ -106,20 +105,20 @@ class DetectorQueue:
         return request
 
     def make_room(self) -> None:
-        """Take note that another detector wants the place."""
+        """Note that another detector waits for the slot."""
         self._activation.room_wanted = True
         self._stir()
 
     async def delete(self) -> None:
-        """Answer what waits with 1200 and what is in flight as it ends; then forget the detector, unsaved."""
+        """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
         self._deleted = True
         self._refuse_waiting(lambda: no_such_detector(self.detector_id))
         await self._stop_within(self._settings.hung_s)
 
     async def close(self) -> str | None:
-        """Answer what waits, within the time for that, save the detector, and let go of its actor.
+        """Answer waiting requests for at most `drain_s`, save the detector, and free its worker.
 
-        Gives the reason where the detector could not be saved.
+        Returns the reason if the detector could not be saved.
         """
         self._closing = True
         self._stir()
@@ -132,7 +131,7 @@ class DetectorQueue:
         return self._lost_because if self._activation.at_risk else None
 
     def refuse_all(self) -> None:
-        """Answer what waits and what is in flight; the task goes on, and `close` still saves the detector."""
+        """Refuse waiting requests and those in flight. The task continues, and `close` still saves."""
         self._closing = self._drained = True
         self._refuse_waiting(shutting_down)
         for request in self._in_flight:
@@ -142,14 +141,14 @@ class DetectorQueue:
     # -- the task --------------------------------------------------------------------------------------------
 
     def _stir(self) -> None:
-        """See that the task takes note of what has changed."""
+        """Wake the task if it sleeps; start it if requests wait."""
         if self._task is not None:
             self._signal.set()
         elif len(self._mailbox):
             self._task = self._loop.create_task(self._run(), name=f"queue of {self.detector_id}")
 
     async def _stop_within(self, seconds: float) -> None:
-        """End the task: at once where it only waits for an actor, else when it is done or the time is up."""
+        """End the task: at once if it only waits for a worker, otherwise when it is done or time is up."""
         task = self._task
         if task is None:
             return
@@ -158,7 +157,7 @@ class DetectorQueue:
             await asyncio.wait({task}, timeout=seconds)
         task.cancel()
         await asyncio.wait({task})
-        # It may have been cancelled before it began.
+        # It may have been cancelled before its first step.
         self._task = None
 
     async def _run(self) -> None:
@@ -166,15 +165,15 @@ class DetectorQueue:
             while await self._step():
                 pass
         except asyncio.CancelledError:
-            # Whoever cancels has answered what waits; and nobody waits for this task's own result.
+            # The canceller has answered the waiting requests, and nobody awaits this task's result.
             pass
-        except Exception:  # noqa: BLE001 -- every request is answered, whatever it is
+        except Exception:  # noqa: BLE001 -- every request must be answered
             self._refuse_for_now(self._reference("the queue failed"))
         finally:
             self._activation.lose(self)
             self._task = None
             if self._deleted or self._drained:
-                # What was in flight by then, and was to be sent once more.
+                # Requests that were in flight, and that were to be sent again.
                 self._refuse_waiting(self._gone)
             if self._timer is not None and not len(self._mailbox):
                 self._timer.cancel()
@@ -182,11 +181,11 @@ class DetectorQueue:
             self._passivated(self)
 
     async def _step(self) -> bool:
-        """Do the next thing there is to do; False when there is nothing left."""
+        """Do the next thing due; False if nothing is left to do."""
         activation = self._activation
         try:
             if activation.dead:
-                # It answered its last batch, and died before anybody took note of that.
+                # It answered its last batch and died before the watcher reported it.
                 raise ActorDied("it died after its last answer")  # noqa: TRY301 -- as from a call
             if self._deleted:
                 await activation.discard(self)
@@ -218,11 +217,11 @@ class DetectorQueue:
             self._lost_because = f"its process was lost: {error}"
             activation.died(self)
         except StorageError as error:
-            # What it holds is more than what will last, so it must not answer any more.
+            # Its state is ahead of what is durable, so it must not answer any more.
             self._services.counts[FENCED if isinstance(error, Fenced) else JOURNAL_FAILED] += 1
             self._services.trouble(self.detector_id, str(error))
             if isinstance(error, ClaimRemoved):
-                # To wake again ends the trouble; what the removed files had is lost all the same.
+                # Activating again removes the obstacle, but the data of the removed files is lost.
                 self._services.removed(self.detector_id, str(error))
             self._lost_because = str(error)
             activation.lose(self)
@@ -237,7 +236,7 @@ class DetectorQueue:
             return
 
     def _found_dead(self) -> None:
-        """Take note that the actor died. While it is asked something, that call ends and says so too."""
+        """Note that the worker died. If a call is in flight, the call's error reports it instead."""
         if not self._in_flight:
             self._services.counts[ACTORS_LOST] += 1
             self._lost_because = "its process was lost"
@@ -245,24 +244,24 @@ class DetectorQueue:
             self._stir()
 
     async def _activate(self) -> None:
-        """Wake the detector, or answer all that waits with what is in the way."""
+        """Activate the detector, or refuse all waiting requests with the reason why that failed."""
         try:
             if not await self._activation.activate(self, lambda: len(self._mailbox) > 0):
                 self._deleted = True
                 self._refuse_waiting(lambda: no_such_detector(self.detector_id))
         except ActorDied:
-            self._refuse_for_now("the processes that were to wake it died")
+            self._refuse_for_now("the processes that tried to activate it died")
         except StorageError as error:
             self._services.counts[ACTIVATIONS_FAILED] += 1
-            self._services.trouble(self.detector_id, f"it cannot be woken: {error}")
+            self._services.trouble(self.detector_id, f"it cannot be activated: {error}")
             self._refuse_for_now(str(error))
         except DetectorUnavailable as error:
             self._refuse_for_now(error.message)
-        except Exception:  # noqa: BLE001 -- what the actor raised is logged, and is no reason to stop the queue
-            self._refuse_for_now(self._reference("waking failed"))
+        except Exception:  # noqa: BLE001 -- the worker's error is logged and must not stop the queue
+            self._refuse_for_now(self._reference("activation failed"))
 
     async def _serve(self) -> None:
-        """Send what waits as the next batch, and pass the answers on."""
+        """Send waiting requests as the next batch, and pass the answers on."""
         self._expire_waiting(self._loop.time())
         batch = self._in_flight = self._mailbox.take()
         if not batch:
@@ -276,7 +275,7 @@ class DetectorQueue:
         except ActorDied:
             said = "detector %s: its process died amid requests"
             _log.warning(said, self.detector_id, extra={"fields": self._fields()})
-            # What has a key is known again if it was carried out: then it gets the answer that it had.
+            # A request with a key is safe to send again: if it was executed, its first answer is returned.
             self._mailbox.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
             raise
         except WriteFailed as error:
@@ -285,11 +284,11 @@ class DetectorQueue:
         except StorageError as error:
             unknown = str(error)
             raise
-        except Exception:  # noqa: BLE001 -- what the actor raised is logged, and its callers are answered
+        except Exception:  # noqa: BLE001 -- the worker's error is logged, and the callers are answered
             refused = Refused((Entry(INTERNAL, self._reference("the actor failed")),))
             for request in batch:
                 _settle(request, refused)
-            # What it holds by now is not known.
+            # Its state is unknown now.
             self._activation.lose(self)
         finally:
             self._in_flight = []
@@ -307,8 +306,8 @@ class DetectorQueue:
         crash = reply.crash
         done = len(reply.answers)
         if crash is None:
-            assert done, "a reply has one answer at least"
-            # It was full, and the others were not begun.
+            assert done, "a reply has at least one answer"
+            # The reply was full; the remaining operations were not started.
             for request in batch[done:]:
                 request.sent -= 1
             self._mailbox.put_back(batch[done:])
@@ -324,14 +323,14 @@ class DetectorQueue:
     # -- refusals and deadlines ------------------------------------------------------------------------------
 
     def _reference(self, what: str) -> str:
-        """Log the error that is being handled, and give the sentence that names it to a caller."""
+        """Log the exception in flight, and return the message that refers callers to it."""
         said = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
         extra = {"fields": self._fields()}
         _log.exception("detector %s, %s: %s", self.detector_id, what, said, extra=extra)
         return said
 
     def _fields(self) -> dict[str, str]:
-        """Give what the log tells beside a sentence: the detector, and a few of the requests in flight."""
+        """Return the log fields: the detector, and a few of the requests in flight."""
         ids = [request.request_id for request in self._in_flight if request.request_id]
         more = f" and {len(ids) - _IDS_TOLD} more" if len(ids) > _IDS_TOLD else ""
         return {"detector": self.detector_id, "requests": " ".join(ids[:_IDS_TOLD]) + more}
@@ -343,14 +342,14 @@ class DetectorQueue:
             raise self._in_trouble()
 
     def _refuse_for_now(self, reason: str) -> None:
-        """Answer all that waits, and what comes soon, with the reason why the detector does not wake."""
+        """Refuse all waiting requests, and new ones for `retry_s`, with the reason for the failure."""
         self._trouble = reason
         self._trouble_until_s = self._loop.time() + self._settings.retry_s
         self._loop.call_at(self._trouble_until_s, self._passivated, self)
         self._refuse_waiting(self._in_trouble)
 
     def _in_trouble(self) -> DetectorUnavailable:
-        message = f"the detector cannot be woken now: {self._trouble}"
+        message = f"the detector cannot be activated now: {self._trouble}"
         return DetectorUnavailable(STARTING, message, self._settings.retry_s)
 
     def _gone(self) -> Exception:
@@ -361,11 +360,11 @@ class DetectorQueue:
             _fail(request, _was_sent() if request.sent and not self._deleted else make())
 
     def _expire(self) -> None:
-        """Answer what is past its deadline, and come back at the next one."""
+        """Answer the requests past their deadline, and schedule the next check."""
         self._timer = None
         now_s = self._loop.time()
         self._expire_waiting(now_s)
-        # In flight is what came first: its deadlines are earlier than any that waits.
+        # Requests in flight arrived first, so their deadlines are earlier than those of waiting ones.
         next_s = self._mailbox.first_deadline_s()
         for request in reversed(self._in_flight):
             if request.deadline_s <= now_s:
@@ -376,7 +375,7 @@ class DetectorQueue:
             self._timer = self._loop.call_at(next_s, self._expire)
 
     def _expire_waiting(self, now_s: float) -> None:
-        """Answer what was not sent by its deadline; it never is."""
+        """Answer the requests that were not sent by their deadline; they are never sent."""
         state = "was busy with earlier requests" if self._activation.awake else "was starting"
         message = f"the deadline passed while the detector {state}; nothing was evaluated"
         for request in self._mailbox.expire(now_s):
@@ -395,5 +394,5 @@ def _fail(request: Request, error: Exception) -> None:
 
 
 def _was_sent() -> DetectorUnavailable:
-    """Give the refusal of what waits to be sent once more: the first time it may have been carried out."""
+    """Return the error of a request that waits to be sent again: the first attempt may have succeeded."""
     return outcome_unknown("the detector's process died")

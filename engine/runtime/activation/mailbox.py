@@ -1,4 +1,4 @@
-"""What waits for one detector: bounded in number and bytes, taken in batches."""
+"""Requests that wait for one detector: bounded in number and bytes, taken in batches."""
 
 import asyncio
 from collections import deque
@@ -16,30 +16,29 @@ _NOTHING = Operation("", b"")
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """An operation that someone waits for. The deadline is in the loop's time."""
+    """An operation and the future of its answer. The deadline is in the loop's time."""
 
     operation: Operation
     answer: asyncio.Future[Answer]
     deadline_s: float
     waits: bool = False
     request_id: str = ""
-    """Of the HTTP request that it is part of, for the log."""
+    """The id of the HTTP request, for the log."""
     sent: int = 0
-    """How often it was sent to an actor."""
+    """How often it was sent to a worker."""
     mailbox: "Mailbox | None" = None
-    """Where it was admitted."""
+    """The mailbox that admitted it."""
 
     def release(self) -> None:
-        """Leave nothing behind: nobody waits for the answer any more, or it has come."""
+        """Drop the request: it is answered, or its caller is gone."""
         if self.mailbox is not None:
             self.mailbox.release(self)
 
 
 class Mailbox:
-    """Requests in order. All have the same time to their deadline, so that the first is the most urgent.
+    """Requests in order. All have the same timeout, so the first one has the earliest deadline.
 
-    A request whose future is done, because its caller has gone or was answered, counts no more from the
-    moment of `release`, and is never taken.
+    A request whose future is done is never taken. It stops counting once it is released.
     """
 
     def __init__(self, settings: RuntimeSettings) -> None:
@@ -53,13 +52,13 @@ class Mailbox:
 
     @property
     def bytes(self) -> int:
-        """Of the payloads of what waits."""
+        """The size of all waiting payloads."""
         return self._bytes
 
     def admit(self, request: Request) -> None:
-        """Queue a request. Raises DetectorUnavailable 1401 where too much waits."""
+        """Queue a request. Raises DetectorUnavailable 1401 if the mailbox is full."""
         size = len(request.operation.payload)
-        # One that is larger than the bound must not be refused for ever.
+        # A request larger than the bound is admitted alone; otherwise it could never be served.
         too_large = self._bytes + size > self._settings.waiting_bytes_max and self._count
         if self._count >= self._settings.waiting_max or too_large:
             raise DetectorUnavailable(
@@ -72,7 +71,7 @@ class Mailbox:
         self._queue.append(request)
 
     def release(self, request: Request) -> None:
-        """Let go of a request that nobody waits for any more; that may be after it was taken, and again."""
+        """Drop a request that nobody waits for. It may have been taken, or released before."""
         if not request.waits:
             return
         self._leave(request)
@@ -82,7 +81,7 @@ class Mailbox:
             self._queue = deque(one for one in self._queue if one.waits)
 
     def take(self) -> list[Request]:
-        """Give the next batch: at least one request where any waits, within the bounds of a batch."""
+        """Return the next batch, within its bounds: at least one request if any waits."""
         batch: list[Request] = []
         bytes_left = self._settings.batch_bytes_max
         while self._queue and len(batch) < self._settings.batch_operations_max:
@@ -97,18 +96,18 @@ class Mailbox:
         return batch
 
     def put_back(self, requests: list[Request]) -> None:
-        """Queue again, ahead of all others, what was taken and is known not to have been carried out."""
+        """Queue again, ahead of all others, requests that were taken but not executed."""
         for request in reversed(requests):
             if not request.answer.done():
                 self._enter(request)
                 self._queue.appendleft(request)
 
     def first_deadline_s(self) -> float | None:
-        """Give the deadline of the most urgent request."""
+        """Return the earliest deadline, or None if nothing waits."""
         return next((request.deadline_s for request in self._queue if request.waits), None)
 
     def expire(self, now_s: float) -> Iterator[Request]:
-        """Give and forget the requests whose deadline has passed."""
+        """Remove and yield the requests whose deadline has passed."""
         while self._queue and (not self._queue[0].waits or self._queue[0].deadline_s <= now_s):
             request = self._queue.popleft()
             if request.waits:
@@ -116,7 +115,7 @@ class Mailbox:
                 yield request
 
     def drain(self) -> list[Request]:
-        """Give and forget all that waits."""
+        """Remove and return all waiting requests."""
         drained = [request for request in self._queue if request.waits]
         for request in drained:
             self._leave(request)

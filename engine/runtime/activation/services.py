@@ -1,4 +1,4 @@
-"""What the activations of all detectors share."""
+"""The services and callbacks that all detector queues share."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,19 +12,19 @@ from engine.runtime.contract.settings import RuntimeSettings
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the activations of all detectors share."""
+    """The services and callbacks that all detector queues share."""
 
     settings: RuntimeSettings
     workers: DetectorWorkers
     slots: ActivationSlots
     directory: DirectoryClient
     damaged: Callable[[str, str], None]
-    """Takes a detector's id and which of its files had to be set aside."""
+    """Called with a detector's id and the damaged file that was set aside."""
     diverged: Callable[[str, str], None]
-    """Takes a detector's id and at which events other rules fire now than did at first."""
+    """Called with a detector's id and the journal records at which other rules fired in the replay."""
     removed: Callable[[str, str], None]
-    """Takes a detector's id and what somebody has done to its files while it was awake."""
+    """Called with a detector's id and what happened to its files while it was active."""
     trouble: Callable[[str, str | None], None]
-    """Takes a detector's id and what keeps it from waking or being saved; None when nothing does any more."""
+    """Called with a detector's id and why it cannot be activated or saved; None once it can be again."""
     counts: Counter[str] = field(default_factory=Counter)
-    """What happened to all of them, how often: the names of `counters.COUNTERS`."""
+    """How often each event of `counters.COUNTERS` happened, over all detectors."""

@@ -1,4 +1,4 @@
-"""Started actors: each hosts one detector while that is awake, and waits for another afterwards."""
+"""Worker processes: each holds at most one active detector, and is reused for others."""
 
 import asyncio
 import contextlib
@@ -16,21 +16,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class DetectorWorker:
-    """A started worker, and what is known of it."""
+    """A started worker and its state."""
 
     port: WorkerPort
     activations: int = 0
     dead: bool = False
     on_death: Callable[[], None] | None = None
-    """Called once, when the actor is found dead while a detector is awake in it."""
+    """Called once if the worker dies while a detector is active in it."""
     watcher: asyncio.Task[None] | None = field(default=None, repr=False)
 
 
 class DetectorWorkers:
-    """Actors, started ahead by a few, taken for a detector, given back, and replaced when worn or dead.
+    """A pool of workers: a few are started ahead, and worn or dead ones are replaced.
 
-    Whoever takes has a place among `max_resident`; this bounds only how many wait unused, and how
-    many are started at once: more than there are cores would only keep each other from being of use.
+    A taker holds an activation slot, so `max_resident` bounds the workers in use. The pool bounds the spare
+    workers, and how many start at once: more than there are cores would slow each other down.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class DetectorWorkers:
         settings: RuntimeSettings,
         changed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Begin with none. `changed` is told how many are started whenever that changes."""
+        """Start with no worker. `changed` is called with the number of started workers when it changes."""
         self._starter = starter
         self._settings = settings
         self._changed = changed
@@ -49,21 +49,21 @@ class DetectorWorkers:
         self._starts: set[asyncio.Task[None]] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._closed = False
-        # More than the spares that are started ahead: or each that rests would end a process, and each
-        # that wakes would start one.
+        # More than are started ahead: otherwise every passivation would end a process, and every activation
+        # would start one.
         self._unused_most = max(1, 2 * settings.spares)
 
     @property
     def started(self) -> int:
-        """How many actors are started, used and unused."""
+        """The number of started workers, used and spare."""
         return len(self._all)
 
     def start(self) -> None:
-        """Begin to start spare actors."""
+        """Begin to start spare workers."""
         self._fill()
 
     async def take(self) -> DetectorWorker:
-        """Give an actor that hosts nothing; started now where none waits, in the order of asking."""
+        """Return a spare worker, or wait until one has started; first come, first served."""
         taker: asyncio.Future[DetectorWorker] = asyncio.get_running_loop().create_future()
         self._takers.append(taker)
         self._serve()
@@ -79,7 +79,7 @@ class DetectorWorkers:
                 self._takers.remove(taker)
 
     def give_back(self, worker: DetectorWorker, resident_bytes: int = 0) -> None:
-        """Take back an actor that hosts nothing any more."""
+        """Return a worker that has no detector to the pool."""
         worker.on_death = None
         worn = (
             worker.activations >= self._settings.activations_max
@@ -92,7 +92,7 @@ class DetectorWorkers:
         self._serve()
 
     def lose(self, worker: DetectorWorker) -> None:
-        """End a worker, whatever it does: it is worn out, dead, or holds what must not answer."""
+        """End a worker at once: it is worn out, dead, or its state must not answer."""
         worker.on_death = None
         worker.dead = True
         if worker not in self._all:
@@ -122,22 +122,22 @@ class DetectorWorkers:
 
     @property
     def _surplus(self) -> bool:
-        """Whether there is no use for one more that waits."""
+        """Whether the pool has enough spare workers."""
         return len(self._unused) >= self._unused_most and not self._takers
 
     def _serve(self) -> None:
-        """Hand unused actors to those who wait for one."""
+        """Hand spare workers to those who wait for one."""
         while self._unused and self._takers:
             taker = self._takers.popleft()
             if taker.done():
                 continue
-            # The one used last: what is unused longest stays so, and has grown least.
+            # Last in, first out: the workers unused longest stay unused, and have grown least.
             worker = self._unused.pop()
             worker.activations += 1
             taker.set_result(worker)
 
     def _fill(self) -> None:
-        """Start as many actors as are waited for or wanted as spares, and are not being started yet."""
+        """Start the workers that are waited for or wanted as spares, unless they are starting already."""
         if self._closed:
             return
         waited_for = sum(not taker.done() for taker in self._takers)
@@ -156,7 +156,7 @@ class DetectorWorkers:
     async def _start(self) -> None:
         try:
             port = await self._starter.start()
-        except Exception as error:  # noqa: BLE001 -- whatever it is, others wait for an actor: try again
+        except Exception as error:  # noqa: BLE001 -- takers wait for a worker: try again
             _log.warning("an actor did not start: %s", error)
             await asyncio.sleep(self._settings.retry_s)
             return
@@ -174,7 +174,7 @@ class DetectorWorkers:
         await worker.port.watch()
         _log.warning("the actor %s died", worker.port.name)
         on_death = worker.on_death
-        # The watcher is this very task, which is done.
+        # The watcher is this task.
         worker.watcher = None
         self.lose(worker)
         if on_death is not None:

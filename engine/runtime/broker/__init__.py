@@ -1,1 +1,1 @@
-"""The process between front ends and actors, and how front ends reach it."""
+"""The broker between front ends and workers, and how front ends reach it."""

@@ -1,4 +1,4 @@
-"""The detectors of a service, offered to one front end in a process of its own."""
+"""The broker's end of the connection to one front-end process."""
 
 import asyncio
 import logging
@@ -39,9 +39,9 @@ REVOKE: Final = "revoke_token"
 
 
 class BrokerServer:
-    """Carries out what one front end asks, until that is gone; then nothing of it waits any more.
+    """Serves one front end until its connection ends, then withdraws its pending requests.
 
-    Its notes go to `noted`, its end to `lost`, and to `revoked` that a token was revoked through it.
+    `noted` is called with its notes, `revoked` after it has revoked a token, and `lost` when it is gone.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class BrokerServer:
         self._requests: dict[int, Request] = {}
         self._asks: dict[int, asyncio.Task[None]] = {}
         self.heard = 0
-        """How often anything came."""
+        """How often messages arrived."""
         self._methods: Mapping[str, Callable[..., Awaitable[Any]]] = {
             "changes": broker.changes,
             "add_token": broker.add_token,
@@ -73,19 +73,19 @@ class BrokerServer:
 
     @property
     def under_way(self) -> int:
-        """How many asks have not been answered."""
+        """The number of unanswered calls and asks."""
         return len(self._requests) + len(self._asks)
 
     async def start(self, end: socket.socket) -> None:
-        """Begin to listen to the front end at the other end of a pair of sockets."""
+        """Begin to serve the front end at the other end of a socket pair."""
         self._link = await MessageLink.over(end, from_front, self._take, self._lost, heeds=True)
 
     def note(self, name: str, body: bytes = b"") -> None:
-        """Say something to the front end, if it is still there."""
+        """Send a note to the front end; does nothing if it is gone."""
         self._send(Note(name, body))
 
     def close(self) -> None:
-        """End the connection; what is under way through it is withdrawn."""
+        """End the connection and withdraw its pending requests."""
         if self._link is not None:
             self._link.abort()
 
@@ -93,7 +93,7 @@ class BrokerServer:
         if self._link is not None:
             self._link.send(message)
 
-    # -- what comes ------------------------------------------------------------------------------------------
+    # -- incoming --------------------------------------------------------------------------------------------
 
     def _take(self, messages: Sequence[FromFront]) -> None:
         self.heard += 1
@@ -113,7 +113,7 @@ class BrokerServer:
     def _submit(self, call: Call) -> None:
         try:
             request = self._broker.submit(call.detector_id, call.operation, call.request_id)
-        except Exception as error:  # noqa: BLE001 -- whoever asked is to raise it
+        except Exception as error:  # noqa: BLE001 -- the caller raises it
             self._send(_raised(call.number, error))
             return
         self._requests[call.number] = request

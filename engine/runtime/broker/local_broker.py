@@ -1,4 +1,4 @@
-"""The detectors of a service, in the process that has their actors: a queue to each."""
+"""The broker in the process that owns the workers: one queue per detector."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ _DAMAGE_KEPT = 100
 
 
 class LocalBroker:
-    """Finds, wakes and rests detectors, and passes operations to them. For one event loop."""
+    """Activates and passivates detectors, and passes operations to them. For one event loop."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class LocalBroker:
         directories: DirectoryStarter,
         actors_trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Begin with nothing started. `actors_trouble` says what keeps actors from starting, if anything."""
+        """Start nothing yet. `actors_trouble` returns what keeps workers from starting, if anything."""
         self._directory = DirectoryClient(directories, settings)
         slots = ActivationSlots(settings.max_resident)
-        # Where none is started ahead, one more place has a process started.
+        # If no worker is started ahead, one extra open slot lets the first one start.
         ahead = 0 if settings.spares else 1
         self._workers = DetectorWorkers(actors, settings, lambda started: slots.open(started + ahead))
         slots.open(ahead)
@@ -64,16 +64,16 @@ class LocalBroker:
     # -- start and end -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the data folder and begin. Raises StorageError, FolderInUse among them."""
+        """Open the data folder and begin. Raises StorageError, including FolderInUse."""
         opened = await self._directory.start()
         for damage in opened.damage:
             self._note_damage("tokens and catalogue", damage)
         self._workers.start()
 
     async def close(self) -> list[str]:
-        """Answer what waits, save every detector that is awake, and let go of everything.
+        """Answer waiting requests, save every active detector, and stop.
 
-        Gives a sentence for each detector that could not be saved.
+        Returns a sentence for each detector that could not be saved.
         """
         self._closing = True
         queues = list(self._queues.values())
@@ -88,7 +88,7 @@ class LocalBroker:
         ]
 
     def refuse_all(self) -> None:
-        """Refuse all that waits or is under way, now and from now on: there is no more time for it."""
+        """Refuse all waiting, running and future requests: the time to serve them is over."""
         self._closing = True
         self._directory.refuse_all()
         for queue in list(self._queues.values()):
@@ -97,7 +97,7 @@ class LocalBroker:
     # -- tokens and catalogue --------------------------------------------------------------------------------
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Give what is new since then."""
+        """Return the changes since those versions."""
         changes = await self._directory.changes(tokens_seen, detectors_seen)
         for remark in changes.remarks:
             if (said := f"tokens and catalogue: {remark}") not in self._damage:
@@ -105,24 +105,24 @@ class LocalBroker:
         return changes
 
     async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
-        """Keep a token; the version of the tokens that has it."""
+        """Store a token; return the version of the tokens that includes it."""
         return await self._directory.add_token(token_id, digest, hint)
 
     async def revoke_token(self, token_id: str) -> int:
-        """Forget a token; the version that has it no more. Raises Refusal 1202."""
+        """Remove a token; return the version without it. Raises Refusal 1202."""
         return await self._directory.revoke_token(token_id)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
-        """Enter a detector; the version of the catalogue that has it. Raises Refusal 1400."""
+        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
         return await self._directory.create_detector(detector_id, name)
 
     async def delete_detector(self, detector_id: str) -> int:
-        """Remove a detector, durably; the version that has it no more. Raises Refusal 1200."""
+        """Remove a detector durably; return the version without it. Raises Refusal 1200."""
         version = await self._directory.delete_detector(detector_id)
         purge = asyncio.create_task(self._purge(detector_id))
         self._purges.add(purge)
         purge.add_done_callback(self._purges.discard)
-        # The detector is gone either way; its files usually are too by the time that the caller knows.
+        # The detector is gone at once; usually its files are deleted too before the caller is answered.
         await asyncio.wait({purge}, timeout=_PURGE_WAIT_S)
         return version
 
@@ -135,16 +135,16 @@ class LocalBroker:
         try:
             await self._directory.purge_detector(detector_id)
         except DetectorUnavailable as error:
-            # The directory's next opening sees to it.
+            # The directory deletes them when it opens the next time.
             _log.warning("the files of the detector %s are still there: %s", detector_id, error.message)
 
     # -- operations ------------------------------------------------------------------------------------------
 
     def submit(self, detector_id: str, operation: Operation, request_id: str = "") -> Request:
-        """Have a detector carry out an operation, in the order of asking; whoever asks releases the request.
+        """Queue an operation on a detector, first come, first served. The caller releases the request.
 
-        Raises, now or as the answer, Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. The other
-        refusals are in the answer, and so is 1500.
+        Raises, now or as the answer, Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. Other
+        refusals, and 1500, are in the answer.
         """
         if self._closing:
             raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
@@ -154,7 +154,7 @@ class LocalBroker:
         return queue.submit(operation, request_id)
 
     async def call(self, detector_id: str, operation: Operation) -> Answer:
-        """Have a detector carry out an operation, in the order of asking. Raises what `submit` does."""
+        """Execute an operation on a detector, first come, first served. Raises what `submit` does."""
         request = self.submit(detector_id, operation, REQUEST_ID.get())
         try:
             return await request.answer
@@ -162,29 +162,29 @@ class LocalBroker:
             request.release()
 
     def _passivated(self, queue: DetectorQueue) -> None:
-        """Forget the queue of a detector that rests: there may be many more detectors than queues."""
+        """Drop the queue of a passivated detector: there may be many more detectors than slots."""
         if queue.forgettable and self._queues.get(queue.detector_id) is queue:
             del self._queues[queue.detector_id]
 
-    # -- how it stands ---------------------------------------------------------------------------------------
+    # -- status ----------------------------------------------------------------------------------------------
 
     @property
     def awake(self) -> int:
-        """How many detectors are awake."""
+        """The number of active detectors."""
         return sum(queue.awake for queue in self._queues.values())
 
     @property
     def counts(self) -> dict[str, int]:
-        """What happened to detectors, how often since the start: for each name of `counters.COUNTERS`."""
+        """Counts since the start, for each name of `counters.COUNTERS`."""
         return {name: self._services.counts[name] for name in COUNTERS}
 
     async def tally(self, counted: Tallies) -> None:
-        """Add to what front ends have counted."""
+        """Add to the metrics of front ends."""
         for name, value in counted.items():
             self._tallies[name] = self._tallies.get(name, 0) + value
 
     async def status(self) -> Status:
-        """Say how it stands."""
+        """Return the current state."""
         reasons = ["the server is shutting down"] if self._closing else []
         if not self._workers.started:
             reasons.append("no process for detectors runs")
@@ -214,12 +214,12 @@ class LocalBroker:
         self._note(f"detector {detector_id}: {what}")
 
     def _note(self, said: str) -> None:
-        """Log and keep what went wrong once and for all; a few of many will do for whoever looks."""
+        """Log a problem that cannot be undone, and keep it for the status; only the latest are kept."""
         _log.error("%s", said)
         self._damage = [*self._damage, said][-_DAMAGE_KEPT:]
 
     def _in_trouble(self, detector_id: str, trouble: str | None) -> None:
-        """Log and keep what is in a detector's way, until it is no more."""
+        """Log a detector's problem and keep it for the status; None ends it."""
         if trouble is None:
             self._trouble.pop(detector_id, None)
             return

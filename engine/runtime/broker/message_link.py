@@ -1,4 +1,4 @@
-"""An end of the connection between a front end in a process of its own and whoever hosts the detectors."""
+"""One end of the connection between a front-end process and the broker's process."""
 
 import asyncio
 import socket
@@ -13,14 +13,14 @@ from engine.runtime.transport.frames import MESSAGES, FrameReader, Garbage, piec
 
 _FRAME_MESSAGES_MAX: Final = 1_000
 _FRAME_BYTES: Final = 4 * 1024 * 1024
-"""A frame is closed once it has so many bytes of bodies: the longest body on top is the most it has."""
+"""A frame ends once it holds this many bytes of bodies, so it is at most one body larger."""
 
 
 class MessageLink(asyncio.BufferedProtocol):
-    """Sends messages, those of one turn of the loop together, and hands over those that come.
+    """Sends messages, batched per turn of the loop, and hands over the received ones.
 
-    While the other end does not read, nothing more is encoded, nor, with `heeds`, read from it: whoever does
-    not take answers is not to ask more.
+    While the peer does not read, nothing more is encoded. With `heeds`, nothing more is read from it either:
+    a peer that does not take answers must not ask more.
     """
 
     def __init__(
@@ -44,56 +44,56 @@ class MessageLink(asyncio.BufferedProtocol):
 
     @classmethod
     async def over(cls, end: socket.socket, *arguments: Any, **options: Any) -> "MessageLink":
-        """Give a link over one end of a pair of Unix sockets; what it takes is as for the class."""
+        """Connect over one end of a Unix socket pair; the other arguments are those of the class."""
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(lambda: cls(*arguments, **options), sock=end)
         return link
 
     @property
     def waiting(self) -> int:
-        """How many messages wait for the other end to read."""
+        """The number of messages that wait for the peer to read."""
         return len(self._outgoing)
 
     def send(self, message: Message) -> None:
-        """Send a message; to an end that is gone, nothing happens."""
+        """Send a message; does nothing if the peer is gone."""
         self._outgoing.append(message)
         if not self._flush_planned:
             self._flush_planned = True
             self._loop.call_soon(self._flush)
 
     def close(self) -> None:
-        """End it once all that was sent is on its way."""
+        """Send what is queued, then end the connection."""
         self._flush()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """End it at once."""
+        """End the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
-    # -- what the loop calls ---------------------------------------------------------------------------------
+    # -- called by the loop ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Give the place for what comes next."""
+        """Return the buffer for the next bytes."""
         return self._reader.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand over the messages that are whole now."""
+        """Hand over the complete messages."""
         try:
             for _, payload in self._reader.received(nbytes):
                 self._take(self._decoder.decode(payload))
         except (Garbage, msgspec.MsgspecError):
-            # No message can be told from another any more.
+            # The stream is out of step, so no later message can be read.
             self.abort()
             raise
 
     def pause_writing(self) -> None:
-        """Hold back what is to be sent."""
+        """Stop sending."""
         self._writable = False
         if self._heeds:
             cast("asyncio.Transport", self._transport).pause_reading()
@@ -106,7 +106,7 @@ class MessageLink(asyncio.BufferedProtocol):
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- the end is what matters
-        """Tell whoever must know."""
+        """Report the loss."""
         self._transport = None
         self._outgoing.clear()
         self._lost()
@@ -132,7 +132,7 @@ class MessageLink(asyncio.BufferedProtocol):
 
 
 def _bytes_of(message: Message) -> int:
-    """Give about how long a message is, by what can be long in it."""
+    """Return a message's approximate size: the size of its only long field."""
     match message:
         case _ if hasattr(message, "operation"):
             return len(message.operation.payload)

@@ -1,7 +1,7 @@
-"""What a front end in a process of its own and the process that hosts the detectors say to each other.
+"""The messages between a front-end process and the broker's process.
 
-Each ask bears a number, which its answer repeats. Notes are for whoever started the front end and for the
-front end itself; nothing answers them.
+Each call or ask has a number, which its answer repeats. Notes are not answered; they are for the front end
+or for the process that started it.
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from engine.runtime.transport.frames import Payload
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Have a detector carry out an operation."""
+    """Execute an operation on a detector."""
 
     number: int
     detector_id: str
     operation: Operation
     request_id: str = ""
-    """For the log."""
+    """The id of the HTTP request, for the log."""
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Nobody waits for the answer to that ask any more."""
+    """Nobody waits for that answer any more."""
 
     number: int
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Call a method of Hosting other than `call`. The arguments are msgpack, an array."""
+    """Call a method of Broker other than `call`. The arguments are a msgpack array."""
 
     number: int
     method: str
@@ -40,7 +40,7 @@ class Ask(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Something to be known, by its name."""
+    """A notice, identified by its name."""
 
     name: str
     body: bytes = b""
@@ -54,21 +54,21 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Returned(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """What an Ask gave, as msgpack."""
+    """The result of an Ask, as msgpack."""
 
     number: int
     result: msgspec.Raw
 
 
 class Refusing(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """The ask raised a Refusal."""
+    """The call or ask raised a Refusal."""
 
     number: int
     entries: tuple[Entry, ...]
 
 
 class Unavailable(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """The ask raised a DetectorUnavailable."""
+    """The call or ask raised a DetectorUnavailable."""
 
     number: int
     code: int
@@ -77,7 +77,7 @@ class Unavailable(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """The ask raised something else; the log over there has the whole of it."""
+    """The call or ask raised another exception; the broker's log has its traceback."""
 
     number: int
     text: str
@@ -93,5 +93,5 @@ to_front: Final = msgspec.msgpack.Decoder(list[ToFront])
 
 
 def encode(messages: Sequence[Message]) -> Payload:
-    """Give messages as the payload of a frame."""
+    """Encode messages as the payload of a frame."""
     return encoder.encode(messages)

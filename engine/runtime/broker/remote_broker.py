@@ -1,4 +1,4 @@
-"""The detectors of a service, as a front end in a process of its own reaches them."""
+"""The broker as a front-end process reaches it, over a connection to the broker's process."""
 
 import asyncio
 import logging
@@ -42,13 +42,14 @@ _OUT_OF_REACH: Final = "the process that hosts the detectors is out of reach"
 
 
 class BrokerFailed(Exception):
-    """The process that hosts the detectors met an error of its own, which its log has."""
+    """The broker's process met an internal error, which is in its log."""
 
 
 class RemoteBroker:
-    """Passes all that is asked to the process at the other end of a pair of sockets.
+    """Forwards every call to the broker's process at the other end of a socket pair.
 
-    Its notes go to `noted`, its end to `lost`; from then on every ask raises DetectorUnavailable.
+    `noted` is called with its notes, and `lost` when the connection ends. From then on every call raises
+    DetectorUnavailable.
     """
 
     def __init__(
@@ -68,57 +69,57 @@ class RemoteBroker:
         self._asks = 0
 
     async def start(self) -> None:
-        """Begin to listen to the other end."""
+        """Connect to the broker's process."""
         self._link = await MessageLink.over(self._end, to_front, self._take, self._lost)
 
     async def close(self) -> list[str]:
-        """Say no more. Whoever hosts the detectors saves them."""
+        """End the connection. The broker's process saves the detectors."""
         if self._link is not None:
             self._link.close()
         return []
 
     def refuse_all(self) -> None:
-        """Answer all that waits for the other end. What becomes of it there is not known here."""
+        """Refuse all pending requests. Their outcome in the broker's process is unknown here."""
         self._refuse_asked("the server is shutting down")
 
     def note(self, name: str, body: bytes = b"") -> None:
-        """Say something to whoever started this front end."""
+        """Send a note to the process that started this front end."""
         self._the_link().send(Note(name, body))
 
-    # -- asking ----------------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------------
 
     async def call(self, detector_id: str, operation: Operation) -> Answer:
-        """Have a detector carry out an operation. Raises Refusal 1200 and DetectorUnavailable."""
+        """Execute an operation on a detector. Raises Refusal 1200 and DetectorUnavailable."""
         number = self._number()
         call = Call(number, detector_id, operation, REQUEST_ID.get())
         return await self._answer_to(number, call)  # type: ignore[no-any-return]
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Give what is new since then."""
+        """Return the changes since those versions."""
         return await self._ask("changes", Changes, tokens_seen, detectors_seen)
 
     async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
-        """Keep a token; the version of the tokens that has it."""
+        """Store a token; return the version of the tokens that includes it."""
         return await self._ask("add_token", int, token_id, digest, hint)
 
     async def revoke_token(self, token_id: str) -> int:
-        """Forget a token; the version that has it no more. Raises Refusal 1202."""
+        """Remove a token; return the version without it. Raises Refusal 1202."""
         return await self._ask("revoke_token", int, token_id)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
-        """Enter a detector; the version of the catalogue that has it. Raises Refusal 1400."""
+        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
         return await self._ask("create_detector", int, detector_id, name)
 
     async def delete_detector(self, detector_id: str) -> int:
-        """Remove a detector; the version that has it no more. Raises Refusal 1200."""
+        """Remove a detector; return the version without it. Raises Refusal 1200."""
         return await self._ask("delete_detector", int, detector_id)
 
     async def tally(self, counted: Tallies) -> None:
-        """Add to what front ends have counted."""
+        """Add to the metrics of front ends."""
         await self._ask("tally", type(None), list(counted.items()))
 
     async def status(self) -> Status:
-        """Say how it stands. Raises DetectorUnavailable 1501 where the other end does not say so soon."""
+        """Return the broker's state. Raises DetectorUnavailable 1501 if it does not answer soon."""
         try:
             async with asyncio.timeout(_STATUS_S):
                 return await self._ask(_STATUS, Status)
@@ -154,7 +155,7 @@ class RemoteBroker:
             raise DetectorUnavailable(STARTING, _OUT_OF_REACH, self._settings.retry_s)
         return self._link
 
-    # -- what comes ------------------------------------------------------------------------------------------
+    # -- incoming --------------------------------------------------------------------------------------------
 
     def _take(self, messages: Sequence[ToFront]) -> None:
         for message in messages:

@@ -1,1 +1,1 @@
-"""Tokens, detectors and leases, and the copy that each front end keeps of them."""
+"""Tokens, detectors and leases, and each front end's cache of them."""

@@ -1,35 +1,35 @@
-"""What the directory keeps, tokens and the catalogue of detectors, and how a change changes it."""
+"""The directory's persistent state, tokens and the catalogue of detectors, and its changes."""
 
 from typing import Final, assert_never
 
 import msgspec
 
 STATE_VERSION: Final = 2
-"""Of `Kept`. In version 1 a detector that had never been awake had no folder."""
+"""Of `CatalogueState`. In version 1, a detector that was never activated had no folder."""
 
 RECORD_VERSION: Final = 1
 """Of a `Change` in the journal."""
 
 
 class StoredToken(msgspec.Struct, frozen=True):
-    """What is kept of a token."""
+    """The stored part of a token."""
 
     digest: bytes
     hint: str
 
 
 class CatalogueState(msgspec.Struct):
-    """All that the directory keeps. Dicts are in order of creation."""
+    """The directory's persistent state. Dicts are in order of creation."""
 
     tokens: dict[str, StoredToken] = {}
     detectors: dict[str, str] = {}
     """Names by id."""
     struck: set[str] = set()
-    """Detectors that were deleted and whose files may still be there."""
+    """Detectors that were removed and whose files may still exist."""
 
 
 class TokenAdded(msgspec.Struct, frozen=True, array_like=True, tag="token added"):
-    """There is a new token."""
+    """A token was added."""
 
     id: str
     digest: bytes
@@ -37,26 +37,26 @@ class TokenAdded(msgspec.Struct, frozen=True, array_like=True, tag="token added"
 
 
 class TokenRevoked(msgspec.Struct, frozen=True, array_like=True, tag="token revoked"):
-    """A token is there no more."""
+    """A token was revoked."""
 
     id: str
 
 
 class DetectorCreated(msgspec.Struct, frozen=True, array_like=True, tag="detector created"):
-    """There is a new detector; its folder is there already."""
+    """A detector was created; its folder exists already."""
 
     id: str
     name: str
 
 
 class DetectorStruck(msgspec.Struct, frozen=True, array_like=True, tag="detector struck"):
-    """A detector is there no more; its files may be."""
+    """A detector was removed; its files may still exist."""
 
     id: str
 
 
 class DetectorPurged(msgspec.Struct, frozen=True, array_like=True, tag="detector purged"):
-    """The files of a detector that was struck out are there no more."""
+    """The files of a removed detector were deleted."""
 
     id: str
 
@@ -67,28 +67,28 @@ _decode: Final = msgspec.msgpack.Decoder(Change).decode
 
 
 def encode(change: Change) -> bytes:
-    """Give a record's payload, of RECORD_VERSION."""
+    """Encode a change as a payload of RECORD_VERSION."""
     return msgspec.msgpack.encode(change)
 
 
 def decode(payload: bytes) -> Change:
-    """Give back what `encode` took."""
+    """Decode a change."""
     change: Change = _decode(payload)
     return change
 
 
 def encode_state(state: CatalogueState) -> bytes:
-    """Give a snapshot's body, of STATE_VERSION."""
+    """Encode a snapshot's body, of STATE_VERSION."""
     return msgspec.msgpack.encode(state)
 
 
 def decode_state(data: bytes) -> CatalogueState:
-    """Give back what `encode_state` took."""
+    """Decode a snapshot's body."""
     return msgspec.msgpack.decode(data, type=CatalogueState)
 
 
 def apply(change: Change, state: CatalogueState) -> None:
-    """Make a change, in time that does not depend on how much is stored."""
+    """Apply a change, in constant time."""
     match change:
         case TokenAdded():
             state.tokens[change.id] = StoredToken(change.digest, change.hint)

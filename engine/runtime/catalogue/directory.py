@@ -1,4 +1,4 @@
-"""The one owner of tokens and of the catalogue of detectors, as a plain class. It grants leases."""
+"""The single owner of tokens, catalogue and leases, as a plain class."""
 
 import contextlib
 from collections.abc import Iterator
@@ -36,19 +36,19 @@ from snapshots.takeover.recovered import Recovered
 
 _EPOCHS_PER_OPENING: Final = 2**32
 _SNAPSHOT_JOURNAL_BYTES: Final = 1024 * 1024
-"""So much in the journal brings the next snapshot, or as much as the newest one has, if that is more: so
-snapshots cost each change the same, however much is stored."""
+"""A journal of this size triggers a snapshot, or one as large as the newest snapshot if that is larger. So
+the amortized cost of snapshots per change is constant."""
 
 _SEGMENTS_MAX: Final = 8
-"""More segments than this bring a snapshot when the folder is opened: each opening may leave one."""
+"""More segments than this trigger a snapshot at the opening, since each opening may leave one."""
 
 _REMARKS_KEPT: Final = 10
 _RECORD_BYTES_MAX: Final = 4096
-"""What a change takes in the journal at most."""
+"""The maximum size of a change in the journal."""
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """Who may host a detector."""
+    """The right of a worker to own a detector, until the next lease."""
 
     actor: str
     epoch: int
@@ -56,24 +56,24 @@ class Lease(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DirectorySettings:
-    """What a directory needs to know."""
+    """The settings of a directory."""
 
     data: Path
     snapshots_kept: int
     lock_wait_s: float
     service_pid: int | None = None
-    """The process that whoever finds the folder in use is to look for; None for the directory's own."""
+    """The process id that the folder's lock names; None for the directory's own."""
     folder_id: str | None = None
-    """The id that the data folder must have; None where any will do."""
+    """The id that the data folder must have; None accepts any."""
     detectors_max: int | None = None
-    """How many detectors there may be; None for any number."""
+    """The maximum number of detectors; None for no limit."""
 
 
 class Directory:
-    """Tokens, catalogue, leases. Every change is on the disk before it is answered, or it is not made.
+    """Tokens, catalogue, leases. A change is on the disk before it is answered, or it is not made.
 
-    Epochs and versions are numbers of one opening (kept on the disk) and of one count within it, so that they
-    grow over restarts though only the opening is written down.
+    Epochs and versions combine the number of the opening, which is stored, with a count within the opening.
+    So they grow across restarts although the count is not stored.
     """
 
     def __init__(self, settings: DirectorySettings, *, files: Files | None = None) -> None:
@@ -96,12 +96,12 @@ class Directory:
         self._newborn = detector_snapshot.empty_snapshot()
 
     def open(self) -> Opened:
-        """Take hold of the data folder and read it.
+        """Lock the data folder and read it.
 
-        Raises StorageError: WrongFolder, having changed nothing, and FolderInUse among them.
+        Raises StorageError, including FolderInUse, and WrongFolder before anything is changed.
         """
         try:
-            # Before the lock, which would make the folder or a file in it.
+            # Before the lock, which would create the folder and its lock file.
             self._check_folder()
             self._lock.acquire()
             return self._open()
@@ -112,7 +112,7 @@ class Directory:
             raise
 
     def _check_folder(self) -> None:
-        """Raise WrongFolder where the data folder is not the expected one, and OSError."""
+        """Raise WrongFolder if the data folder is not the expected one. Raises OSError."""
         if self._folder_id is not None:
             check_identity(self._data, self._folder_id, self._files)
 
@@ -133,40 +133,40 @@ class Directory:
         return Opened((*map(str, recovered.damage), *self._tidy()))
 
     def _begin(self) -> None:
-        """Begin a folder that was never used. Raises NothingUsable for one that has lost its catalogue."""
+        """Initialize an unused folder. Raises NothingUsable if detectors exist but the catalogue is lost."""
         if not self._files.names(self._folder) and self._files.names(self._detectors_folder):
             raise NothingUsable(f"{self._folder} is gone or empty, though there are detectors")
         if is_unused(self._folder, self._files):
-            # It may have been begun, and not come to its end.
+            # An earlier initialization may not have finished.
             create_folder(
                 self._folder,
                 catalogue_state.encode_state(self._state),
                 version=STATE_VERSION,
                 files=self._files,
             )
-        # Folders that were made just before a crash may have no name on the disk yet.
+        # Folders created just before a crash may not be synced yet.
         self._files.sync_folder(self._folder.parent)
 
     def _give_folders(self) -> None:
-        """Give each detector of an older data folder what it has from its creation nowadays."""
+        """Create the folders of detectors that an older data folder lacks."""
         for detector_id in self._state.detectors:
             if not self._files.names(self._detectors_folder / detector_id):
                 self._make_folder(detector_id)
         self._save()
 
     def _make_folder(self, detector_id: str) -> None:
-        """Make the folder of a detector. One that is missing, or empty, has from then on been lost."""
+        """Create the folder of a detector. If it is missing or empty later, its files were lost."""
         folder = self._detectors_folder / detector_id
         create_folder(folder, self._newborn, version=SNAPSHOT_VERSION, files=self._files)
 
     def _tidy(self) -> list[str]:
-        """Remove what was left half made or half removed, and tell what could not be, or is not ours."""
+        """Delete what is half created or half removed; return what could not be deleted or is not ours."""
         remarks = []
         for detector_id in list(self._state.struck):
             try:
                 self.purge_detector(detector_id)
             except StorageError as error:
-                # Files that nobody needs any more must not keep the service from starting.
+                # Leftover files must not keep the service from starting.
                 remarks.append(str(error))
         known = self._state.detectors.keys() | self._state.struck
         for name in self._files.names(self._detectors_folder):
@@ -181,14 +181,14 @@ class Directory:
         return remarks
 
     def close(self) -> None:
-        """Let go of the data folder."""
+        """Release the data folder."""
         self._store.close()
         self._lock.release()
 
     def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Give what is new since the versions that a front end has seen.
+        """Return the changes since the versions that a front end has seen.
 
-        Raises WrongFolder where the data folder is there no more, even though nothing is read from it.
+        Raises WrongFolder if the data folder is gone, although nothing is read from it.
         """
         with contextlib.suppress(OSError):
             self._check_folder()
@@ -203,14 +203,14 @@ class Directory:
         )
 
     def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
-        """Keep a token; the version of the tokens that has it."""
+        """Store a token; return the version of the tokens that includes it."""
         if token_id not in self._state.tokens:
             self._change(TokenAdded(token_id, digest, hint))
             self._tokens.note(digest, token_id)
         return self._tokens.version
 
     def revoke_token(self, token_id: str) -> int | None:
-        """Forget a token; the version that has it no more, None where there was none."""
+        """Remove a token; return the version without it, None if it does not exist."""
         token = self._state.tokens.get(token_id)
         if token is None:
             return None
@@ -218,17 +218,18 @@ class Directory:
         return self._tokens.note(token.digest, None)
 
     def create_detector(self, detector_id: str, name: str) -> int | None:
-        """Enter a detector; the version of the catalogue that has it, None where there are too many."""
+        """Add a detector; return the catalogue's version that includes it, None if the limit is reached."""
         if detector_id not in self._state.detectors:
             if self._detectors_max is not None and len(self._state.detectors) >= self._detectors_max:
                 return None
             self._check_before_change()
             self._store.reserve(_RECORD_BYTES_MAX)
-            # First: a folder without a detector is removed at the next opening, a detector without is lost.
+            # The folder comes first: one without a detector is deleted at the next opening, but a detector
+            # without a folder is lost.
             try:
                 self._make_folder(detector_id)
             except NoRoom:
-                # Callers try again, each time under another id: a full disk must not become fuller by that.
+                # A retry comes with another id, so a leftover folder per attempt would fill the disk further.
                 with contextlib.suppress(StorageError):
                     destroy_folder(self._detectors_folder / detector_id, self._files)
                 raise
@@ -237,9 +238,9 @@ class Directory:
         return self._detectors.version
 
     def delete_detector(self, detector_id: str) -> int | None:
-        """Strike a detector out; the version that has it no more, None where there was none.
+        """Remove a detector; return the version without it, None if it does not exist.
 
-        Its files stay until `purge_detector`, which the next opening sees to if nobody does before.
+        Its files stay until `purge_detector`; the next opening purges leftovers.
         """
         if detector_id not in self._state.detectors:
             return None
@@ -248,7 +249,7 @@ class Directory:
         return self._detectors.note(detector_id, None)
 
     def purge_detector(self, detector_id: str) -> None:
-        """Remove the files of a detector that was struck out and that no actor hosts."""
+        """Delete the files of a detector that was removed and that is active nowhere."""
         if detector_id not in self._state.struck:
             return
         self._check_before_change()
@@ -256,9 +257,9 @@ class Directory:
         self._change(DetectorPurged(detector_id))
 
     def lease(self, detector_id: str, actor: str) -> int | None:
-        """Grant a detector to an actor: an epoch later than all before, None where there is no such detector.
+        """Grant a detector to a worker: return an epoch later than all before, None if it does not exist.
 
-        A lease holds until the next one for the same detector.
+        A lease is valid until the next one for the same detector.
         """
         if detector_id not in self._state.detectors:
             return None
@@ -269,7 +270,7 @@ class Directory:
         return lease.epoch
 
     def _change(self, change: Change) -> None:
-        """Make a change, on the disk first. Raises NoRoom where nothing was done, else it is not known."""
+        """Make a change, durably first. Raises NoRoom if nothing was done; other errors leave that open."""
         self._check_before_change()
         self._store.reserve(_RECORD_BYTES_MAX)
         self._store.append(catalogue_state.encode(change), version=RECORD_VERSION)
@@ -288,7 +289,7 @@ class Directory:
             self._save_if_can_be()
 
     def _save_if_can_be(self) -> None:
-        # The journal has it all; another attempt is made later.
+        # The journal has all changes, and another attempt follows later.
         with contextlib.suppress(StorageError):
             self._save()
 
@@ -299,7 +300,7 @@ class Directory:
         self._snapshot_bytes = len(body)
 
     def _check_before_change(self) -> None:
-        """See that nothing is made in a folder that is not the expected one. Raises StorageError."""
+        """Check that the data folder is the expected one. Raises StorageError."""
         try:
             self._check_folder()
         except OSError as error:
@@ -307,7 +308,7 @@ class Directory:
 
 
 def recovered_state(recovered: Recovered) -> CatalogueState:
-    """Give what a folder keeps. Raises NewerFormat."""
+    """Return the state that a folder holds. Raises NewerFormat."""
     snapshot = recovered.snapshot
     assert snapshot is not None, "a folder begins with one"
     if snapshot.version > STATE_VERSION:
@@ -328,9 +329,9 @@ def recovered_state(recovered: Recovered) -> CatalogueState:
 
 @contextmanager
 def opened_offline(data: Path) -> Iterator[Directory]:
-    """Give the directory of a data folder that no service is using, for as long as the context lasts.
+    """Open the directory of a data folder that no service uses, for the duration of the context.
 
-    The folder is made where it is missing. Raises FolderInUse at once where a service is using it.
+    Creates the folder if it is missing. Raises FolderInUse at once if a service uses it.
     """
     folder_id = begin_folder(data)
     directory = Directory(DirectorySettings(data, snapshots_kept=3, lock_wait_s=0, folder_id=folder_id))
@@ -342,7 +343,7 @@ def opened_offline(data: Path) -> Iterator[Directory]:
 
 
 def mint_offline(data: Path) -> MintedToken:
-    """Mint a token on a data folder that no service is using. Raises FolderInUse, StorageError."""
+    """Mint a token in a data folder that no service uses. Raises FolderInUse, StorageError."""
     minted = mint()
     with opened_offline(data) as directory:
         directory.add_token(minted.id, digest_of(minted.token), minted.hint)

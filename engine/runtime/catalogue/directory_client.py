@@ -1,4 +1,4 @@
-"""The directory as the fleet calls it: started again when it dies, and then asked again."""
+"""Calls to the directory, which is restarted when it dies; pending calls are then repeated."""
 
 import asyncio
 import logging
@@ -28,10 +28,10 @@ _REMOVED_KEPT = 10
 
 
 class DirectoryClient:
-    """Calls the directory. A call that outlives it is made again on the next one, within the deadline.
+    """Calls the directory. A call during which it dies is repeated on its successor until the deadline.
 
-    Whoever creates chooses the id, so that to create twice is to create once; and what is gone at the second
-    attempt to remove it was there at the first.
+    Repeating is safe: the caller chooses the id of what it creates, and what is gone when a removal is
+    repeated was removed by the first attempt.
     """
 
     def __init__(self, starter: DirectoryStarter, settings: RuntimeSettings) -> None:
@@ -40,14 +40,14 @@ class DirectoryClient:
         self._handle: DirectoryPort | None = None
         self._starting = asyncio.Lock()
         self.trouble: str | None = None
-        """Why it could not be asked the last time; None where it could."""
+        """Why the last call failed; None if it did not."""
         self.removed: list[str] = []
-        """What somebody did to the files of the last few directories, each of which had to start anew."""
+        """What happened to the files of the last few directories that had to restart."""
         self._asks: set[asyncio.Timeout] = set()
         self._refusing = False
 
     async def start(self) -> Opened:
-        """Start and open the directory. Raises StorageError, FolderInUse among them."""
+        """Start and open the directory. Raises StorageError, including FolderInUse."""
         async with self._starting:
             try:
                 return await self._start()
@@ -55,7 +55,7 @@ class DirectoryClient:
                 raise StorageError(f"the owner of the data folder cannot be started: {error}") from error
 
     async def close(self) -> None:
-        """Have the directory let go of the data folder, and end it."""
+        """Close the directory and end its process."""
         async with self._starting:
             handle, self._handle = self._handle, None
         if handle is not None:
@@ -67,46 +67,46 @@ class DirectoryClient:
             await handle.end()
 
     def refuse_all(self) -> None:
-        """Refuse what is asked, now and from now on: the service ends."""
+        """Refuse all pending and future calls: the service is stopping."""
         self._refusing = True
         for ask in self._asks:
             ask.reschedule(0.0)
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Give what is new since then."""
+        """Return the changes since those versions."""
         return await self._ask(lambda handle: handle.changes(tokens_seen, detectors_seen))
 
     async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
-        """Keep a token; the version of the tokens that has it."""
+        """Store a token; return the version of the tokens that includes it."""
         return await self._ask(lambda handle: handle.add_token(token_id, digest, hint))
 
     async def revoke_token(self, token_id: str) -> int:
-        """Forget a token; the version that has it no more. Raises Refusal 1202."""
+        """Remove a token; return the version without it. Raises Refusal 1202."""
         version, repeated = await self._ask_once_more(lambda handle: handle.revoke_token(token_id))
         if version is None and not repeated:
             raise no_such_token(token_id)
         return version or 0
 
     async def create_detector(self, detector_id: str, name: str) -> int:
-        """Enter a detector; the version of the catalogue that has it. Raises Refusal 1400."""
+        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
         version = await self._ask(lambda handle: handle.create_detector(detector_id, name))
         if version is None:
             raise too_many_detectors(self._settings.detectors_max)
         return version
 
     async def delete_detector(self, detector_id: str) -> int:
-        """Strike a detector out; the version that has it no more. Raises Refusal 1200."""
+        """Remove a detector; return the version without it. Raises Refusal 1200."""
         version, repeated = await self._ask_once_more(lambda handle: handle.delete_detector(detector_id))
         if version is None and not repeated:
             raise no_such_detector(detector_id)
         return version or 0
 
     async def purge_detector(self, detector_id: str) -> None:
-        """Remove the files of a detector that was struck out and that no actor hosts."""
+        """Delete the files of a detector that was removed and that is active nowhere."""
         await self._ask(lambda handle: handle.purge_detector(detector_id))
 
     async def lease(self, detector_id: str, actor: str) -> int | None:
-        """Grant a detector to an actor: an epoch; None where there is no such detector."""
+        """Grant a detector to a worker: return an epoch, None if it does not exist."""
         return await self._ask(lambda handle: handle.lease(detector_id, actor))
 
     async def _ask(self, call: Callable[[DirectoryPort], Awaitable[T]]) -> T:
@@ -114,10 +114,10 @@ class DirectoryClient:
         return answer
 
     async def _ask_once_more(self, call: Callable[[DirectoryPort], Awaitable[T]]) -> tuple[T, bool]:
-        """Give the answer, and whether an earlier attempt may have been carried out.
+        """Return the answer, and whether an earlier attempt may have been executed.
 
-        Raises DetectorUnavailable 1501 where none is to be had within the deadline, or the disk refuses, and
-        1503 where the service ends.
+        Raises DetectorUnavailable 1501 if no answer arrives within the deadline or the disk fails, and 1503
+        if the service is stopping.
         """
         if self._refusing:
             raise shutting_down()
@@ -148,10 +148,10 @@ class DirectoryClient:
             raise self._unavailable(reason) from None
         except StorageError as error:
             if self.trouble is None:
-                # Front ends ask twice a second.
+                # Logged once: front ends ask twice a second.
                 _log.error("the directory cannot do its work: %s", error)
             if not isinstance(error, NoRoom):
-                # What it has in memory may not be what the disk has: the next one reads that.
+                # Memory and disk may differ; a new directory reads the disk.
                 self.trouble = str(error)
                 if isinstance(error, ClaimRemoved):
                     self.removed = [*self.removed, f"tokens and catalogue: {error}"][-_REMOVED_KEPT:]
@@ -168,7 +168,7 @@ class DirectoryClient:
                 self._asks.discard(ask)
 
     async def _lose(self, handle: DirectoryPort | None) -> None:
-        """End a directory that is dead or taken for dead, unless another call did so before."""
+        """End a directory that is dead or hung, unless another call has done so."""
         if handle is not None and self._handle is handle:
             self._handle = None
             await handle.end()

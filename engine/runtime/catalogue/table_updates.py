@@ -1,4 +1,4 @@
-"""A table that one process owns and others copy: what is new in it, in increments where possible."""
+"""Replication of a table from its owner to readers: incremental if possible, otherwise whole."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,26 +10,26 @@ from engine.runtime.contract.catalogue_changes import TableUpdate
 K = TypeVar("K")
 
 UPDATES_MAX: Final = 4096
-"""So many changes are told one by one; who has missed more is told the whole table."""
+"""The number of latest changes stored; a reader that has missed more receives the whole table."""
 
 
 class TableVersions(Generic[K]):
-    """The versions of a table, for its owner: one for each change. The table itself is the owner's."""
+    """The versions and latest changes of a table, for its owner; the table itself is elsewhere."""
 
     def __init__(self, version: int) -> None:
         self.version = version
         self._latest: deque[tuple[K, str | None]] = deque(maxlen=UPDATES_MAX)
 
     def note(self, key: K, value: str | None) -> int:
-        """Take note of a change; the version that it makes."""
+        """Note a change, and return its version."""
         self._latest.append((key, value))
         self.version += 1
         return self.version
 
     def since(self, seen: int, table: Callable[[], dict[K, str]]) -> TableUpdate[K]:
-        """Give what is new for a reader who has seen a version, which may be of another time or 0.
+        """Return the update for a reader that has seen a version, which may be stale or 0.
 
-        `table` gives all of it, for the reader to keep.
+        `table` returns a copy of the whole table.
         """
         missed = self.version - seen
         if not 0 <= missed <= len(self._latest):
@@ -38,18 +38,18 @@ class TableVersions(Generic[K]):
 
 
 class TableCopy(Generic[K]):
-    """A table as its owner last told it, with the changes that were made from here since.
+    """A reader's copy of the table, plus the changes made through this reader since.
 
-    A change made from here shows at once, and what the owner says of an earlier version does not undo it.
-    No change costs more where the table is larger. Keys are never used again once they are gone.
+    Changes made here are visible at once, and an update of an older version does not undo them. The cost of a
+    change does not depend on the table's size. A removed key is never used again.
     """
 
     def __init__(self) -> None:
         self.seen = 0
-        """The version that the owner told."""
+        """The version of the last update."""
         self._told: dict[K, str] = {}
         self._added: dict[K, tuple[int, str]] = {}
-        """Changes from here that are later than what was seen: the version, and the value."""
+        """Changes made here that are later than the last update: the version and the value."""
         self._removed: dict[K, int] = {}
 
     def __contains__(self, key: object) -> bool:
@@ -59,18 +59,18 @@ class TableCopy(Generic[K]):
         return bool(self._told or self._added)
 
     def get(self, key: K) -> str | None:
-        """Give the value of a key, None where it is not there."""
+        """Return the value of a key, None if it does not exist."""
         value = self._told.get(key)
         if value is None and key in self._added:
             return self._added[key][1]
         return value
 
     def entries(self) -> list[tuple[K, str]]:
-        """Give all keys and values, in order of creation."""
+        """Return all keys and values, in order of creation."""
         return [*self._told.items(), *self._added_entries()]
 
     def page(self, after: K | None, most: int) -> list[tuple[K, str]] | None:
-        """Give some entries in order, from the first or from the one after a key; None for an unknown key."""
+        """Return a page in order, from the start or after a key; None for an unknown key."""
         added = dict(self._added_entries())
         keys = [*self._told, *added]
         try:
@@ -85,26 +85,26 @@ class TableCopy(Generic[K]):
                 yield key, value
 
     def note_added(self, key: K, value: str, version: int) -> None:
-        """Take note of what was added from here."""
+        """Note an entry that was added here."""
         if version > self.seen:
             self._added[key] = version, value
 
     def note_removed(self, key: K, version: int) -> None:
-        """Take note of what was removed from here; a version of 0 is not known."""
+        """Note a key that was removed here; version 0 means that the version is unknown."""
         self._told.pop(key, None)
         self._added.pop(key, None)
         if version > self.seen:
             self._removed[key] = version
 
     def take(self, news: TableUpdate[K]) -> None:
-        """Take over what the owner says, unless something later was said before."""
+        """Apply an update, unless it is older than the last one."""
         if news.version < self.seen:
             return
         if news.whole is not None:
             self._told = {key: value for key, value in news.whole.items() if key not in self._removed}
         else:
-            assert news.version - len(news.changes) <= self.seen, "the owner leaves nothing out"
-            # Some may be known from an answer that overtook this one; to make them all again changes nothing.
+            assert news.version - len(news.changes) <= self.seen, "the owner skips no change"
+            # Some may be known from an answer that overtook this one; applying them again changes nothing.
             for key, value in news.changes:
                 if value is None:
                     self._told.pop(key, None)

@@ -1,4 +1,4 @@
-"""API tokens: 256 random bits, shown once; what is kept is their SHA-256."""
+"""API tokens: 256 random bits, shown once; only their SHA-256 is stored."""
 
 import hashlib
 import secrets
@@ -12,7 +12,7 @@ HINT_CHARS: Final = 4
 
 
 class MintedToken(msgspec.Struct, frozen=True):
-    """A new token, with its secret; the only time that anyone sees it."""
+    """A new token with its secret, which is shown only once."""
 
     id: str
     token: str
@@ -20,11 +20,11 @@ class MintedToken(msgspec.Struct, frozen=True):
 
 
 def mint() -> MintedToken:
-    """Give a new token, not yet known to anyone."""
+    """Generate a token; it is not stored yet."""
     token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
     return MintedToken(id=secrets.token_hex(16), token=token, hint=token[-HINT_CHARS:])
 
 
 def digest_of(token: str) -> bytes:
-    """Give what a token is known by."""
+    """Return the digest by which a token is stored."""
     return hashlib.sha256(token.encode()).digest()

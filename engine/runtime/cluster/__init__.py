@@ -1,1 +1,1 @@
-"""Ray: started, joined, watched, and called. The only code that imports it."""
+"""Starts, joins, watches and calls Ray. No other code imports it."""

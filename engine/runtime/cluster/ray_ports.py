@@ -1,4 +1,4 @@
-"""Actors and directory as Ray actors: the plain classes, and handles that speak Ray and raise our errors."""
+"""Workers and directory as Ray actors, and the ports that call them and translate Ray's exceptions."""
 
 import asyncio
 import dataclasses
@@ -36,29 +36,29 @@ _log = logging.getLogger(__name__)
 _HEALTH: Final = "health"
 _SAVING: Final = "saving"
 _HEALTH_THREADS: Final = 2
-"""One for `watch`, which never comes back, and one for questions."""
+"""One for `watch`, which never returns, and one for `health`."""
 _END_S: Final = 2.0
-"""For Ray to end an actor. What it does not end then ends with Ray."""
+"""How long Ray may take to end an actor. An actor that survives ends with Ray."""
 
 _OPTIONS: Final[dict[str, Any]] = {
-    # The pool replaces the dead, and only what is harmless to repeat is ever repeated.
+    # The pool replaces dead workers, and only idempotent calls are repeated.
     "max_restarts": 0,
     "max_task_retries": 0,
-    # An actor that waits for events takes no processor away.
+    # An idle actor must not reserve a CPU.
     "num_cpus": 0,
     "concurrency_groups": {_HEALTH: _HEALTH_THREADS, _SAVING: 1},
 }
 
 
 class DirectoryActor(Directory):
-    """A Directory whose death can be waited for."""
+    """A Directory as a Ray actor."""
 
     def ready(self) -> None:
-        """Come back: the process runs."""
+        """Return once the process runs."""
 
 
 class _Port:
-    """A Ray actor, with Ray's exceptions translated to ours."""
+    """A Ray actor whose exceptions are translated."""
 
     def __init__(self, actor: Any, name: str) -> None:
         self._actor = actor
@@ -66,7 +66,7 @@ class _Port:
 
     async def end(self) -> None:
         """End the actor's process. Nothing is saved."""
-        # It is gone already, or Ray does not answer; then the process ends with Ray.
+        # The actor is dead already, or Ray does not answer; then the process ends with Ray.
         with suppress(RayError, TimeoutError):
             async with asyncio.timeout(_END_S):
                 await off_loop(partial(ray.kill, self._actor), "ray kill")
@@ -78,26 +78,26 @@ class _Port:
         try:
             return await call.remote(*arguments)
         except RayTaskError as error:
-            # What the method raised. Its traceback over there is the cause of the one here.
+            # Raised by the method; the cause has the traceback in the actor's process.
             if isinstance(error.cause, Exception):
                 raise error.cause from error
             raise
         except RayActorError as error:
             raise ActorDied(_first_line(error)) from None
         except RayError as error:
-            # Out of reach, or out of memory: whether it was carried out is not known, which is what matters.
+            # Unreachable or out of memory: whether the call was executed is unknown, as after a death.
             raise ActorDied(f"{type(error).__name__}: {_first_line(error)}") from error
 
 
 class RayWorkerPort(_Port):
-    """A WorkerActor in a process of its own. Batches go on a connection of their own, where there is one."""
+    """A WorkerActor in another process. Batches use a connection of their own if there is one."""
 
     def __init__(self, actor: Any, name: str) -> None:
         super().__init__(actor, name)
         self._connection: BatchConnection | None = None
 
     async def connect(self, way: BatchTransport) -> None:
-        """Have batches go beside Ray, which costs less; where that cannot be, they go on by Ray.
+        """Open a connection for batches, which is cheaper than Ray. If that fails, batches go by Ray.
 
         Raises ActorDied.
         """
@@ -112,65 +112,65 @@ class RayWorkerPort(_Port):
             _log.warning("batches to the actor %s go by Ray, for it cannot be reached: %s", self.name, error)
 
     async def end(self) -> None:
-        """End the actor's process. Nothing is saved."""
+        """End the worker's process. Nothing is saved."""
         await super().end()
         if self._connection is not None:
             await self._connection.close()
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Wake a detector. Raises StorageError."""
+        """Activate a detector. Raises StorageError."""
         return await self._call("activate", detector_id, epoch)  # type: ignore[no-any-return]
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Carry out a batch. One that was sent is never sent again, whatever becomes of it."""
+        """Execute a batch. A batch that was sent is never sent again."""
         payload = encode_batch(batch)
         reply = await self._send(BATCH, payload)
         return decode_reply(await self._ask("handle_bytes", payload) if reply is None else reply)
 
     async def sync(self) -> None:
-        """Bring to the disk what the journal holds. Raises StorageError."""
+        """Sync the journal to the disk. Raises StorageError."""
         await self._call("sync")
 
     async def begin_saving(self) -> bool:
-        """Copy what a snapshot holds; tells whether there is anything for `finish_saving`."""
+        """Copy the state for a snapshot; whether there is anything for `finish_saving` to write."""
         return await self._call("begin_saving")  # type: ignore[no-any-return]
 
     async def finish_saving(self) -> None:
-        """Write the snapshot that was begun, while batches are carried out. Raises StorageError."""
+        """Write the snapshot that was begun, while batches continue. Raises StorageError."""
         await self._ask("finish_saving", group=_SAVING)
 
     async def passivate(self) -> int:
-        """Save and forget the detector; the bytes that the process holds. Raises StorageError."""
+        """Save and drop the detector; return the bytes that the process holds. Raises StorageError."""
         return await self._call("passivate")  # type: ignore[no-any-return]
 
     async def discard(self) -> None:
-        """Forget the detector without saving it."""
+        """Drop the detector without saving it."""
         await self._call("discard")
 
     async def health(self) -> Health:
-        """Say how the actor is, also while it is busy."""
+        """Return the worker's state, even while it is busy."""
         return await self._ask("health", group=_HEALTH)  # type: ignore[no-any-return]
 
     async def watch(self) -> None:
-        """Come back when the actor is dead."""
+        """Wait until the worker is dead."""
         try:
             await self._ask("watch", group=_HEALTH)
         except ActorDied:
             return
 
     async def _call(self, method: str, *arguments: str | int) -> Any:
-        """Call a method. As with a batch, a call that was sent is never sent again."""
+        """Call a method. A call that was sent is never sent again."""
         reply = await self._send(CALL, encode_call(method, arguments))
         return await self._ask(method, *arguments) if reply is None else decode_result(method, reply)
 
     async def _send(self, kind: int, request: Payload) -> Payload | None:
-        """Give the answer that comes on the connection; None where Ray is to take the request."""
+        """Send a request on the connection and return the answer; None if the request must go by Ray."""
         connection = self._connection
         if connection is not None:
             try:
                 return await connection.ask(request, kind)
             except NotSent as error:
-                # Ray knows whether the actor lives, and takes what is too long.
+                # Ray knows whether the worker lives, and has no limit on the size.
                 if not connection.usable:
                     _log.warning("batches to the actor %s go by Ray: %s", self.name, error)
                     self._connection = None
@@ -178,47 +178,47 @@ class RayWorkerPort(_Port):
 
 
 class RayDirectoryPort(_Port):
-    """A DirectoryActor in a process of its own."""
+    """A DirectoryActor in another process."""
 
     async def open(self) -> Opened:
-        """Take hold of the data folder and read it. Raises StorageError, FolderInUse among them."""
+        """Lock the data folder and read it. Raises StorageError, including FolderInUse."""
         return await self._ask("open")  # type: ignore[no-any-return]
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Give what is new since then."""
+        """Return the changes since those versions."""
         return await self._ask("changes", tokens_seen, detectors_seen)  # type: ignore[no-any-return]
 
     async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
-        """Keep a token; the version of the tokens that has it."""
+        """Store a token; return the version of the tokens that includes it."""
         return await self._ask("add_token", token_id, digest, hint)  # type: ignore[no-any-return]
 
     async def revoke_token(self, token_id: str) -> int | None:
-        """Forget a token; the version that has it no more, None where there was none."""
+        """Remove a token; return the version without it, None if it does not exist."""
         return await self._ask("revoke_token", token_id)  # type: ignore[no-any-return]
 
     async def create_detector(self, detector_id: str, name: str) -> int | None:
-        """Enter a detector; the version of the catalogue that has it, None where there are too many."""
+        """Add a detector; return the catalogue's version that includes it, None if the limit is reached."""
         return await self._ask("create_detector", detector_id, name)  # type: ignore[no-any-return]
 
     async def delete_detector(self, detector_id: str) -> int | None:
-        """Strike a detector out; the version that has it no more, None where there was none."""
+        """Remove a detector; return the version without it, None if it does not exist."""
         return await self._ask("delete_detector", detector_id)  # type: ignore[no-any-return]
 
     async def purge_detector(self, detector_id: str) -> None:
-        """Remove the files of a detector that was struck out and that no actor hosts."""
+        """Delete the files of a detector that was removed and that is active nowhere."""
         await self._ask("purge_detector", detector_id)
 
     async def lease(self, detector_id: str, actor: str) -> int | None:
-        """Grant a detector to an actor: an epoch; None where there is no such detector."""
+        """Grant a detector to a worker: return an epoch, None if it does not exist."""
         return await self._ask("lease", detector_id, actor)  # type: ignore[no-any-return]
 
     async def close(self) -> None:
-        """Let go of the data folder."""
+        """Release the data folder."""
         await self._ask("close")
 
 
 class RayWorkers:
-    """Starts worker actors in the cluster that this process is part of."""
+    """Starts workers in the cluster that this process belongs to."""
 
     def __init__(self, settings: RuntimeSettings) -> None:
         self._settings = dataclasses.replace(settings, data=settings.data.absolute())
@@ -227,7 +227,7 @@ class RayWorkers:
         self._prefix = f"host-{secrets.token_hex(4)}"
 
     async def start(self) -> RayWorkerPort:
-        """Start an actor, and give it once it can be asked."""
+        """Start a worker, and return it once it accepts calls."""
         name = f"{self._prefix}-{next(self._numbers)}"
         try:
             actor = await _created(partial(self._remote.remote, self._settings))
@@ -244,14 +244,14 @@ class RayWorkers:
 
 
 class RayDirectoryStarter:
-    """Starts the directory of a data folder: one in the cluster, by its name."""
+    """Starts the directory of a data folder: one per cluster, identified by its name."""
 
     def __init__(self, settings: RuntimeSettings) -> None:
         self._settings = settings
         self._remote = ray.remote(**_OPTIONS)(DirectoryActor)
 
     async def start(self) -> RayDirectoryPort:
-        """Start a directory, not yet opened. Raises ActorDied where that fails for now."""
+        """Start a directory, not yet opened. Raises ActorDied if that fails for now."""
         settings = self._settings
         data = settings.data.absolute()
         name = directory_name(data)
@@ -266,7 +266,8 @@ class RayDirectoryStarter:
         try:
             actor = await _created(partial(self._remote.options(name=name).remote, known))
         except ValueError as error:
-            # Or the one before has just died, and its name is not yet free: then another attempt will do.
+            # Or the previous directory has just died and its name is not free yet: then a later attempt
+            # succeeds.
             raise ActorDied("another service of this cluster has the data folder") from error
         except RayError as error:
             raise ActorDied(_first_line(error)) from error
@@ -280,7 +281,7 @@ class RayDirectoryStarter:
 
 
 async def _created(create: Callable[[], Any]) -> Any:
-    """Give a new actor. One that comes into being after nobody waits for it any more is ended."""
+    """Create an actor. If the caller is cancelled meanwhile, the actor is ended."""
     creating = off_loop(create, "ray actor")
     try:
         return await asyncio.shield(creating)
@@ -302,18 +303,18 @@ def _heed_no_error(ended: asyncio.Future[None]) -> None:
 def broker_on_ray(
     settings: RuntimeSettings, ray_trouble: Callable[[], str | None] = lambda: None
 ) -> LocalBroker:
-    """Give what hosts detectors, not yet started, on the cluster that this process is part of.
+    """Create a broker, not yet started, on the cluster that this process belongs to.
 
-    `ray_trouble` says what is wrong with Ray, and None while nothing is.
+    `ray_trouble` returns what is wrong with Ray, None if nothing is.
     """
     assert settings.folder_id is not None, "processes on other machines must know the folder from any other"
     return LocalBroker(settings, RayWorkers(settings), RayDirectoryStarter(settings), ray_trouble)
 
 
 def fleet_on_ray(settings: RuntimeSettings, ray_trouble: Callable[[], str | None] = lambda: None) -> Fleet:
-    """Give a fleet, not yet started, on the cluster that this process is part of.
+    """Create a fleet, not yet started, on the cluster that this process belongs to.
 
-    Begins the data folder, if nobody did. Raises StorageError.
+    Initializes the data folder if necessary. Raises StorageError.
     """
     folder_id = begin_folder(settings.data, lock_wait_s=settings.lock_wait_s)
     settings = dataclasses.replace(settings, folder_id=folder_id)
@@ -321,7 +322,7 @@ def fleet_on_ray(settings: RuntimeSettings, ray_trouble: Callable[[], str | None
 
 
 def directory_name(data: Path) -> str:
-    """Give the name of the directory actor of a data folder: two folders in one cluster are two services."""
+    """Return the name of a data folder's directory actor; each folder is a service of its own."""
     return f"directory-{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]}"
 
 

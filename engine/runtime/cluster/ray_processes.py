@@ -1,4 +1,4 @@
-"""The processes that Ray starts below this one: kept from ending too early, and from ending too slowly."""
+"""The processes that Ray starts under this one: protected from early signals, and ended in bounded time."""
 
 import contextlib
 import os
@@ -11,22 +11,22 @@ from typing import Final, NamedTuple
 
 _RAYLET: Final = "raylet"
 _ESSENTIAL: Final = frozenset({_RAYLET, "gcs_server"})
-"""The programs without which Ray is of no use: with the raylet all actors end, and nothing starts without the
-other, the control store."""
+"""The programs that Ray cannot do without: all actors end with the raylet, and nothing starts without the
+control store (gcs_server)."""
 
 _SHUTDOWN_MOST_S: Final = 5.0
 _KILLED_MOST_S: Final = 2.0
 _STOPPED: Final = "T"
 
 _HELD_BACK: Final = frozenset({signal.SIGTERM, signal.SIGINT})
-"""Signals that wait until Ray has started: an exception in the midst of its start breaks the process."""
+"""Signals that are blocked while Ray starts: an exception in the middle would break the process."""
 
 
 class RayProcesses:
-    """What is started while `starting` lasts, and what that starts in turn, ends at no SIGTERM and no SIGINT.
+    """The processes started within `starting`, and their children, which ignore SIGTERM and SIGINT.
 
-    Service managers and shells send them to all processes of a group. Ray's would end before this one has had
-    every detector saved; they end with this one in any case.
+    Service managers and shells send these to the whole process group. Ray's processes would end before this
+    one has saved every detector. They end with this process in any case.
     """
 
     def __init__(self) -> None:
@@ -35,14 +35,15 @@ class RayProcesses:
 
     @property
     def essential(self) -> dict[str, int]:
-        """The processes without which Ray is of no use: name and a descriptor, readable once it has ended.
+        """The processes that Ray cannot do without: their names and pidfds.
 
-        Empty where Ray was not started here, or where the system has no descriptors of processes.
+        A pidfd is readable once its process has ended. Empty if Ray was not started here, or if there are
+        no pidfds.
         """
         return {name: process.descriptor for name, process in self._essential.items()}
 
     def stopped(self) -> list[str]:
-        """Give the names of the essential processes that a signal has stopped. For any thread."""
+        """Return the names of the essential processes that a signal has stopped. Callable from any thread."""
         return [name for name, process in self._essential.items() if _state(process.pid) == _STOPPED]
 
     @contextlib.contextmanager
@@ -55,18 +56,18 @@ class RayProcesses:
             yield
         finally:
             self._remember(_children(os.getpid()) - earlier)
-            # A signal that came meanwhile takes effect at the end of this, and must then not meet the handler
-            # that Ray has installed, which aborts.
+            # A signal that arrived meanwhile takes effect on unblocking, and must not meet Ray's handler,
+            # which aborts.
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def end(self, shutdown: Callable[[], None]) -> bool:
-        """Have `shutdown` end Ray, in a bounded time, and kill what is left of it; tell whether it came back.
+        """End Ray by `shutdown` in bounded time, and kill what is left of it; whether `shutdown` returned.
 
-        Where it did not, a thread is still within it. Ray sends each process a SIGTERM and waits a second,
-        one after another. The raylet is the first. Once it is gone nobody needs the others: they are killed
-        together, with those that the raylet started.
+        If not, a thread still runs it. Ray sends SIGTERM to one process after another and waits a second for
+        each, starting with the raylet. Once the raylet has ended nobody needs the others, so they and its
+        children are killed together.
         """
         raylet = self._essential.get(_RAYLET)
         if raylet is not None:
@@ -76,7 +77,7 @@ class RayProcesses:
         if raylet is None:
             thread.join(_SHUTDOWN_MOST_S)
         else:
-            # The descriptor of a process can be read from when the process has ended.
+            # A pidfd is readable once its process has ended.
             poll = select.poll()
             poll.register(raylet.descriptor, select.POLLIN)
             poll.poll(_SHUTDOWN_MOST_S * 1_000)
@@ -100,11 +101,11 @@ class RayProcesses:
 class _Process(NamedTuple):
     pid: int
     descriptor: int
-    """Of the process; unlike the id it never comes to mean another one."""
+    """The pidfd; unlike the pid it is never reused for another process."""
 
 
 def _held(pids: set[int]) -> list[_Process]:
-    """Give the processes that are still there; none where the system has no descriptors of processes."""
+    """Open pidfds of the processes that still exist; none if the system has no pidfds."""
     held: list[_Process] = []
     if hasattr(os, "pidfd_open"):
         for pid in sorted(pids):
@@ -114,18 +115,18 @@ def _held(pids: set[int]) -> list[_Process]:
 
 
 def _children(parent: int) -> set[int]:
-    """Give the ids of a process's children; none where there is no /proc."""
+    """Return the pids of a process's children; none without /proc."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            # The second field is the program's name in parentheses, and may hold anything.
+            # The second field is the program's name in parentheses, which may contain anything.
             if int(path.read_bytes().rpartition(b")")[2].split()[1]) == parent:
                 found.add(int(path.parent.name))
     return found
 
 
 def _program(pid: int) -> str:
-    """Give the name of the file that a process runs."""
+    """Return the file name of a process's program."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -134,7 +135,7 @@ def _program(pid: int) -> str:
 
 
 def _state(pid: int) -> str:
-    """Give the letter by which the kernel tells a process's state; empty where it has gone."""
+    """Return the kernel's letter for a process's state; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):

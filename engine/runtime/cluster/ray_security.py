@@ -1,6 +1,6 @@
-"""What guards the Ray that is started here: a token of its own, and ports on the loopback interface only.
+"""Protection of the embedded Ray: its own token, and ports on the loopback interface only.
 
-Whoever reaches Ray can run code as the user of the service. So none of this is left to the environment.
+Anyone who can reach Ray can run code as the service's user. So none of this is left to the environment.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ from ray import _raylet
 from ray._private import ray_constants
 
 _core: Final[Any] = _raylet
-"""Ray's compiled part, most of which it gives no types for."""
+"""Ray's compiled module, which is mostly untyped."""
 
 _TOKEN_BYTES: Final = 32
 _TOKEN_FILE_MODE: Final = 0o600
@@ -27,9 +27,9 @@ _NO_PORT: Final = "-1"
 
 
 def require_token(path: Path) -> None:
-    """Have Ray require a new token, which is written to `path`, a file that does not exist yet.
+    """Make Ray require a new token, and write it to `path`, which must not exist yet.
 
-    The processes of Ray inherit the path in their environment, and not the token. Call it before Ray starts.
+    Ray's processes inherit the path in their environment, not the token. Must be called before Ray starts.
     """
     path.touch(_TOKEN_FILE_MODE, exist_ok=False)
     path.write_text(secrets.token_hex(_TOKEN_BYTES), "ascii")
@@ -42,19 +42,19 @@ def require_token(path: Path) -> None:
 
 
 def listen_on_loopback() -> None:
-    """Have Ray bind every port to the loopback interface, as it does by itself on Windows and macOS.
+    """Make Ray bind every port to the loopback interface, as it does by default on Windows and macOS.
 
-    Call it before Ray starts.
+    Must be called before Ray starts.
     """
     os.environ[ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR] = "0"
     ray_constants.ENABLE_RAY_CLUSTER = False
-    # Ray's autoscaler offers metrics at a fixed port, to anyone, and has no switch for that. Where the port
-    # cannot be bound it goes on without them.
+    # Ray's autoscaler serves metrics on a fixed port to anyone, and cannot be told not to. It continues
+    # without them if it cannot bind the port.
     os.environ["AUTOSCALER_METRIC_PORT"] = _NO_PORT
 
 
 def check_guarded() -> None:
-    """Raise RuntimeError unless the Ray that has started requires the token and is at a loopback address."""
+    """Raise RuntimeError unless the started Ray requires the token and has a loopback address."""
     if _core.get_authentication_mode() != _core.AuthenticationMode.TOKEN:
         raise RuntimeError("it does not require a token")
     address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]

@@ -1,14 +1,14 @@
-"""Ray started, or joined, and left again: the only place that does so."""
+"""Starting or joining Ray, and leaving it again. No other code does."""
 
 import os
 import socket
 from dataclasses import dataclass
 from typing import Any, Final
 
-# Before ray is imported: it reads these then.
+# Set before importing ray, which reads them then.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-# A call that comes too late must fail, not start another Ray.
+# A call that comes too late must fail instead of starting another Ray.
 os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 
 import ray
@@ -20,13 +20,13 @@ from engine.runtime.cluster.ray_watch import RayWatch
 from engine.runtime.process.temporary import TemporaryFolder
 
 LOCAL: Final = "local"
-"""The address that starts Ray inside."""
+"""The address that means an embedded Ray."""
 
 NAMESPACE: Final = "rule-detector"
 """Fixed, so that every front end finds the same actors by name."""
 
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
-"""Only what is larger than 100 KiB passes through it. Near the least that Ray takes."""
+"""Only objects larger than 100 KiB pass through it. This is close to Ray's minimum."""
 
 _FOLDER_PREFIX: Final = "rd-ray-"
 _RAYS: Final = "ray"
@@ -36,8 +36,8 @@ _ASK_S: Final = 2.0
 _ANY_KEY: Final = b"rule-detector"
 
 _RECONNECT_S: Final = 600
-"""A process of Ray that cannot reach the control store for so long exits at once, and this one is one of
-them. So it is far longer than it takes to save every detector."""
+"""A process of Ray exits if it cannot reach the control store for this long, and this process is one of them.
+So it is far longer than saving all detectors takes."""
 
 
 class ClusterError(Exception):
@@ -46,27 +46,27 @@ class ClusterError(Exception):
 
 @dataclass(slots=True)
 class Cluster:
-    """The Ray that this process is part of."""
+    """The Ray cluster that this process belongs to."""
 
     address: str
-    """For other processes to join."""
+    """The address at which other processes join."""
     folder: TemporaryFolder | None
-    """What Ray keeps while it runs, where it was started here, for this user alone."""
+    """The private folder of an embedded Ray; None if Ray was joined."""
     processes: RayProcesses
     watch: RayWatch
 
 
 def start(address: str = LOCAL) -> Cluster:
-    """Start Ray inside where `address` is `local`, else join the cluster at `address`.
+    """Start an embedded Ray if `address` is `local`, otherwise join the cluster at `address`.
 
-    Ray takes over SIGTERM: install signal handlers afterwards. Raises ClusterError.
+    Ray replaces the handler of SIGTERM: install signal handlers afterwards. Raises ClusterError.
     """
     folder = None
     processes = RayProcesses()
     options: dict[str, Any] = {
         "namespace": NAMESPACE,
         "log_to_driver": False,
-        # What its logger says, and where, is for whoever has set up the log of this process.
+        # This process configures logging itself.
         "configure_logging": False,
     }
     if address == LOCAL:
@@ -77,7 +77,7 @@ def start(address: str = LOCAL) -> Cluster:
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE_BYTES,
             "_system_config": {"gcs_rpc_server_reconnect_timeout_s": _RECONNECT_S},
-            # Ray opens its folder to everyone, but not the one above it.
+            # Ray makes its folder accessible to everyone, but not the parent folder.
             "_temp_dir": str(folder.path / _RAYS),
         }
     else:
@@ -88,7 +88,7 @@ def start(address: str = LOCAL) -> Cluster:
         if address == LOCAL:
             ray_security.check_guarded()
     except BaseException as error:
-        # Also where a signal ends the start: Ray makes a SystemExit of it.
+        # Also if a signal ends the start: Ray turns it into a SystemExit.
         _leave(folder, processes)
         if not isinstance(error, Exception):
             raise
@@ -100,10 +100,9 @@ def start(address: str = LOCAL) -> Cluster:
 
 
 def stop(cluster: Cluster) -> bool:
-    """Leave the cluster, and end it where it was started here; tell whether Ray has let go of this process.
+    """Leave the cluster, and end it if it was started here; whether Ray's shutdown returned.
 
-    Where it has not, only `os._exit` is sure to end the process. Actors run nothing more: close the fleet
-    before.
+    If not, only `os._exit` is sure to end the process. Actors stop running, so close the fleet first.
     """
     cluster.watch.end()
     return _leave(cluster.folder, cluster.processes)
@@ -117,18 +116,18 @@ def _leave(folder: TemporaryFolder | None, processes: RayProcesses) -> bool:
 
 
 def _ask() -> None:
-    """Ask Ray's control store for something small."""
+    """Send a small query to Ray's control store."""
     store: Any = ray_worker.global_worker
     store.gcs_client.internal_kv_exists(_ANY_KEY, None, timeout=_ASK_S)
 
 
 def _check_reachable(address: str) -> None:
-    """Raise ClusterError at once where Ray itself would try for minutes."""
+    """Raise ClusterError at once if nothing listens; Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if "://" in address:
         raise ClusterError(f"`{address}` is not of the form HOST:PORT, which is what a cluster is joined by")
     if not port.isdecimal():
-        # `auto`, for one, is for Ray to find out.
+        # Ray resolves `auto` and the like.
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), _REACH_S).close()

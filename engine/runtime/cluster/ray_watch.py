@@ -1,4 +1,4 @@
-"""Whether Ray still answers: asked again and again, by a thread that may be kept waiting."""
+"""Watches whether Ray answers, from a thread that may block."""
 
 import logging
 import threading
@@ -9,19 +9,19 @@ from typing import Final
 _log = logging.getLogger(__name__)
 
 _ASK_S: Final = 1.0
-"""Between two questions."""
+"""The interval between two queries."""
 _SILENT_S: Final = 3.0
-"""An answer is late after so long."""
+"""After this long without an answer, Ray counts as silent."""
 
 _STOPPED: Final = "ray does not answer: {} was stopped"
 _SILENT: Final = "ray's control store does not answer"
 
 
 class RayWatch:
-    """Asks Ray's control store for a sign of life, once a second.
+    """Queries Ray's control store once a second.
 
-    `ask` comes back when there was one, and may raise or hang. `stopped` gives the names of processes of Ray
-    that a signal has stopped.
+    `ask` returns if there was an answer, and may raise or hang. `stopped` returns the names of Ray's
+    processes that a signal has stopped.
     """
 
     def __init__(
@@ -37,26 +37,26 @@ class RayWatch:
         self._ending = threading.Event()
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start querying."""
         threading.Thread(target=self._run, name="ray watch", daemon=True).start()
 
     def end(self) -> None:
-        """Ask no more."""
+        """Stop querying."""
         self._ending.set()
 
     @property
     def silent_s(self) -> float:
-        """For how long there has been no sign of life."""
+        """The time since the last answer."""
         return self._now_s() - self._answered_at_s
 
     def trouble(self) -> str | None:
-        """Say what is wrong with Ray; None while nothing is known to be. For any thread."""
+        """Return what is wrong with Ray; None if nothing is known to be. Callable from any thread."""
         if stopped := self._stopped():
             return _STOPPED.format(" and ".join(stopped))
         return _SILENT if self.silent_s >= _SILENT_S else None
 
     def look(self) -> None:
-        """Ask once."""
+        """Query once."""
         try:
             self._ask()
         except Exception as error:  # noqa: BLE001 -- Ray raises a dozen kinds; none is a sign of life

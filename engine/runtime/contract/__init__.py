@@ -1,1 +1,1 @@
-"""What is asked of detectors, how it is answered, and the interfaces behind which Ray stands."""
+"""Operations on detectors, their replies, and the ports that Ray or a fake implements."""

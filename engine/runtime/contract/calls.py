@@ -1,4 +1,4 @@
-"""Calls of an actor's methods and their results, as bytes between the broker and the actor."""
+"""Calls of a worker's methods and their results, encoded as msgpack between broker and worker."""
 
 from typing import Any, Final
 
@@ -6,19 +6,19 @@ import msgspec
 
 
 class Activated(msgspec.Struct, frozen=True):
-    """A detector is awake. `damage` names what had to be set aside to wake it."""
+    """The result of an activation. `damage` names the damaged files that were set aside."""
 
     damage: tuple[str, ...] = ()
     records: int = 0
-    """How many records of the journal were taken again."""
+    """The number of journal records replayed."""
     diverged: str | None = None
-    """Which of them other rules fire at now than when they were written, if there are any."""
+    """The journal records at which other rules fire now than originally; None if there are none."""
     read_only: str | None = None
-    """Why the detector can only be read, if that is so."""
+    """Why the detector is read-only; None if it is not."""
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What an actor says of itself, also while it is busy."""
+    """The state of a worker, available even while it is busy."""
 
     pid: int
     detector_id: str | None
@@ -32,11 +32,11 @@ RESULTS: Final[dict[str, Any]] = {
     "passivate": int,
     "discard": None,
 }
-"""The methods that can be called, and the type of what each gives."""
+"""The methods that can be called, and their result types."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
-    """A call of a method of the actor."""
+    """A call of a worker's method."""
 
     method: str
     arguments: list[str | int]
@@ -48,14 +48,14 @@ _result_decoders: Final = {name: msgspec.msgpack.Decoder(kind) for name, kind in
 
 
 def encode_call(method: str, arguments: tuple[str | int, ...]) -> bytes:
-    """Give a call as the bytes that travel to an actor."""
+    """Encode a call."""
     return _encoder.encode(Call(method, list(arguments)))
 
 
 def carry_out(actor: object, data: bytes | bytearray) -> bytes:
-    """Call the method of an actor that `encode_call` named, and give its encoded result.
+    """Call the method that `encode_call` named on a worker, and return its encoded result.
 
-    Raises ValueError for any other method, and what the method raises.
+    Raises ValueError for any other method, and whatever the method raises.
     """
     call = _call_decoder.decode(data)
     if call.method not in RESULTS:
@@ -64,5 +64,5 @@ def carry_out(actor: object, data: bytes | bytearray) -> bytes:
 
 
 def decode_result(method: str, data: bytes | bytearray) -> Any:
-    """Give the result that `carry_out` encoded."""
+    """Decode the result that `carry_out` encoded."""
     return _result_decoders[method].decode(data)

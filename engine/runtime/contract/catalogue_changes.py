@@ -1,4 +1,4 @@
-"""What the directory says of tokens and detectors, as front ends take it."""
+"""Changes of tokens and detectors, as the directory sends them to front ends."""
 
 from typing import Generic, TypeVar
 
@@ -8,16 +8,16 @@ K = TypeVar("K")
 
 
 class TableUpdate(msgspec.Struct, Generic[K], frozen=True):
-    """What has changed in a table up to a version: all of it in order, or the latest changes."""
+    """The changes of a table up to a version: either the whole table or the latest changes in order."""
 
     version: int
     whole: dict[K, str] | None = None
     changes: list[tuple[K, str | None]] = []
-    """A key's new value, or None where it is gone. Each makes a version; `version` is that of the last."""
+    """Keys with new values, None for removed keys. Each change is one version; `version` is the last."""
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """The data folder is ours. `damage` names what had to be set aside, or could not be removed."""
+    """The directory owns the data folder. `damage` names files set aside, or impossible to remove."""
 
     damage: tuple[str, ...]
 
@@ -30,4 +30,4 @@ class Changes(msgspec.Struct, frozen=True):
     detectors: TableUpdate[str]
     """Names by id."""
     remarks: tuple[str, ...] = ()
-    """What somebody has done to the directory's files since it was opened."""
+    """What happened to the directory's files since they were opened."""

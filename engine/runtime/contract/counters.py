@@ -1,4 +1,4 @@
-"""What happens to detectors and is counted, by name, with words for people."""
+"""The counters of detector events, by name, with their help texts."""
 
 from typing import Final
 
@@ -15,18 +15,18 @@ DAMAGED: Final = "files_set_aside"
 DIVERGED: Final = "detectors_diverged"
 
 FRONT_ENDS_LOST: Final = "front_ends_lost"
-"""Of no detector: it stands among what front ends tally."""
+"""Counted by front ends, since it concerns no detector."""
 
 COUNTERS: Final = {
-    ACTIVATIONS: "Detectors woken.",
-    RECORDS_READ: "Records of journals that were read to wake detectors.",
-    SNAPSHOTS_WRITTEN: "Snapshots written while detectors were awake.",
+    ACTIVATIONS: "Detectors activated.",
+    RECORDS_READ: "Journal records replayed to activate detectors.",
+    SNAPSHOTS_WRITTEN: "Snapshots written while their detectors stayed active.",
     SNAPSHOTS_FAILED: "Snapshots that could not be written.",
-    FENCED: "Owners of detectors that found a later owner in their place.",
-    ACTIVATIONS_FAILED: "Attempts to wake a detector that its files, or the disk, did not allow.",
-    JOURNAL_FAILED: "Batches that could not be made to last, for each of which a detector was woken anew.",
-    WITHOUT_ROOM: "Batches that were refused because the disk had no room for them.",
-    ACTORS_LOST: "Actors that died, or were taken for dead, while a detector was awake in them.",
+    FENCED: "Owners of detectors that were fenced by a later owner.",
+    ACTIVATIONS_FAILED: "Activations that failed because of the detector's files or the disk.",
+    JOURNAL_FAILED: "Batches that could not be made durable; the detector is activated again after each.",
+    WITHOUT_ROOM: "Batches that were refused because the disk was full.",
+    ACTORS_LOST: "Workers that died, or hung and were ended, while a detector was active in them.",
     DAMAGED: "Files that were set aside because they were torn or damaged.",
-    DIVERGED: "Wakes at which other rules fired at journaled events than when those were first evaluated.",
+    DIVERGED: "Activations whose replay fired other rules than the original evaluation.",
 }

@@ -1,4 +1,4 @@
-"""The world's errors, as callers of the runtime and its own parts meet them."""
+"""Errors of the runtime that callers and its own parts handle."""
 
 from engine.language.diagnostics import Entry, Refusal
 
@@ -13,7 +13,7 @@ NO_SUCH_TOKEN = 1202
 
 
 class DetectorUnavailable(Exception):
-    """No answer can be had now: 1401, 1501, 1502 or 1503, with when to try again where that is known."""
+    """No answer is available now: 1401, 1501, 1502 or 1503, with the time to retry after if it is known."""
 
     def __init__(self, code: int, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -22,34 +22,34 @@ class DetectorUnavailable(Exception):
         self.retry_after_s = retry_after_s
 
     def __reduce__(self) -> tuple[type["DetectorUnavailable"], tuple[int, str, float | None]]:
-        """Travel between processes by what it was made of."""
+        """Pickle by the arguments of the constructor."""
         return type(self), (self.code, self.message, self.retry_after_s)
 
 
 class ActorDied(Exception):
-    """An actor is gone or out of reach. Whether what it was asked was carried out is not known."""
+    """A worker is dead or unreachable. Whether it executed the last call is unknown."""
 
 
 def no_such_detector(detector_id: str) -> Refusal:
-    """Give the refusal for a detector that is not there."""
+    """Return the refusal for a detector that does not exist."""
     return Refusal(Entry(NO_SUCH_DETECTOR, f"there is no detector `{detector_id}`"))
 
 
 def too_many_detectors(detectors_max: int) -> Refusal:
-    """Give the refusal for a detector for which there is no place."""
+    """Return the refusal for a detector past the limit."""
     return Refusal(Entry(TOO_MANY, f"the service has {detectors_max} detectors, which is the limit"))
 
 
 def no_such_token(token_id: str) -> Refusal:
-    """Give the refusal for a token that is not there."""
+    """Return the refusal for a token that does not exist."""
     return Refusal(Entry(NO_SUCH_TOKEN, f"there is no token `{token_id}`"))
 
 
 def shutting_down() -> DetectorUnavailable:
-    """Give the refusal of what comes, or would go on, while the service ends."""
+    """Return the error for requests that cannot be served because the service is stopping."""
     return DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
 
 
 def outcome_unknown(why: str) -> DetectorUnavailable:
-    """Give the refusal of what may have been carried out."""
+    """Return the error for an operation that may or may not have been executed."""
     return DetectorUnavailable(OUTCOME_UNKNOWN, f"{why}; whether the event was evaluated is not known")

@@ -1,4 +1,4 @@
-"""Exceptions that travel from an actor as bytes: by name, for nothing that comes is ever unpickled."""
+"""Exceptions that travel from a worker as bytes: by type name and text, so that nothing is unpickled."""
 
 import builtins
 import traceback
@@ -11,11 +11,11 @@ from snapshots.errors import StorageError
 
 
 class ActorFailed(Exception):
-    """The actor raised an exception of a type that does not travel; its name begins the text."""
+    """The worker raised an exception of an unknown type; its name begins the text."""
 
 
 class _There(Exception):
-    """The traceback in the actor: the cause of what is raised here."""
+    """The worker's traceback: the cause of the exception raised here."""
 
 
 class _Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -25,7 +25,7 @@ class _Failure(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _of_one_text(module: object, family: type[Exception]) -> dict[str, type[Exception]]:
-    """Give the family's members in a module that are made of one text."""
+    """Return a module's exceptions of a family that are constructed from one text, by name."""
     return {
         name: member
         for name, member in vars(module).items()
@@ -40,7 +40,7 @@ def _is_made_of_text(kind: type[Exception]) -> bool:
         return False
 
 
-# Storage errors last: no name of theirs is to be taken by another.
+# Storage errors come last, so that they win if names collide.
 _TYPES: Final = _of_one_text(builtins, Exception) | _of_one_text(errors, StorageError)
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -48,10 +48,10 @@ _decoder: Final = msgspec.msgpack.Decoder(_Failure)
 
 
 def encode_failure(error: Exception) -> bytes:
-    """Give an exception as the bytes that travel from an actor."""
+    """Encode an exception."""
     type_name, text = type(error).__name__, str(error)
     if len(error.args) == 1 and isinstance(error.args[0], str):
-        # As a KeyError is made, not as it is shown.
+        # `str` of a KeyError adds quotes; its argument does not.
         text = error.args[0]
     known = _TYPES.get(type_name)
     if isinstance(error, StorageError) and known is None:
@@ -59,13 +59,13 @@ def encode_failure(error: Exception) -> bytes:
     elif known is not type(error):
         type_name, text = ActorFailed.__name__, f"{type_name}: {text}"
     trace = "".join(traceback.format_exception(error))
-    # A lone surrogate, as in the name of a file, cannot be encoded.
+    # A lone surrogate, as in a file's name, cannot be encoded.
     text, trace = (each.encode(errors="backslashreplace").decode() for each in (text, trace))
     return _encoder.encode(_Failure(type_name, text, trace))
 
 
 def decode_failure(data: bytes | bytearray) -> Exception:
-    """Give an exception like the one that `encode_failure` took, to be raised."""
+    """Return an exception like the encoded one, to be raised."""
     failure = _decoder.decode(data)
     error = _TYPES.get(failure.type_name, ActorFailed)(failure.text)
     error.__cause__ = _There(f"\n{failure.trace}")

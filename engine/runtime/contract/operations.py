@@ -1,4 +1,4 @@
-"""What is asked of a detector, and what comes back, as bytes between the front end and the actor."""
+"""Operations on a detector and their replies, as bytes between front end and worker."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -18,35 +18,35 @@ CHANGE_RULE: Final = "change_rule"
 REMOVE_RULE: Final = "remove_rule"
 
 BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSGPACK: "msgpack"}
-"""What the payloads of the kinds that evaluate batches are written in."""
+"""The encoding of the payload, for each kind that evaluates batches."""
 
 READS: Final = frozenset({RULES, RULE})
-"""These leave the detector as it is."""
+"""The kinds that do not change the detector."""
 
 RULE_CHANGES: Final = frozenset({ADD_RULE, CHANGE_RULE, REMOVE_RULE})
 
 
 BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
-"""The kind that evaluates a batch in a form."""
+"""The kind that evaluates a batch of an encoding."""
 
 
 class Operation(NamedTuple):
-    """One thing asked of a detector: a request's body as it came, or a small struct below as JSON."""
+    """One operation on a detector. The payload is a request's body as received, or a struct below as JSON."""
 
     kind: str
     payload: bytes
     key: str = ""
-    """The caller's idempotency key, of an evaluation that has one."""
+    """The caller's idempotency key, if an evaluation has one."""
 
 
 class NamedRule(msgspec.Struct, forbid_unknown_fields=True):
-    """Of `rule` and `remove_rule`."""
+    """The payload of `rule` and `remove_rule`."""
 
     rule_id: str
 
 
 class AddRule(msgspec.Struct, forbid_unknown_fields=True):
-    """Of `add_rule`. The condition is text, in the language or JSON."""
+    """The payload of `add_rule`. The condition is text, in the language or JSON."""
 
     name: str
     condition: str
@@ -54,7 +54,7 @@ class AddRule(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
-    """Of `change_rule`. What is None stays as it is."""
+    """The payload of `change_rule`. None leaves a field unchanged."""
 
     rule_id: str
     name: str | None = None
@@ -74,17 +74,17 @@ def evaluate_batch(body: bytes, key: str = "", form: BatchForm = "json") -> Oper
 
 
 def evaluate_lines(lines: bytes) -> Operation:
-    """Evaluate the events in a few lines of a stream, in order; the result is as many lines."""
+    """Evaluate the events in a few lines of a stream, in order; the result has as many lines."""
     return Operation(EVALUATE_LINES, lines)
 
 
 def rules() -> Operation:
-    """Give all rules: `{"rules": [...]}`."""
+    """Return all rules: `{"rules": [...]}`."""
     return Operation(RULES, b"")
 
 
 def rule(rule_id: str) -> Operation:
-    """Give one rule."""
+    """Return one rule."""
     return Operation(RULE, msgspec.json.encode(NamedRule(rule_id)))
 
 
@@ -101,7 +101,7 @@ def change_rule(
     enabled: bool | None = None,
     notify: bool | None = None,
 ) -> Operation:
-    """Change a rule and give it whole."""
+    """Change a rule and return all of it."""
     change = ChangeRule(rule_id, name=name, condition=condition, enabled=enabled, notify=notify)
     return Operation(CHANGE_RULE, msgspec.json.encode(change))
 
@@ -112,31 +112,31 @@ def remove_rule(rule_id: str) -> Operation:
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """An operation broke the engine. `reference` is what its caller is told, `detail` what the log says."""
+    """An operation broke the engine. The caller is told `reference`; the log has `detail`."""
 
     reference: str
     detail: str
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What became of a batch: the answers of its first operations, in order.
+    """The result of a batch: the answers of its first operations, in order.
 
-    There are fewer answers than operations after a crash, which was the next operation's, or where the
-    answers are as large as they may be together. What comes behind was not begun.
+    There are fewer answers than operations if the next operation crashed, or if the answers have reached the
+    size limit. The operations behind were not started.
     """
 
     answers: list[Answer]
     crash: Crash | None = None
     journal_bytes: int = 0
-    """How much the journal holds that no snapshot has."""
+    """The size of the journal behind the newest snapshot."""
     unsaved: bool = False
-    """Whether there is anything that neither of them has."""
+    """Whether some data is in neither the journal nor a snapshot."""
     unsynced: bool = False
-    """Whether the journal holds anything that may not be on the disk."""
+    """Whether some data in the journal may not be synced."""
     no_room: str | None = None
-    """Why what must be kept was refused; empty where it was not, None where there was no such thing."""
+    """Why writes were refused; empty if they were not, None if the batch had none."""
     missing: str | None = None
-    """The file of the journal that somebody has removed or replaced, so that it must be saved at once."""
+    """A file of the journal that was removed or replaced; the detector must be saved at once."""
 
 
 class _Batch(msgspec.Struct, array_like=True):
@@ -149,20 +149,20 @@ _reply_decoder: Final = msgspec.msgpack.Decoder(Reply)
 
 
 def encode_batch(batch: Sequence[Operation]) -> bytes:
-    """Give a batch as the bytes that travel to an actor."""
+    """Encode a batch."""
     return _encoder.encode(_Batch(list(batch)))
 
 
 def decode_batch(data: bytes | bytearray) -> list[Operation]:
-    """Give back what `encode_batch` took."""
+    """Decode a batch."""
     return _batch_decoder.decode(data).operations
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """Give a reply as the bytes that travel from an actor."""
+    """Encode a reply."""
     return _encoder.encode(reply)
 
 
 def decode_reply(data: bytes | bytearray) -> Reply:
-    """Give back what `encode_reply` took."""
+    """Decode a reply."""
     return _reply_decoder.decode(data)

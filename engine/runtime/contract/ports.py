@@ -1,4 +1,4 @@
-"""What the fleet needs of actors and of the directory: few methods, with Ray or a fake behind them."""
+"""What the broker requires of workers and of the directory: few methods, implemented by Ray or a fake."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,95 +9,95 @@ from engine.runtime.contract.operations import Operation, Reply
 
 
 class WorkerPort(Protocol):
-    """One started actor. Every call raises ActorDied where the actor is gone or out of reach.
+    """One started worker. Every call raises ActorDied if the worker is dead or unreachable.
 
-    One call at a time, but for `finish_saving`, `health`, `watch` and `end`.
+    Calls are made one at a time, except `finish_saving`, `health`, `watch` and `end`.
     """
 
     @property
     def name(self) -> str:
-        """Which actor it is, for the directory and the log."""
+        """The worker's name, for the directory and the log."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Wake a detector. Raises StorageError."""
+        """Activate a detector. Raises StorageError."""
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Carry out a batch. Raises StorageError where its answers would not last."""
+        """Execute a batch. Raises StorageError if its answers would not be durable."""
 
     async def sync(self) -> None:
-        """Bring to the disk what the journal holds. Raises StorageError."""
+        """Sync the journal to the disk. Raises StorageError."""
 
     async def begin_saving(self) -> bool:
-        """Copy what a snapshot holds; tells whether there is anything for `finish_saving`.
+        """Copy the state for a snapshot; whether there is anything for `finish_saving` to write.
 
         Raises StorageError.
         """
 
     async def finish_saving(self) -> None:
-        """Write the snapshot that was begun, while batches are carried out. Raises StorageError."""
+        """Write the snapshot that was begun, while batches continue. Raises StorageError."""
 
     async def passivate(self) -> int:
-        """Save and forget the detector; the bytes that the process holds. Raises StorageError."""
+        """Save and drop the detector; return the bytes that the process holds. Raises StorageError."""
 
     async def discard(self) -> None:
-        """Forget the detector without saving it."""
+        """Drop the detector without saving it."""
 
     async def health(self) -> Health:
-        """Say how the actor is, also while it is busy."""
+        """Return the worker's state, even while it is busy."""
 
     async def watch(self) -> None:
-        """Come back when the actor is dead."""
+        """Wait until the worker is dead."""
 
     async def end(self) -> None:
-        """End the actor's process. Nothing is saved."""
+        """End the worker's process. Nothing is saved."""
 
 
 class WorkerStarter(Protocol):
-    """Where actors come from."""
+    """Starts workers."""
 
     async def start(self) -> WorkerPort:
-        """Start an actor, and give it once it can be asked."""
+        """Start a worker, and return it once it accepts calls."""
 
 
 class DirectoryPort(Protocol):
-    """The directory, once it is started. Every call raises ActorDied where it is gone or out of reach.
+    """A started directory. Every call raises ActorDied if it is dead or unreachable.
 
-    All but `open` may be repeated without harm when their outcome is not known.
+    Every call but `open` can be repeated safely if its outcome is unknown.
     """
 
     async def open(self) -> Opened:
-        """Take hold of the data folder and read it. Raises StorageError, FolderInUse among them."""
+        """Lock the data folder and read it. Raises StorageError, including FolderInUse."""
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Give what is new since then."""
+        """Return the changes since those versions."""
 
     async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
-        """Keep a token; the version of the tokens that has it."""
+        """Store a token; return the version of the tokens that includes it."""
 
     async def revoke_token(self, token_id: str) -> int | None:
-        """Forget a token; the version that has it no more, None where there was none."""
+        """Remove a token; return the version without it, None if it does not exist."""
 
     async def create_detector(self, detector_id: str, name: str) -> int | None:
-        """Enter a detector; the version of the catalogue that has it, None where there are too many."""
+        """Add a detector; return the catalogue's version that includes it, None if the limit is reached."""
 
     async def delete_detector(self, detector_id: str) -> int | None:
-        """Strike a detector out; the version that has it no more, None where there was none."""
+        """Remove a detector; return the version without it, None if it does not exist."""
 
     async def purge_detector(self, detector_id: str) -> None:
-        """Remove the files of a detector that was struck out and that no actor hosts."""
+        """Delete the files of a detector that was removed and that is active nowhere."""
 
     async def lease(self, detector_id: str, actor: str) -> int | None:
-        """Grant a detector to an actor: an epoch later than all before, None for an unknown detector."""
+        """Grant a detector to a worker: return an epoch later than all before, None if it does not exist."""
 
     async def close(self) -> None:
-        """Let go of the data folder."""
+        """Release the data folder."""
 
     async def end(self) -> None:
-        """End the directory's process. What it answered for is on the disk."""
+        """End the directory's process. Everything it confirmed is on the disk."""
 
 
 class DirectoryStarter(Protocol):
-    """Where the directory comes from."""
+    """Starts the directory."""
 
     async def start(self) -> DirectoryPort:
-        """Start a directory, not yet opened. Raises ActorDied where that fails for now."""
+        """Start a directory, not yet opened. Raises ActorDied if that fails for now."""

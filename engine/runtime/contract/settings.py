@@ -1,4 +1,4 @@
-"""The settings of the runtime, with their defaults. Units stand in the names."""
+"""The settings of the runtime and their defaults. Names end in their unit."""
 
 import os
 from dataclasses import dataclass
@@ -13,72 +13,72 @@ BatchTransport = Literal["auto", "ray", "tcp"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSettings:
-    """How detectors are kept, woken and queued for. `data` is the folder of everything that lasts."""
+    """How detectors are stored, activated and queued for. `data` is the folder of all persistent data."""
 
     data: Path
     folder_id: str | None = None
-    """Every process refuses a data folder that has another id; with None, any will do."""
+    """The id that the data folder must have; None accepts any."""
     limits: Limits = DEFAULT_LIMITS
     deadline_s: float = 30.0
-    """From a request's arrival to its answer, whatever the answer is."""
+    """From a request's arrival to its answer."""
 
     detectors_max: int = 100_000
     max_resident: int = 50
-    """Detectors awake at once."""
+    """Detectors that are active at once."""
     idle_rest_s: float = 600.0
     turn_s: float = 0.25
-    """How long a busy detector stays awake, at least, while others wait for its place."""
+    """The minimum time that a busy detector stays active while others wait for its slot."""
 
     journal_sync: JournalSync = "always"
-    """What an evaluation that was answered outlives: `always`, the loss of the machine; `interval`, the death
-    of processes, and but for the last second the loss of the machine; `off`, nothing until the next
-    snapshot. Changes of rules are always on the disk before they are answered."""
+    """What an acknowledged evaluation survives. `always`: power loss. `interval`: a process crash; a machine
+    crash may lose the last second. `off`: nothing until the next snapshot. Changes of rules are always synced
+    before they are acknowledged."""
     journal_sync_interval_s: float = 1.0
     snapshot_interval_s: float = 60.0
     snapshot_journal_bytes: int = 64 * 1024 * 1024
-    """So much in the journal brings the next snapshot forward."""
+    """A journal of this size triggers a snapshot."""
     snapshots_kept: int = 3
     answers_kept_s: float = 600.0
-    """How long the answer to an evaluation with an idempotency key is kept."""
+    """How long the answer to an evaluation with an idempotency key is stored."""
     answers_kept_bytes_max: int = 64 * 1024 * 1024
-    """Of those answers for one detector; beyond, evaluations with new keys are refused."""
+    """The size of one detector's stored answers; beyond it, evaluations with new keys are refused."""
     retry_s: float = 1.0
-    """Before what failed for the world's reasons is tried again."""
+    """The delay before a failed operation is tried again."""
 
     waiting_max: int = 10_000
     """Requests that wait for one detector."""
     waiting_bytes_max: int = 64 * 1024 * 1024
     batch_operations_max: int = 1_000
     batch_bytes_max: int = 4 * 1024 * 1024
-    """Of several operations sent together; one alone may be larger."""
+    """The size of operations sent together; a single operation may be larger."""
 
     batch_transport: BatchTransport = "auto"
-    """How batches travel to an actor: `auto`, by a Unix socket on the same machine and by TCP to another;
-    `ray`, as all else does; `tcp`, on the same machine too. Where nothing connects, Ray carries them."""
+    """How batches travel to a worker. `auto`: by a Unix socket on the same machine, by TCP to another. `tcp`:
+    always by TCP. `ray`: by Ray, like all other calls. Ray is also the fallback if no connection works."""
 
     spares: int = 2
-    """Started actors that wait for a detector."""
+    """Started workers that wait for a detector."""
     starts_at_once: int = os.cpu_count() or 1
-    """Actors that are being started at the same time."""
+    """Workers that start at the same time."""
     activations_max: int = 1_000
-    """After so many detectors, an actor is replaced."""
+    """After so many activations, a worker is replaced."""
     actor_bytes_max: int = 1024 * 1024 * 1024
-    """An actor whose process holds more once its detector rests is replaced."""
+    """A worker whose process holds more memory after a passivation is replaced."""
     hung_s: float = 60.0
-    """An actor that has not answered for so long is taken for dead, and ended."""
+    """A worker that has not answered for so long counts as dead, and is ended."""
 
-    waking_hung_s: float = 600.0
-    """The same for one that wakes a detector: a hundred thousand rules take half a minute."""
+    activation_hung_s: float = 600.0
+    """The same during an activation: a hundred thousand rules take half a minute."""
 
     poll_s: float = 0.5
-    """Between two questions to the directory for what is new."""
+    """The interval at which front ends ask the directory for changes."""
     ask_s: float = 0.05
-    """Between two questions at least, where an unknown token or detector calls for one."""
+    """The minimum interval between such questions when an unknown token or detector causes one."""
     directory_hung_s: float = 10.0
-    """A directory that has not answered for so long is taken for dead, and started anew."""
+    """A directory that has not answered for so long counts as dead, and is restarted."""
     word_age_max_s: float = 15.0
-    """Tokens are not trusted when the directory's last word is older."""
+    """Tokens are not trusted when the directory's last answer is older."""
     lock_wait_s: float = 5.0
-    """For a process that is just ending to let go of the data folder."""
+    """How long to wait for a process that is just ending to release the data folder."""
     drain_s: float = 5.0
-    """For waiting requests to be answered while the service shuts down."""
+    """How long waiting requests are still answered while the service shuts down."""

@@ -1,1 +1,1 @@
-"""The inside of an actor: operations applied, journaled, and replayed."""
+"""The inside of a worker: operations are applied, journaled and replayed."""

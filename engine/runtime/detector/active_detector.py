@@ -1,4 +1,4 @@
-"""A detector that an actor hosts, and what it stands on."""
+"""The active detector of a worker, with its store and its pending snapshot."""
 
 from dataclasses import dataclass
 
@@ -8,37 +8,37 @@ from engine.runtime.detector.idempotency import IdempotencyCache, PendingPage
 from snapshots.store import Store
 
 Position = tuple[int | None, int, int]
-"""Where a detector stands: the time of its last event, how many there were, and the checksum of what fired at
-those since the last record."""
+"""A detector's position: the time of its last event, the number of events, and the checksum of the verdicts
+since the last journal record."""
 
 
 @dataclass(slots=True)
 class ActiveDetector:
-    """The detector that is awake here, and what it stands on."""
+    """The detector that is active in this worker, with its store and its pending snapshot."""
 
     detector_id: str
     detector: Detector
     answers: IdempotencyCache
     store: Store
     unsaved: bool = False
-    """Whether there is anything that neither the newest snapshot nor the journal has."""
+    """Whether some data is in neither the newest snapshot nor the journal."""
     saving: "PendingSnapshot | None" = None
     diverged: bool = False
-    """Whether the journal has records that a replay would report again."""
+    """Whether the journal has records that another replay would report as diverged again."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSnapshot:
-    """A snapshot on its way to the disk."""
+    """A snapshot that is being written."""
 
     store: Store
     kept: DetectorSnapshot
     answers: IdempotencyCache
     page: PendingPage | None
-    """The answers that no page has yet."""
+    """The answers that are in no page yet."""
     sequence: int
 
 
 def position(detector: Detector) -> Position:
-    """Give where a detector stands."""
+    """Return a detector's position."""
     return detector.clock_us, detector.events_seen, detector.verdicts.checksum

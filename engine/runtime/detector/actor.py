@@ -1,4 +1,4 @@
-"""The actor that hosts detectors, one at a time: a plain class, with or without Ray around it."""
+"""The worker's inner object, which holds one detector at a time: a plain class, independent of Ray."""
 
 import contextlib
 import os
@@ -32,26 +32,26 @@ from snapshots.files import Files, RealFiles
 from snapshots.store import Store
 
 _STEP_BYTES: Final = 4096
-"""What a step takes in the journal beside the payload that brought it; hardly ever more. One that does, for
-its answer is kept or its condition is longer as JSON, may find no room when written, which costs a wake."""
+"""An upper estimate of an entry's size in the journal beyond its payload. An entry that is larger, because of
+a stored answer or a longer JSON condition, may not fit when it is written, which costs an activation."""
 
-_REST_JOURNAL_BYTES: Final = 256 * 1024
-"""A detector that rests leaves no more than so much in the journal, for whoever wakes it to read."""
+_PASSIVATED_JOURNAL_BYTES: Final = 256 * 1024
+"""A passivated detector leaves at most this much journal for the next activation to replay."""
 
-_REST_SEGMENTS: Final = 8
-"""Nor in more segments, of which each owner that wrote anything has left one at least."""
+_PASSIVATED_SEGMENTS: Final = 8
+"""And at most this many segments; each owner that wrote leaves at least one."""
 
 
 class DetectorActor:
-    """Owns the rules and the temporal state of one detector while that is awake.
+    """Owns the rules and the temporal state of one active detector.
 
-    A batch is carried out in order, written to the journal as one record, and only then answered; an
-    operation that is refused is answered while the others go on. Whatever fails in between ends the detector
-    here: a state that is not in the journal never answers. So it does where an operation breaks the engine,
-    which may leave a state behind that is half of one event. The detector is forgotten, and whoever sent the
-    batch wakes it again, in another actor, as its last answer left it.
+    A batch is executed in order, written to the journal as one record, and only then answered. A refused
+    operation does not stop the others. Any failure before the answer ends the activation, so a state that is
+    not in the journal never answers. The same holds if an operation breaks the engine, since the state may
+    then contain half of an event. The detector is dropped, and the broker activates it in another worker, in
+    the state of its last answer.
 
-    Every method but `health`, `watch` and `finish_saving` is called one at a time, by whichever thread.
+    All methods except `health`, `watch` and `finish_saving` are called one at a time, from any thread.
     """
 
     def __init__(
@@ -62,26 +62,24 @@ class DetectorActor:
         now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
         crashes_to: Callable[[int | None], None] = lambda _: None,
     ) -> None:
-        """Host nothing yet. `crashes_to` has a crash of the process described in an open file."""
+        """Start without a detector. `crashes_to` directs crash reports of the process to an open file."""
         self._settings = settings
         self._crashes_to = crashes_to
         self._files = files or RealFiles()
         self._now_us = now_us
         self._active: ActiveDetector | None = None
         self._read_only: ReadOnlyDetector | None = None
-        """In place of the active detector, where the disk has no room for that."""
+        """Set instead of the active detector if the disk is too full to activate it."""
         self._never = threading.Event()
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Wake a detector as its last answer left it.
+        """Activate a detector in the state of its last answer; read-only if the disk is full.
 
-        Where the disk has no room for what that takes, the detector can at least be read.
-
-        Raises StorageError where its folder does not allow that; nothing is hosted then. WrongFolder: the
-        process has another data folder than the service, and can wake no detector.
+        Raises StorageError if its folder does not allow that; the worker is then still empty. WrongFolder
+        means that the process sees another data folder than the service, and can activate no detector.
         """
-        assert self._active is None, "an actor hosts one detector at a time"
-        assert self._read_only is None, "an actor hosts one detector at a time"
+        assert self._active is None, "a worker holds one detector at a time"
+        assert self._read_only is None, "a worker holds one detector at a time"
         self._check_folder()
         folder = self._settings.data / "detectors" / detector_id
         try:
@@ -95,7 +93,7 @@ class DetectorActor:
         return Activated(tuple(map(str, reading.damage)), reading.records, read_only=reason)
 
     def _take_over(self, detector_id: str, folder: Path, epoch: int) -> Activated:
-        """Make the detector this actor's. Raises StorageError."""
+        """Become the owner of the detector. Raises StorageError."""
         settings, files = self._settings, self._files
         store = Store(
             folder, epoch=epoch, snapshots_kept=settings.snapshots_kept, files=files, now_us=self._now_us
@@ -108,7 +106,7 @@ class DetectorActor:
             try:
                 restored = replay.restore(recovered, answers, settings.limits, attempt.reached)
             except Exception:
-                # An exception is no death: it would come as well at the first attempt of every other process.
+                # An exception is not a crash: any other process would raise it too.
                 with contextlib.suppress(OSError):
                     attempt.survived()
                 raise
@@ -116,7 +114,7 @@ class DetectorActor:
             detector = restored.detector
             if detector.limits != settings.limits or not restored.tells_limits:
                 detector = journal_entries.under_limits(detector, settings.limits)
-                # On the disk with the first record after it; until then nothing is told that depends on it.
+                # They become durable with the first record; no answer depends on them before that.
                 self._write(store, detector, (journal_entries.limits_set(settings.limits),))
         except BaseException as error:
             store.close()
@@ -130,12 +128,12 @@ class DetectorActor:
         return Activated(tuple(map(str, recovered.damage)), restored.records, restored.diverged)
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Carry out a batch, in order, and give the answers once they will last.
+        """Execute a batch in order, and return the answers once they are durable.
 
-        Raises StorageError where they would not, and forgets the detector: WriteFailed where nothing of the
-        batch can have lasted, others where some of it may have.
+        Raises StorageError if they cannot be made durable, and drops the detector. WriteFailed: nothing of
+        the batch is durable. Any other StorageError: some of it may be.
 
-        What the answers have no room for is not begun: once they hold `answer_bytes_max`, the reply ends.
+        Once the answers reach `answer_bytes_max`, the remaining operations are not started.
         """
         if self._read_only is not None:
             return self._read_only.handle(batch)
@@ -155,7 +153,7 @@ class DetectorActor:
                 continue
             try:
                 applied = self._take(active, operation, now_us)
-            except Exception:  # noqa: BLE001 -- whatever it is, the state behind it may be half of one event
+            except Exception:  # noqa: BLE001 -- the state may contain half of an event
                 crash = Crash(secrets.token_hex(6), traceback.format_exc())
                 break
             answers.append(applied.answer)
@@ -184,7 +182,7 @@ class DetectorActor:
         return reply
 
     def sync(self) -> None:
-        """Bring to the disk what the journal holds. Raises StorageError, and forgets the detector then."""
+        """Sync the journal to the disk. Raises StorageError after dropping the detector."""
         try:
             self._the_active().store.sync()
         except BaseException:
@@ -192,10 +190,10 @@ class DetectorActor:
             raise
 
     def begin_saving(self) -> bool:
-        """Copy what a snapshot holds; tells whether there is anything to be written by `finish_saving`.
+        """Copy the state for a snapshot; whether there is anything for `finish_saving` to write.
 
-        Raises StorageError where there can be no snapshot now. With WriteFailed, SyncFailed and Fenced the
-        detector is forgotten, else it goes on.
+        Raises StorageError if no snapshot is possible now. The detector stays active, except after
+        WriteFailed, SyncFailed and Fenced.
         """
         if self._read_only is not None:
             return False
@@ -213,7 +211,7 @@ class DetectorActor:
         if not active.unsaved and not store.journal_bytes:
             return False
         if active.unsaved:
-            # Events that the journal has not: the snapshot stands for a record of its own.
+            # The journal lacks some events: the snapshot gets a record of its own to stand for.
             self._write(store, active.detector, ())
         sequence = store.begin_snapshot()
         page = active.answers.begin_page(self._now_us())
@@ -224,16 +222,16 @@ class DetectorActor:
         return True
 
     def finish_saving(self) -> None:
-        """Write the snapshot that was begun. For a thread beside the one that evaluates.
+        """Write the snapshot that was begun. Runs in a thread beside the one that evaluates.
 
-        Raises StorageError; what was there before is then as usable as it was.
+        Raises StorageError; earlier snapshots stay usable.
         """
         active = self._the_active()
         saving = active.saving
         assert saving is not None, "a snapshot was begun"
         try:
             if saving.page is not None:
-                # First: it may only be missing where the journal still has what it tells.
+                # The page comes first: it may only be missing while the journal still has its answers.
                 saving.store.save_page(
                     saving.page.body(),
                     version=PAGE_VERSION,
@@ -250,16 +248,16 @@ class DetectorActor:
             active.saving = None
 
     def passivate(self) -> int:
-        """Save the detector, forget it, and give how many bytes the process holds.
+        """Save and drop the detector; return how many bytes the process holds.
 
-        Raises StorageError where it cannot be saved; it is then still awake.
+        Raises StorageError if it cannot be saved; it is then still active.
         """
         if self._read_only is not None:
             self.discard()
             return self.health().resident_bytes
         active = self._the_active()
         store = active.store
-        long = store.journal_bytes > _REST_JOURNAL_BYTES or store.segment_count > _REST_SEGMENTS
+        long = store.journal_bytes > _PASSIVATED_JOURNAL_BYTES or store.segment_count > _PASSIVATED_SEGMENTS
         if active.unsaved or active.diverged or long or store.missing() is not None:
             if self.begin_saving():
                 self.finish_saving()
@@ -269,21 +267,21 @@ class DetectorActor:
         return self.health().resident_bytes
 
     def discard(self) -> None:
-        """Forget the detector without saving it."""
+        """Drop the detector without saving it."""
         self._read_only = None
         active, self._active = self._active, None
         if active is not None:
             active.store.close()
 
     def health(self) -> Health:
-        """Say how the actor is. For any thread."""
+        """Return the worker's state. Callable from any thread."""
         active = self._active or self._read_only
         return Health(os.getpid(), active.detector_id if active else None, _resident_bytes())
 
     def watch(self) -> None:
-        """Never come back while the actor lives, so that a caller learns of its death at once.
+        """Block for as long as the worker lives, so that a caller learns of its death at once.
 
-        For a thread of its own.
+        Needs a thread of its own.
         """
         self._never.wait()
 
@@ -293,9 +291,9 @@ class DetectorActor:
         return apply(active.detector, active.detector_id, active.answers, operation, now_us)
 
     def _without_room(self, active: ActiveDetector, batch: Sequence[Operation]) -> Refused | None:
-        """Give what is answered to all that would have to be written, if the disk has no room for it.
+        """Return the refusal for all writes of a batch if the disk has no room for them, otherwise None.
 
-        Raises WriteFailed where the store is of no more use, and Fenced. In every case, nothing was done.
+        Raises WriteFailed if the store can no longer be used, and Fenced. In all cases nothing was done.
         """
         sizes = [len(one.payload) + _STEP_BYTES for one in batch if one.kind not in READS]
         if not sizes:
@@ -316,9 +314,9 @@ class DetectorActor:
     def _make_last(
         self, active: ActiveDetector, entries: Sequence[JournalEntry], reached: Position, now_us: int
     ) -> str | None:
-        """See that what was done outlives what it is said to outlive, and that nobody else does the same.
+        """Make the batch as durable as `journal_sync` demands, and check that no other owner has taken over.
 
-        Gives the file of the journal that it was written to, where that was removed or replaced.
+        Returns the file of the journal that it was written to, if that file was removed or replaced.
         """
         store = active.store
         sync = self._settings.journal_sync
@@ -330,7 +328,7 @@ class DetectorActor:
             self._write(store, active.detector, tuple(entries), reached, now_us)
             if sync == "always" or any(not isinstance(entry, EVALUATED) for entry in entries):
                 store.sync()
-        # Last: whoever took over since has read what was written before, and only that is answered.
+        # Last: a new owner has read everything written before, and only that may be answered.
         store.check_owner()
         return str(missing) if entries and (missing := store.missing()) is not None else None
 
@@ -342,7 +340,7 @@ class DetectorActor:
         reached: Position | None = None,
         now_us: int = 0,
     ) -> None:
-        """Append a record of what a batch came to; without a batch, of where the detector stands."""
+        """Append the record of a batch; without a batch, a record of the detector's position."""
         complete = self._settings.journal_sync != "off"
         clock_us, events_seen, verdicts = reached or position(detector)
         detector.verdicts.take()
@@ -366,7 +364,7 @@ class DetectorActor:
             raise StorageError(f"{self._settings.data} cannot be read: {error}") from error
 
     def _the_active(self) -> ActiveDetector:
-        assert self._active is not None, "a detector is awake here"
+        assert self._active is not None, "a detector is active"
         return self._active
 
 
@@ -375,10 +373,10 @@ def _why(refused: Refused | None) -> str:
 
 
 def _resident_bytes() -> int:
-    """Give the bytes of memory that this process holds now."""
+    """Return the resident memory of this process in bytes."""
     try:
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])
     except (OSError, IndexError, ValueError):
-        # Where there is no /proc, the most that it ever held has to do.
+        # Without /proc, the peak has to serve.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return pages * resource.getpagesize()

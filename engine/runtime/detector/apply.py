@@ -1,4 +1,4 @@
-"""One operation on a detector: carried out, with its answer and with the step that the journal is told."""
+"""Execution of one operation on a detector: gives its answer and its journal entry."""
 
 import json
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ from engine.runtime.detector.journal_entries import (
 
 
 class Applied(NamedTuple):
-    """What an operation came to. Without a step the detector is as it was."""
+    """The outcome of an operation. Without an entry, the detector is unchanged."""
 
     answer: Answer
     entry: JournalEntry | None = None
@@ -42,7 +42,7 @@ class Applied(NamedTuple):
 def apply(
     detector: Detector, detector_id: str, answers: IdempotencyCache, operation: Operation, now_us: int
 ) -> Applied:
-    """Carry out an operation at a time. What is refused has changed nothing."""
+    """Execute an operation at a time. A refused operation changes nothing."""
     try:
         match operation.kind:
             case operations.EVALUATE_LINES:
@@ -57,7 +57,7 @@ def apply(
 
 
 def _evaluated(detector: Detector, answers: IdempotencyCache, operation: Operation, now_us: int) -> Applied:
-    """Evaluate, or give the answer that there was before. Raises Refusal 1006 and 1401 for its key."""
+    """Evaluate, or repeat the stored answer. Raises Refusal 1006 and 1401 for the idempotency key."""
     key = key_digest(operation.key) if operation.key else b""
     if key:
         before = answers.find(key, operation, now_us)
@@ -139,5 +139,5 @@ def _document(rule: Rule, detector_id: str) -> dict[str, Any]:
 
 
 def _encoded(result: dict[str, Any]) -> bytes:
-    # The standard library's encoder, because conditions hold integers of any size.
+    # The standard library encodes integers of any size, which conditions may hold.
     return json.dumps(result, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

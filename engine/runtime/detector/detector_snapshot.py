@@ -1,11 +1,10 @@
-"""What a detector's snapshot holds: the limits in force, and the detector.
+"""The body of a detector's snapshot: the limits in force, and the detector.
 
-It is one msgpack document: `[limits by name, version of the state, the detector]`, the last as
-engine.evaluation.persistence.saved has it. The answers that are kept for repeats stand in pages beside the
-snapshots.
+It is one msgpack document: `[limits by name, version of the state, the detector]`. The detector is encoded
+as engine.evaluation.persistence.saved describes. Stored answers are in pages beside the snapshots.
 
-Version 3 had the answers in place of the version of the state, which was 3. Versions 1 and 2 were the
-detector alone, with a state of that version.
+In version 3, the stored answers took the place of the state's version, which was 3. Versions 1 and 2 consist
+of the detector alone, with a state of the same version.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,36 +26,36 @@ from snapshots.errors import NewerFormat
 SNAPSHOT_VERSION: Final = 4
 
 LIMITS_TOLD_FROM: Final = 3
-"""The first version that tells the limits in force."""
+"""The first version that contains the limits in force."""
 
 STATE_VERSION_TOLD_FROM: Final = 4
-"""The first version that tells the version of the state."""
+"""The first version that contains the version of the state."""
 
 _PARTS: Final = 3
 _TURN_S: Final = 0.0005
-"""How long a thread packs before it lets others have their turn, and how long that is."""
+"""How long a thread packs before it sleeps, and how long it sleeps, so that other threads can run."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetectorSnapshot:
-    """All that a snapshot of a detector holds, as it was at one moment."""
+    """The contents of a detector's snapshot, consistent as of one moment."""
 
     limits: Limits
     detector: Captured
 
 
 def take_snapshot(detector: Detector) -> DetectorSnapshot:
-    """Give what a snapshot holds, between two events."""
+    """Copy a detector's state, between two events."""
     return DetectorSnapshot(detector.limits, capture(detector))
 
 
 def empty_snapshot() -> bytes:
-    """Give the body of a detector that has just been made."""
+    """Return the snapshot body of a new detector."""
     return b"".join(pieces(take_snapshot(Detector())))
 
 
 def pieces(kept: DetectorSnapshot) -> Iterator[bytes]:
-    """Give a snapshot's body of SNAPSHOT_VERSION, in pieces that are each made within a millisecond."""
+    """Yield a snapshot's body, of SNAPSHOT_VERSION, in pieces that each take less than a millisecond."""
     packer = msgpack.Packer()
     yield packer.pack_array_header(_PARTS) + packer.pack(limits_document(kept.limits))
     yield packer.pack(saved.STATE_VERSION)
@@ -66,9 +65,9 @@ def pieces(kept: DetectorSnapshot) -> Iterator[bytes]:
 def paced(
     made: Iterable[bytes], clock_s: Callable[[], float], sleep: Callable[[float], None]
 ) -> Iterator[bytes]:
-    """Give what is made, and let other threads have their turn at least every millisecond.
+    """Yield the pieces, and sleep at least every millisecond so that other threads can run.
 
-    One that does not let go by itself holds the interpreter for 5 ms whenever another wants it.
+    A thread that does not release the interpreter holds it for 5 ms after another one asks for it.
     """
     turn_over_s = clock_s() + _TURN_S
     for piece in made:
@@ -79,10 +78,10 @@ def paced(
 
 
 def detector_from(body: bytes, version: int, answers: IdempotencyCache, default_limits: Limits) -> Detector:
-    """Give the detector of a snapshot's body, and keep the answers that an older one holds.
+    """Return the detector of a snapshot's body, and store the answers that an older body contains.
 
-    The detector takes events as they are stamped. `default_limits` are for bodies too old to tell theirs.
-    Raises NewerFormat.
+    The detector takes the timestamps of events as they are. `default_limits` are for bodies too old to
+    contain limits. Raises NewerFormat.
     """
     assert 1 <= version <= SNAPSHOT_VERSION, f"a body of version {version}, which is unknown"
     document = saved.unpack(body)

@@ -1,12 +1,12 @@
-"""The answers to evaluations that had an idempotency key, kept compactly for whoever repeats them.
+"""Answers to evaluations with an idempotency key, stored compactly so that a retry can be answered.
 
-An answer takes 28 bytes: 16 of a digest of its key, 8 of a digest of its request, and the place of its result
-among the different results, of which most detectors give few. Answers are kept in generations, each of a
-quarter of the time that an answer is kept; a generation is forgotten as a whole, when its last answer is old
-enough. So an answer is kept at least for its time, and at most for a quarter of that longer.
+An answer takes 28 bytes: 16 of its key's digest, 8 of its request's digest, and 4 of the index of its result
+in a list of distinct results, which is short for most detectors. Answers are grouped in generations, each of
+a quarter of the retention time. A generation is dropped as a whole when its newest answer expires. So an
+answer is stored for its retention time, and at most a quarter longer.
 
-What was answered since the last snapshot makes up the next *page*, which goes to a file of its own beside
-that snapshot: no snapshot repeats what an earlier page has.
+The answers since the last snapshot form the next *page*, a file beside that snapshot. No snapshot repeats
+earlier pages.
 """
 
 import hashlib
@@ -25,24 +25,24 @@ from engine.runtime.contract.operations import Operation
 PAGE_VERSION: Final = 1
 
 _ROW: Final = struct.Struct("<16s8s4s")
-"""The digest of a key, the digest of the request, and the place of the result."""
+"""The digest of a key, the digest of the request, and the index of the result."""
 _KEY_BYTES: Final = 16
 REQUEST_DIGEST_BYTES: Final = 8
 _PLACE_BYTES: Final = 4
 
 _GENERATIONS: Final = 4
 _BUCKETS: Final = 8192
-"""In a generation. A bucket is searched from its beginning, some fifty rows in a microsecond."""
+"""Buckets per generation. A bucket is searched linearly, some fifty rows in a microsecond."""
 
 _ROW_COST_BYTES: Final = 32
-"""A row, and the room that its bucket keeps to grow."""
+"""A row, and the spare capacity of its bucket."""
 _BUCKET_COST_BYTES: Final = 160
 _RESULT_COST_BYTES: Final = 300
-"""What a result takes beside its bytes: two objects, a pair of them, and a place in a dict and in a list."""
+"""A result's overhead: two objects, a tuple, and an entry each in a dict and a list."""
 
 
 class CachedAnswer(NamedTuple):
-    """The answer to one evaluation, and what a repeat of it is known by."""
+    """The answer to one evaluation, with the digests of its key and request."""
 
     key: bytes
     request: bytes
@@ -51,15 +51,15 @@ class CachedAnswer(NamedTuple):
 
 
 class Page(msgspec.Struct, frozen=True, array_like=True):
-    """A stretch of answers as a file has it: different results, and rows of them in order of time."""
+    """Consecutive answers as a file stores them: distinct results, and rows in order of time."""
 
     results: tuple[tuple[bytes, bytes], ...]
     pieces: tuple[tuple[int, int, bytes], ...]
-    """The times of the first and the last answer of each piece, in microseconds, and its rows."""
+    """For each piece, the times of its first and last answer in microseconds, and its rows."""
 
 
 class _Results:
-    """Different results with their messages, each stored once, by its place."""
+    """Distinct results with their messages, each stored once and referred to by its index."""
 
     def __init__(self) -> None:
         self.all: list[tuple[bytes, bytes]] = []
@@ -80,7 +80,7 @@ class _Results:
 
 
 class _Generation:
-    """The answers of a stretch of time, in buckets by their keys."""
+    """The answers of a period, in buckets by their keys."""
 
     def __init__(self, begun_us: int) -> None:
         self.begun_us = begun_us
@@ -101,13 +101,13 @@ class _Generation:
         self.rows_bytes += _ROW_COST_BYTES
 
     def find(self, key: bytes) -> bytearray | None:
-        """Give what stands behind a key: the digest of its request, and the place of its result."""
+        """Return the value of a key: the digest of its request, and the index of its result."""
         bucket = self._buckets.get((key[0] | key[1] << 8) % _BUCKETS)
         if bucket is None:
             return None
         at = bucket.find(key)
         while at >= 0 and at % _ROW.size:
-            # It begins within a row, by chance.
+            # A match inside a row is a coincidence.
             at = bucket.find(key, at + 1)
         return bucket[at + _KEY_BYTES : at + _ROW.size] if at >= 0 else None
 
@@ -148,47 +148,47 @@ class _Unpaged:
 
 
 class PendingPage(NamedTuple):
-    """What the next page holds; it does not change any more."""
+    """The contents of the next page, immutable."""
 
     stretches: tuple[_Unpaged, ...]
     expires_us: int
-    """When nobody may ask for any of it any more."""
+    """The time at which all of its answers have expired."""
 
     def body(self) -> bytes:
-        """Give the page's body, of PAGE_VERSION."""
+        """Encode the page, of PAGE_VERSION."""
         return msgspec.msgpack.encode([stretch.page() for stretch in self.stretches])
 
 
 class IdempotencyCache:
-    """Answers by key, each for at least `kept_us`; in memory no more than `bytes_max` and one answer."""
+    """Answers by key, each stored for at least `kept_us`; in memory at most `bytes_max` plus one answer."""
 
     def __init__(self, kept_us: int, bytes_max: int) -> None:
         self._kept_us = kept_us
         self._bytes_max = bytes_max
         self._generations: deque[_Generation] = deque()
-        """The oldest first."""
+        """Oldest first."""
         self._stretches: list[_Unpaged] = [_Unpaged()]
-        """What no page has; all but the last are in one that is being written, or could not be."""
+        """Answers in no page. All stretches but the last belong to a page that is pending or has failed."""
 
     def __len__(self) -> int:
         return sum(generation.rows for generation in self._generations)
 
     def __iter__(self) -> Iterator[CachedAnswer]:
-        """Give what is kept, the oldest generation first, in no order within one."""
+        """Yield the stored answers, oldest generation first, in no order within a generation."""
         for generation in self._generations:
             yield from generation
 
     @property
     def size_bytes(self) -> int:
-        """What they take in memory, roughly."""
+        """The approximate size in memory."""
         parts: tuple[_Generation | _Unpaged, ...] = (*self._generations, *self._stretches)
         return sum([part.rows_bytes + part.results.size_bytes for part in parts])
 
     def find(self, key: bytes, operation: Operation, now_us: int) -> Done | None:
-        """Give the answer that an operation had before, None where it is to be carried out now.
+        """Return the stored answer of an operation, or None if it must be executed.
 
-        `key` is the digest of its key. Raises Refusal 1006 where that was used for something else, and 1401
-        where no more is kept.
+        `key` is the digest of its key. Raises Refusal 1006 if the key was used with another request, and 1401
+        if the cache is full.
         """
         self.expire(now_us)
         for generation in reversed(self._generations):
@@ -206,17 +206,18 @@ class IdempotencyCache:
         return None
 
     def keep(self, answer: CachedAnswer, at_us: int) -> None:
-        """Keep an answer that was given at a time."""
+        """Store an answer that was given at a time."""
         generation = self._generation_of(at_us, at_us)
         place = generation.results.place(answer.result, answer.messages)
         generation.put(answer.key, answer.request + place)
         self._stretches[-1].put(generation, answer, at_us)
 
     def expire(self, now_us: int) -> None:
-        """Forget the generations of which every answer was kept long enough."""
+        """Drop the generations whose answers have all expired."""
         generations = self._generations
         if generations and generations[-1].newest_us > now_us:
-            # The clock was set back. How old they are is not known; as old as now they do not stay for ever.
+            # The clock was set back, so ages are unknown. Treat the answers as given now, so that they
+            # expire.
             for generation in generations:
                 generation.newest_us = min(generation.newest_us, now_us)
                 generation.begun_us = min(generation.begun_us, now_us)
@@ -224,9 +225,9 @@ class IdempotencyCache:
             generations.popleft()
 
     def begin_page(self, now_us: int) -> PendingPage | None:
-        """Give what no page has yet, for the next one; None where there is no such answer.
+        """Return the answers that are in no page yet as the next page; None if there are none.
 
-        It counts as without a page until `page_written`.
+        They count as in no page until `page_written`.
         """
         stretches = tuple(stretch for stretch in self._stretches if stretch.pieces)
         if not stretches:
@@ -236,11 +237,11 @@ class IdempotencyCache:
         return PendingPage(stretches, min(newest_us, now_us) + self._kept_us)
 
     def page_written(self, page: PendingPage) -> None:
-        """Take note that a page is on the disk. For another thread than that of the other methods, too."""
+        """Note that a page is on the disk. May be called from another thread than the other methods."""
         self._stretches = self._stretches[len(page.stretches) :]
 
     def load_page(self, body: bytes, version: int) -> None:
-        """Keep the answers of a page too."""
+        """Add the answers of a page."""
         assert version == PAGE_VERSION, f"a page of version {version}, which is unknown"
         for page in msgspec.msgpack.decode(body, type=list[Page]):
             for begun_us, newest_us, rows in page.pieces:
@@ -250,7 +251,7 @@ class IdempotencyCache:
                     generation.put(key, request + places[int.from_bytes(place, "little")])
 
     def _generation_of(self, begun_us: int, newest_us: int) -> _Generation:
-        """Give the generation for answers of that time, the newest there is or a new one."""
+        """Return the generation for answers of a period: the newest one, or a new one."""
         last = self._generations[-1] if self._generations else None
         if last is None or newest_us - last.begun_us > self._kept_us // _GENERATIONS:
             last = _Generation(begun_us)
@@ -260,10 +261,10 @@ class IdempotencyCache:
 
 
 def key_digest(key: str) -> bytes:
-    """Give what stands for an idempotency key."""
+    """Return the digest of an idempotency key."""
     return hashlib.blake2b(key.encode(), digest_size=_KEY_BYTES).digest()
 
 
 def request_digest(kind: str, payload: bytes) -> bytes:
-    """Give what tells a repeat of an operation from another one under the same key."""
+    """Return the digest that tells whether two operations with the same key are the same request."""
     return hashlib.sha256(kind.encode() + b"\0" + payload).digest()[:REQUEST_DIGEST_BYTES]

@@ -1,8 +1,8 @@
-"""What a detector's journal tells: the steps that were taken, in order, so that they can be taken again.
+"""The entries of a detector's journal, and their replay.
 
-A record holds the steps of one batch. Nothing in it depends on a clock or on chance: events have the time
-that follows from their bodies and from those before them, what was refused is left out, and rules come with
-their ids. The limits in force stand in the journal wherever they change.
+A record holds the entries of one batch. Replay is deterministic: an event's time follows from its body and
+from earlier events, refused events are left out, and rules are stored with their ids. The limits in force
+are journaled whenever they change.
 """
 
 import dataclasses
@@ -32,12 +32,12 @@ from engine.runtime.detector.idempotency import (
 _UNBOUNDED: Final = 1 << 62
 
 RECORD_VERSION: Final = 3
-"""Of version 1 all bodies are JSON, none of them in lines. Up to version 2 answers stand there with their
-keys, and nothing tells the program that wrote the record, nor what its events came to."""
+"""In version 1 all bodies are JSON, and there are no lines. Up to version 2, answers are stored with their
+full keys, and records contain neither the program's version nor the verdicts' checksum."""
 
 
 class EarlierAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """A kept answer as records up to version 2 and snapshots of version 3 have it."""
+    """A stored answer in records up to version 2 and in snapshots of version 3."""
 
     key: str
     digest: bytes
@@ -46,13 +46,13 @@ class EarlierAnswer(msgspec.Struct, frozen=True, array_like=True):
     messages: bytes
 
     def current(self) -> CachedAnswer:
-        """Give it as it is kept now."""
+        """Convert to the current form."""
         request = self.digest[:REQUEST_DIGEST_BYTES]
         return CachedAnswer(key_digest(self.key), request, self.result, self.messages)
 
 
 class GivenAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request with an idempotency key: the digest of that, and what was answered."""
+    """The answer to a request with an idempotency key, and the key's digest."""
 
     key: bytes
     result: bytes
@@ -60,37 +60,37 @@ class GivenAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Evaluated(msgspec.Struct, frozen=True, array_like=True, tag="evaluated"):
-    """One event, by the body that brought it."""
+    """One event, as the request body that carried it."""
 
     body: bytes
     earlier: EarlierAnswer | None = None
     """Its answer, in records up to version 2."""
     answer: GivenAnswer | None = None
-    """Where it had an idempotency key."""
+    """Its answer, if it had an idempotency key."""
 
 
 class EvaluatedBatch(msgspec.Struct, frozen=True, array_like=True, tag="evaluated batch"):
-    """Several events, by the body that brought them, but for those that were refused."""
+    """Several events, as the request body that carried them, with the refused ones named."""
 
     body: bytes
     refused: tuple[int, ...] = ()
-    """Their places."""
+    """The indices of the refused events."""
     earlier: EarlierAnswer | None = None
     form: BatchForm = "json"
-    """What the body is written in."""
+    """The encoding of the body."""
     answer: GivenAnswer | None = None
 
 
 class EvaluatedLines(msgspec.Struct, frozen=True, array_like=True, tag="evaluated lines"):
-    """Several events, each in a line of its own, but for those that were refused."""
+    """Several events, one per line, with the refused ones named."""
 
     lines: bytes
     refused: tuple[int, ...] = ()
-    """Their places among the lines that are not blank."""
+    """The indices of the refused lines, not counting blank lines."""
 
 
 class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
-    """A rule as it stands from here on: a new one, or one that was changed."""
+    """A rule was added or changed; its new definition."""
 
     id: str
     name: str
@@ -101,37 +101,37 @@ class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
 
 
 class RuleRemoved(msgspec.Struct, frozen=True, array_like=True, tag="rule removed"):
-    """A rule is there no more."""
+    """A rule was removed."""
 
     id: str
 
 
 class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
-    """The limits in force from here on."""
+    """The limits in force were changed."""
 
     limits: dict[str, int]
 
 
 EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines)
-"""The steps that are events."""
+"""The entries that are events."""
 
 JournalEntry = Evaluated | EvaluatedBatch | EvaluatedLines | RulePut | RuleRemoved | LimitsSet
 
 
 class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The steps of one batch, and where the detector stood after them."""
+    """The entries of one batch, and the detector's position after them."""
 
     clock_us: int | None
     events_seen: int
     complete: bool
-    """Whether every event since the record before is in the journal; with `journal_sync` off none is."""
+    """Whether all events since the previous record are in the journal; with `journal_sync` off none are."""
     entries: tuple[JournalEntry, ...]
     answered_at_us: int = 0
-    """When its operations were carried out, in microseconds since 1970."""
+    """When the operations were executed, in microseconds since 1970."""
     program: str = ""
-    """The version of the program that carried them out; empty where an earlier one did not say."""
+    """The version of the program that executed them; empty in records of older programs."""
     verdicts: int | None = None
-    """The checksum of what fired at its events; None where an earlier program did not say."""
+    """The checksum of the verdicts; None in records of older programs."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -139,41 +139,41 @@ _decode: Final = msgspec.msgpack.Decoder(JournalRecord).decode
 
 
 class Diverged(Exception):
-    """What was taken again led elsewhere than the first time."""
+    """The replay reached another state than the original execution."""
 
 
 def encode(record: JournalRecord) -> bytes:
-    """Give a record's payload, of RECORD_VERSION."""
+    """Encode a record as a payload of RECORD_VERSION."""
     return _encode(record)
 
 
 def decode(payload: bytes) -> JournalRecord:
-    """Give back what `encode` took."""
+    """Decode a record."""
     return _decode(payload)
 
 
 def rule_put(rule: Rule) -> RulePut:
-    """Give the step that puts a rule."""
+    """Return the entry for an added or changed rule."""
     return RulePut(
         rule.id, rule.name, condition_bytes(rule.condition), rule.enabled, rule.notify, rule.priority
     )
 
 
 def limits_set(limits: Limits) -> LimitsSet:
-    """Give the step that sets limits."""
+    """Return the entry for changed limits."""
     return LimitsSet(limits_document(limits))
 
 
 def limits_document(limits: Limits) -> dict[str, int]:
-    """Give limits by name."""
+    """Return limits by name."""
     return dataclasses.asdict(limits)
 
 
 def limits_from(document: dict[str, int]) -> Limits:
-    """Give the limits of a document; what it does not name, because it is older, is as by default.
+    """Return the limits of a document; limits that an older document lacks have their defaults.
 
-    The bounds on what keys take, and on what patterns are tried on, did not hold before they were there: the
-    past stays as it was.
+    Except the bounds on keyed state and on pattern matching: they did not apply before they existed, so that
+    the replay gives the same answers.
     """
     unbounded = {"state_bytes_max": _UNBOUNDED, "pattern_event_bytes_max": _UNBOUNDED}
     return Limits(**{**unbounded, **document})
@@ -181,21 +181,21 @@ def limits_from(document: dict[str, int]) -> Limits:
 
 @functools.cache
 def program_version() -> str:
-    """Give the version of this program, as records tell it."""
+    """Return the version of this program."""
     return importlib.metadata.version("rule-detector")
 
 
 class Replay:
-    """A detector that goes again through what its journal tells."""
+    """Replays a detector's journal."""
 
     def __init__(self, detector: Detector, answers: IdempotencyCache) -> None:
         self.detector = detector
         self.answers = answers
 
     def take(self, record: JournalRecord) -> bool:
-        """Take the steps of a record; whether the same rules fired as when they were taken first.
+        """Replay a record; whether the same rules fired as originally.
 
-        Raises Diverged where they lead elsewhere than they did.
+        Raises Diverged if the replay reaches another position.
         """
         self.detector.verdicts.take()
         for entry in record.entries:
@@ -276,5 +276,5 @@ def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
 
 
 def under_limits(detector: Detector, limits: Limits) -> Detector:
-    """Give the detector as it is under other limits. It takes events as they are stamped."""
+    """Return the detector under other limits. It takes the timestamps of events as they are."""
     return Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)

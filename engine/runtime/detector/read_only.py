@@ -1,8 +1,8 @@
-"""A detector that can only be read, because the disk has no room for what its owner would have to write.
+"""A detector that is read-only because the disk is too full for its owner to write.
 
-It is brought back from what can be read, and nothing in its folder is claimed or changed. So an earlier owner
-may still be there, and what such an owner was never able to answer may be shown here and be gone later. What
-was answered is always shown.
+It is restored from its folder without claiming or changing anything there. So an earlier owner may still run,
+and changes that it wrote but never acknowledged may be visible here and disappear later. Acknowledged changes
+are always visible.
 """
 
 import errno
@@ -27,28 +27,28 @@ _CANNOT_WRITE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 def cannot_write(error: StorageError) -> bool:
-    """Whether nothing but want of room, or a disk that may only be read, stands in the way."""
+    """Whether the only obstacle is a full disk or a read-only file system."""
     cause = error.__cause__
     return isinstance(error, NoRoom) or (isinstance(cause, OSError) and cause.errno in _CANNOT_WRITE)
 
 
 class ReadOnlyDetector:
-    """A detector as its folder has it, for questions alone. `reason` is why it is no more than that."""
+    """A detector as its folder has it, for reading only. `reason` is why."""
 
     def __init__(self, detector_id: str, folder: Path, reason: str, limits: Limits, files: Files) -> None:
-        """Read a folder. Raises StorageError where it does not allow that."""
+        """Read a folder. Raises StorageError if that is impossible."""
         self.detector_id = detector_id
         self.reason = reason
         self._folder = folder
         self._files = files
         try:
-            # Before all else: a change while it is read is noticed, too.
+            # The names come first, so that a change during the reading is noticed.
             self._names = self._names_now()
             attempt = ReplayAttempt(folder, files)
             attempt.begin()
         except OSError as error:
             raise StorageError(f"{folder} cannot be read: {error}") from error
-        # There is no room for a mark; but a record that ended others is not tried here either.
+        # There is no room for a mark, but a record that has killed other processes is refused here too.
         recovered = read_only(folder, files)
         restored = replay.restore(recovered, IdempotencyCache(0, 0), limits, attempt.refuse)
         self.records = restored.records
@@ -56,7 +56,7 @@ class ReadOnlyDetector:
         self._detector = restored.detector
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Answer what only reads, and refuse all else. Raises StorageError where the folder has changed."""
+        """Answer reads and refuse writes. Raises StorageError if the folder has changed since it was read."""
         answers = [self._answer(operation) for operation in batch]
         try:
             changed = self._names_now() != self._names

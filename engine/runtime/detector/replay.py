@@ -1,4 +1,4 @@
-"""A detector brought back from its folder: the newest snapshot, and all that the journal tells after it."""
+"""Restoring a detector from its folder: the newest snapshot, then the journal after it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ from snapshots.takeover.recovered import Recovered
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A detector as its last answer left it, taking events as they are stamped."""
+    """A detector in the state of its last answer, which takes the timestamps of events as they are."""
 
     detector: Detector
     records: int
-    """How many records of the journal were taken again."""
+    """The number of journal records replayed."""
     tells_limits: bool
-    """Whether the folder says under which limits it is; one from before there was a journal does not."""
+    """Whether the folder contains the limits in force; a folder older than the journal does not."""
     diverged: str | None = None
-    """Which records other rules fire at now than when they were written, if there are any."""
+    """The records at which other rules fire now than originally; None if there are none."""
 
 
 def restore(
@@ -40,9 +40,9 @@ def restore(
     default_limits: Limits,
     reached: Callable[[Record], None] = lambda _: None,
 ) -> Restored:
-    """Give the detector that a folder holds, and put the answers that are kept to `answers`.
+    """Restore the detector of a folder, and add its stored answers to `answers`.
 
-    `reached` is told of each record before it is taken. Raises NewerFormat and Poisoned.
+    `reached` is called with each record before it is replayed. Raises NewerFormat and Poisoned.
     """
     snapshot = recovered.snapshot
     detector = Detector(limits=default_limits)
@@ -86,11 +86,10 @@ def restore(
 
 
 class _Diverged:
-    """The records at which other rules fire than when they were written, which is told and no reason to stop.
+    """Records at which other rules fire now than originally. They are reported, and the replay goes on.
 
-    What was answered then cannot be taken back, and the rules and the state of the detector are what this
-    program makes of them, as for every later event. To stop would keep callers from that, and would leave
-    nothing to be done about it but to go back to the program that wrote the record.
+    Answers already given cannot be taken back, and this program's rules and state apply to all later events.
+    Stopping would only make the detector unavailable, with no remedy but the older program.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,12 @@
-"""Attempts to replay a journal, marked in the folder for the case that one is the last thing a process does.
+"""Attempts to replay a journal, marked in its folder so that a fatal record does not kill every worker.
 
-A record that ends whoever replays it would end one process after another. So each attempt writes down which
-record it has come to, in the file `replaying`, which goes when the attempt succeeds. A record at which
-processes ended again and again is left alone for some time. A process that crashes by itself (a segmentation
-fault, an abort) says so in the same file as it ends. One that says nothing there was killed from outside, by
-an operator or for want of memory; that tells less of the record, so it is borne more often.
+Each attempt writes the number of the record that it is about to replay to the file `replaying`, and removes
+the file on success. A record at which several processes in a row died is not replayed for some time. A
+process that crashes by itself (a segmentation fault, an abort) writes a crash report to the same file.
+Without a report, the process was killed from outside, by an operator or the out-of-memory killer. A kill says
+less about the record, so more kills than crashes are allowed.
 
-The mark is there for the end of processes, not of machines: it is not synced.
+The mark covers the death of a process, not of the machine, so it is not synced.
 """
 
 import contextlib
@@ -22,30 +22,30 @@ from snapshots.files import Files, OpenFile, write_all
 from snapshots.format.segment_reader import Record
 
 CRASHES_MAX: Final = 2
-"""So many crashes in a row at one record, and it is left alone."""
+"""After this many crashes in a row at one record, it is not replayed."""
 
 KILLS_MAX: Final = 5
 """The same for processes that were killed from outside."""
 
 LEFT_ALONE_S: Final = 600
-"""For how long after the last attempt; then it is tried as if it were the first time."""
+"""How long after the last attempt; then the count starts anew."""
 
 _MAGIC: Final = b"RDMARK2\n"
 _MARK: Final = struct.Struct("<QIIq")
-"""A record's sequence, how many processes were killed there and how many crashed there before, and the time
-of the attempt."""
+"""A record's sequence, how many processes were killed and how many crashed there before, and the time of the
+attempt."""
 _EARLIER_MARK: Final = struct.Struct("<QQ")
-"""Without the magic: a record's sequence, and how many attempts had come to it, this one included."""
+"""Without the magic: a record's sequence, and the number of attempts to replay it, including this one."""
 _CRASHED: Final = b"Fatal Python error: "
 
 
 class Poisoned(StorageError):
-    """A record of the journal cannot be replayed: whoever tries dies, or ends up elsewhere."""
+    """A record of the journal cannot be replayed: the process dies of it, or the replay diverges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deaths:
-    """What became of attempts in a row that came to a record and no further. Of no record: of none."""
+    """How processes died in a row at the same record; all zero if none did."""
 
     sequence: int = 0
     kills: int = 0
@@ -53,19 +53,19 @@ class Deaths:
     at_us: int = 0
     """The time of the last attempt."""
     crash: str = ""
-    """What the last process that crashed wrote about it."""
+    """The crash report of the last process that crashed."""
 
     @property
     def too_many(self) -> bool:
-        """Whether the record is to be left alone."""
+        """Whether the record must not be replayed now."""
         return self.crashes >= CRASHES_MAX or self.kills >= KILLS_MAX
 
     def expired(self, now_us: int) -> bool:
-        """Whether they are too long ago to keep the record from being tried."""
+        """Whether the last attempt is long enough ago to try again."""
         return abs(now_us - self.at_us) > LEFT_ALONE_S * 1_000_000
 
     def __str__(self) -> str:
-        """Tell them: `2 processes crashed at record 7 (Segmentation fault)`."""
+        """Describe them: `2 processes crashed at record 7 (Segmentation fault)`."""
         told = []
         if self.crashes:
             told.append(f"{_processes(self.crashes)} crashed{f' ({self.crash})' if self.crash else ''}")
@@ -75,7 +75,7 @@ class Deaths:
 
 
 class ReplayAttempt:
-    """One attempt to replay a journal. `crashes_to` has a crash of the process described in an open file."""
+    """One attempt to replay a journal. `crashes_to` directs crash reports of the process to an open file."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class ReplayAttempt:
         self._file: OpenFile | None = None
 
     def begin(self) -> None:
-        """Find out how the attempts before this one ended. Raises OSError."""
+        """Read how the previous attempts ended. Raises OSError."""
         deaths = last_deaths(self._path, self._files)
         self._before = Deaths() if deaths.expired(self._now_us()) else deaths
 
     def refuse(self, record: Record) -> None:
-        """Raise Poisoned where a record that is about to be replayed was the end of others."""
+        """Raise Poisoned if processes died of the record that is about to be replayed."""
         before = self._before
         if before.too_many and record.sequence == before.sequence:
             raise Poisoned(
@@ -109,11 +109,11 @@ class ReplayAttempt:
             )
 
     def reached(self, record: Record) -> None:
-        """Mark that a record is about to be replayed. Raises Poisoned where that was the end of others."""
+        """Mark that a record is about to be replayed. Raises Poisoned if processes died of it."""
         self.refuse(record)
         before = self._before
         if before.too_many and record.sequence < before.sequence:
-            # The mark stays as it is, with the time of the last attempt.
+            # The mark stays unchanged, with the time of the last attempt.
             return
         if before.sequence != record.sequence:
             before = Deaths(record.sequence)
@@ -126,9 +126,9 @@ class ReplayAttempt:
         write_all(self._file, _MARK.pack(before.sequence, before.kills, before.crashes, self._now_us()))
 
     def survived(self) -> None:
-        """Take the mark away: whatever came of the attempt, nobody died of it. Raises OSError.
+        """Remove the mark: the process survived the attempt. Raises OSError.
 
-        One that is the reason why no attempt was made stays.
+        The mark stays if it was the reason for refusing the attempt.
         """
         if self._file is not None:
             self._crashes_to(None)
@@ -138,7 +138,7 @@ class ReplayAttempt:
 
 
 def last_deaths(path: Path, files: Files) -> Deaths:
-    """Give how the last attempts in a row ended that came to the same record. Raises OSError."""
+    """Read how the last processes in a row died at the same record. Raises OSError."""
     try:
         data = files.read(path)
     except FileNotFoundError:
@@ -158,7 +158,7 @@ def last_deaths(path: Path, files: Files) -> Deaths:
 
 
 def retry(folder: Path, files: Files) -> Deaths:
-    """Have a record be replayed at the next attempt, however many ended there; gives them. Raises OSError."""
+    """Allow the next attempt to replay a refused record; return the forgotten deaths. Raises OSError."""
     path = folder / "replaying"
     deaths = last_deaths(path, files)
     with contextlib.suppress(FileNotFoundError):
@@ -167,7 +167,7 @@ def retry(folder: Path, files: Files) -> Deaths:
 
 
 def _earlier(data: bytes) -> Deaths:
-    """Read a mark of before causes and times were told."""
+    """Read a mark of the older format, without causes and times."""
     whole = len(data) // _EARLIER_MARK.size * _EARLIER_MARK.size
     if not whole:
         return Deaths()

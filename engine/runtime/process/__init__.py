@@ -1,1 +1,1 @@
-"""What a process does for itself: its memory, its temporary files, its crashes."""
+"""Process-wide concerns: memory, temporary files, crash reports."""

@@ -1,16 +1,17 @@
-"""Python's garbage collector, kept from looking through what stays, in actors and in front ends.
+"""Tuning of Python's garbage collector for workers and front ends.
 
-A detector of 100 000 rules is some million objects, and to look through all of them stops it for a second.
-What it lets go is freed at once, by reference counts; cycles are made by little else than errors. So what a
-large detector is made of is hidden from the collector while it is awake, and looked through when it has gone.
+A detector of 100 000 rules consists of about a million objects, and a full collection of them pauses the
+worker for a second. Reference counting frees almost everything; only errors make cycles. So the objects of a
+large detector are frozen (`gc.freeze`) while it is active, and collected after it is gone.
 
-What an actor is made of itself, most of it Ray's modules, stays hidden as long as it lives: to look through
-that takes forty times as long as to put a small detector to rest. Python brings back all that is hidden or
-nothing, so a small detector is not hidden at all. The collector comes so seldom that it hardly meets it.
+The worker's own objects, mostly Ray's modules, stay frozen: collecting them takes forty times as long as
+passivating a small detector. `gc.unfreeze` unfreezes everything, so a small detector is not frozen at all;
+collections are so rare that they hardly ever meet one.
 
-A front end holds some hundred thousand objects that stay, most of them modules, and a few hundred for each
-request under way: enough for a look at each few requests, and for one now and then at everything, which stops
-all requests for a tenth of a second. Its connections are cycles, so it does look on, at what came since.
+A front end holds some hundred thousand permanent objects, mostly modules, and a few hundred per running
+request. By default that causes a collection every few requests, and now and then a full one, which pauses all
+requests for a tenth of a second. Its connections are cycles, so collections continue, limited to objects made
+since the start.
 """
 
 import gc
@@ -19,22 +20,22 @@ from typing import Final
 _YOUNG_OBJECTS: Final = 50_000
 _YOUNG_ROUNDS: Final = 20
 _OLD_ROUNDS: Final = 1_000
-"""How many new objects, and rounds over younger ones, bring the next round; those over all become rare."""
+"""Thresholds of the three generations; they make full collections rare."""
 
 
 _LARGE_OBJECTS: Final = 100_000
-"""A look through so many takes 10 ms."""
+"""Collecting this many objects takes 10 ms."""
 
 
 def collect_seldom() -> None:
-    """Have the collector come seldom, in a process that makes objects at a high rate and few cycles."""
+    """Make collections rare, for a process that creates many objects and few cycles."""
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_ROUNDS, _OLD_ROUNDS)
 
 
 def settle() -> None:
-    """Hide what is there to stay, collect the rest, and have the collector come less often, for a front end.
+    """Freeze the permanent objects and make young collections rarer, for a front end.
 
-    How often it looks at what is older is left as it is: connections grow old before they end.
+    The thresholds of older generations stay: connections grow old before they end.
     """
     gc.collect()
     gc.freeze()
@@ -42,24 +43,24 @@ def settle() -> None:
 
 
 class FrozenHeap:
-    """What an actor hides from the collector: itself always, and a large detector while it is awake."""
+    """The frozen objects of a worker: its own always, and a large detector while it is active."""
 
     def __init__(self) -> None:
-        """Hide all there is: the actor itself."""
+        """Freeze the worker's own objects."""
         self._large = False
         gc.freeze()
 
     def awake(self) -> None:
-        """Take note that a detector is awake."""
+        """Freeze an activated detector if it is large."""
         self._large = len(gc.get_objects()) > _LARGE_OBJECTS
         if self._large:
             gc.freeze()
 
     def gone(self) -> None:
-        """Collect what the detector has left behind, and hide what is there to stay.
+        """Collect what the detector left behind, and freeze the rest.
 
-        So there is little to look through the next time. An actor is replaced after some detectors, before
-        what it hides in this way can come to much.
+        So the next collection has little to do. A worker is replaced after a number of activations, before
+        the frozen garbage becomes large.
         """
         if self._large:
             self._large = False

@@ -1,18 +1,18 @@
-"""A crash of this process, described in a file as it happens."""
+"""Crash reports of this process."""
 
 import contextlib
 import faulthandler
 
 
 def crashes_to(descriptor: int | None) -> None:
-    """Have a segmentation fault, an abort and the like described in an open file; None: as usual again.
+    """Direct the report of a segmentation fault, an abort and the like to an open file; None: standard error.
 
-    As usual is on standard error, if this process has one that can be written to.
+    Does nothing if standard error cannot be written to.
     """
     faulthandler.disable()
     if descriptor is not None:
         faulthandler.enable(descriptor)
         return
-    # Standard error may be closed, or be something of Python's own.
+    # Standard error may be closed, or replaced by a Python object.
     with contextlib.suppress(OSError, ValueError, RuntimeError, AttributeError):
         faulthandler.enable()

@@ -1,4 +1,4 @@
-"""How glibc allocates large blocks: on pages of their own, so that growing one copies nothing."""
+"""Makes glibc allocate large blocks by mmap, so that growing one copies nothing."""
 
 import contextlib
 import ctypes
@@ -10,15 +10,15 @@ _M_MMAP_THRESHOLD: Final = -3
 
 _LARGE_BYTES: Final = 2 * 1024 * 1024
 _FREE_BYTES_KEPT: Final = 64 * 1024 * 1024
-"""What glibc itself comes to once it has freed large blocks."""
+"""The value that glibc itself adapts to once large blocks have been freed."""
 
 
 def map_large_blocks() -> None:
-    """Keep large blocks mapped, for a process that holds arrays over very many keys.
+    """Allocate large blocks by mmap, for a process that holds arrays over very many keys.
 
-    By default glibc puts ever larger blocks on its heap once it has freed a large one. An array that grows
-    there is copied: at a million keys several arrays of 6 MiB in one event, which takes 10 to 15 ms instead
-    of less than 3. Does nothing with another C library.
+    By default, once a large block was freed, glibc allocates ever larger blocks on its heap. An array that
+    grows there is copied. At a million keys, one event may grow several arrays of 6 MiB: that takes 10 to 15
+    ms on the heap, and less than 3 with mmap. Does nothing with another C library.
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Calls that may block, made by a thread of their own, so that the event loop goes on."""
+"""Blocking calls in threads of their own, so that the event loop continues."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def off_loop(call: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Give the outcome of a call. One that never comes back does not keep the process from ending.
+    """Run a call in a daemon thread, and return its future.
 
-    To cancel the future does not stop the call.
+    Cancelling the future does not stop the call. A call that hangs does not keep the process alive.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
@@ -25,9 +25,9 @@ def off_loop(call: Callable[[], T], name: str) -> asyncio.Future[T]:
     def run() -> None:
         try:
             put = partial(outcome.set_result, call())
-        except BaseException as error:  # noqa: BLE001 -- whoever waits is to raise it
+        except BaseException as error:  # noqa: BLE001 -- the awaiting task raises it
             put = partial(outcome.set_exception, error)
-        # The loop may be closed by now; then nobody waits.
+        # The loop may be closed; then nobody waits.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, put)
 

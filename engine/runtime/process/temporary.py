@@ -1,4 +1,4 @@
-"""Folders for what lasts no longer than a process: for this user alone, and cleared away after it."""
+"""Temporary folders, private to the user and removed after their process has ended."""
 
 import contextlib
 import os
@@ -11,14 +11,14 @@ from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import FolderInUse, StorageError
 
 _CHARS_MAX: Final = 40
-"""Of the folder above. Paths of sockets end at 107 bytes, and Ray puts its own some 60 characters below."""
+"""Of the parent folder. Socket paths end at 107 bytes, and Ray's are some 60 characters longer."""
 
 
 class TemporaryFolder:
-    """A folder of one process's own, for this user alone, locked for as long as that lives.
+    """A temporary folder of one process, private to the user, and locked while the process lives.
 
-    Folders that processes left behind when they were killed are removed when the next one of the same prefix
-    is made. `holds` are the names of what may be in them.
+    Creating one removes the folders of the same prefix that killed processes left behind. `holds` are the
+    names that such a folder may contain.
     """
 
     def __init__(self, prefix: str, holds: frozenset[str]) -> None:
@@ -32,18 +32,18 @@ class TemporaryFolder:
             try:
                 self._lock.acquire()
             except FolderInUse:
-                # Another start took it for one that was left behind, in the moment before it was locked.
+                # Another process removed it as a leftover in the moment before it was locked.
                 continue
             return
 
     def remove(self) -> None:
-        """Remove the folder and all that is in it."""
+        """Remove the folder and its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()
 
 
 def _remove_if_left(folder: Path, holds: frozenset[str]) -> None:
-    """Remove a folder that is certainly one of these, and that no living process holds."""
+    """Remove a folder if it is certainly a leftover: nothing unknown in it, and no process holds its lock."""
     with contextlib.suppress(OSError, StorageError):
         within = {entry.name for entry in folder.iterdir()}
         if "lock" in within and within <= {"lock"} | holds and folder.stat().st_uid == os.getuid():

@@ -1,1 +1,1 @@
-"""Batches on a socket between that process and an actor."""
+"""Batches on a socket between the broker's process and a worker."""

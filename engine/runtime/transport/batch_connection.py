@@ -1,4 +1,4 @@
-"""The front end's end of the connection on which batches travel to an actor."""
+"""The broker's end of the connection that carries batches to a worker."""
 
 import asyncio
 from collections import deque
@@ -24,13 +24,13 @@ _CONNECT_S: Final = 5.0
 
 
 class NotSent(Exception):
-    """Nothing of the batch was sent: it may go another way."""
+    """Nothing of the batch was sent, so it may be sent another way."""
 
 
 class BatchConnection(asyncio.BufferedProtocol):
-    """Sends batches, and hands each answer to whoever sent the batch: answers come in the order of sending.
+    """Sends batches and returns their replies, which arrive in the order of sending.
 
-    A caller that is cancelled leaves the connection in step: its answer is waited for, and dropped.
+    If a caller is cancelled, its reply is received and dropped, so that the connection stays in step.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class BatchConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def to(cls, address: Address, *, within_s: float = _CONNECT_S) -> "BatchConnection":
-        """Give a connection to an actor that has welcomed it. Raises OSError."""
+        """Connect to a worker. Raises OSError."""
         loop = asyncio.get_running_loop()
         connection: BatchConnection | None = None
         try:
@@ -64,24 +64,24 @@ class BatchConnection(asyncio.BufferedProtocol):
 
     @property
     def usable(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the connection is open."""
         return not self._lost.done() and self._transport is not None and not self._transport.is_closing()
 
     async def introduce(self, token: bytes) -> None:
-        """Say the token, and come back when it was welcome. Raises ConnectionResetError where it is not."""
+        """Send the token and wait for the welcome. Raises ConnectionResetError if the token is wrong."""
         assert self._transport is not None, "it is connected"
         self._transport.write(token)
         await self._welcomed
 
     async def ask(self, request: Payload, kind: int = BATCH) -> Payload:
-        """Give the encoded reply to an encoded batch or call.
+        """Send an encoded batch or call, and return the encoded reply.
 
-        Raises what the actor raised; NotSent; and ActorDied where the connection ends with the request under
-        way, when nobody knows whether it was carried out.
+        Raises what the worker raised, NotSent, and ActorDied if the connection ends before the reply: then it
+        is unknown whether the request was executed.
         """
         if len(request) > FRAME_BYTES_MAX:
             raise NotSent(f"{len(request)} bytes are too many for a frame")
-        # What an earlier caller left behind goes first: no more than one batch is ever held here.
+        # Wait for the data of a cancelled caller to go first, so that at most one batch is buffered.
         await self._writable.wait()
         if not self.usable:
             raise NotSent("the connection has ended")
@@ -96,32 +96,32 @@ class BatchConnection(asyncio.BufferedProtocol):
         return payload
 
     async def close(self) -> None:
-        """End it at once; what is under way ends with ActorDied."""
+        """End the connection at once; pending requests raise ActorDied."""
         if self._transport is not None:
             self._transport.abort()
             await asyncio.shield(self._lost)
 
-    # -- what the loop calls ---------------------------------------------------------------------------------
+    # -- called by the loop ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Give the place for what comes next."""
+        """Return the buffer for the next bytes."""
         return self._reader.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on the answers that are whole now."""
+        """Hand over the complete replies."""
         try:
             for frame in self._reader.received(nbytes):
                 self._take(frame)
         except Garbage:
-            # No answer can be told from another any more.
+            # The stream is out of step, so no later reply can be read.
             cast("asyncio.Transport", self._transport).abort()
 
     def pause_writing(self) -> None:
-        """Hold back further batches: the actor does not read as fast as they come."""
+        """Hold back further batches: the worker does not read fast enough."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
@@ -129,13 +129,13 @@ class BatchConnection(asyncio.BufferedProtocol):
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everyone who waits."""
+        """Fail all pending requests."""
         self._writable.set()
         self._lost.set_result(None)
         why = f"its connection broke: {exc}" if exc is not None else "its connection ended"
         if not self._welcomed.done():
             self._welcomed.set_exception(ConnectionResetError(why))
-            # Whoever connected may have gone; then nobody is left to be told.
+            # The caller that connected may be gone; this marks the exception as retrieved.
             self._welcomed.exception()
         while self._answers:
             answer = self._answers.popleft()

@@ -1,4 +1,4 @@
-"""The actor's end of the connection on which batches travel: a thread beside those of Ray."""
+"""The worker's end of the connection that carries batches: a thread beside Ray's."""
 
 import contextlib
 import hmac
@@ -33,16 +33,16 @@ _SOCKET: Final = "batches"
 _SOCKET_MODE: Final = 0o600
 _WAITING_MAX: Final = 8
 _LISTEN_S: Final = 10.0
-"""So long whoever asked for the address has to connect."""
+"""How long the caller has to connect after it has asked for the address."""
 _TOKEN_S: Final = 2.0
-"""So long a connection has to say the token. Another one waits meanwhile."""
+"""How long a connection has to send the token. Other connections wait meanwhile."""
 
 
 class BatchServer:
-    """Answers batches on the one connection that proves itself, until that ends.
+    """Serves batches on the one connection that sends the token, until it ends.
 
-    There is one caller, the front end that started the actor. So once it has connected nothing listens any
-    more: no file is left to be cleared away, and no port that others could try.
+    There is one caller, the process that started the worker. Once it has connected, the listener is closed:
+    no socket file is left behind, and no port is open to others.
     """
 
     def __init__(
@@ -54,10 +54,9 @@ class BatchServer:
         listen_s: float = _LISTEN_S,
         token_s: float = _TOKEN_S,
     ) -> None:
-        """Listen at `host`, or with a Unix socket where there is none. Raises OSError.
+        """Listen on TCP at `host`, or on a Unix socket if it is None. Raises OSError.
 
-        `handle` carries out an encoded batch and gives the encoded reply, `call` an encoded call of another
-        method.
+        `handle` executes an encoded batch and returns the encoded reply; `call` does so for another method.
         """
         self._handlers = {BATCH: handle} if call is None else {BATCH: handle, CALL: call}
         self._until_s = time.monotonic() + listen_s
@@ -70,7 +69,7 @@ class BatchServer:
         except BaseException:
             self._remove_folder()
             raise
-        # A process that ends waits for no caller.
+        # A daemon thread, so that it does not keep the process alive.
         self.thread = threading.Thread(target=self._run, args=(listener,), name="batches", daemon=True)
         self.thread.start()
 
@@ -80,7 +79,7 @@ class BatchServer:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listener.bind(path)
-            # Nobody could reach it before: the folder is this user's alone.
+            # Nobody could connect before: the folder is private to the user.
             os.chmod(path, _SOCKET_MODE)  # noqa: PTH101 -- a path here is what sockets take, a string
             listener.listen(_WAITING_MAX)
         except BaseException:
@@ -102,12 +101,12 @@ class BatchServer:
             self._remove_folder()
         if connection is None:
             return
-        # However the connection ends, the front end learns of it by that.
+        # The caller notices the end of the connection, whatever the reason.
         with connection, contextlib.suppress(OSError, Garbage):
             self._serve(connection)
 
     def _the_caller(self, listener: socket.socket) -> socket.socket | None:
-        """Give the connection that said the token; None where the time is up."""
+        """Return the connection that sent the token; None after the time to connect is over."""
         while (left_s := self._until_s - time.monotonic()) > 0:
             listener.settimeout(left_s)
             try:
@@ -123,7 +122,7 @@ class BatchServer:
                     _send(connection, (WELCOME, b""))
                     return connection
             except OSError:
-                # It was not the front end, or it is gone.
+                # It was not the caller, or the caller is gone.
                 pass
             connection.close()
         return None
@@ -139,10 +138,10 @@ class BatchServer:
     def _answer(self, kind: int, payload: Payload) -> Frame:
         try:
             reply = self._handlers[kind](payload)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the front end is to raise it
+        except Exception as error:  # noqa: BLE001 -- the caller raises it
             return FAILURE, encode_failure(error)
         if len(reply) > FRAME_BYTES_MAX:
-            # To end the connection says what there is to be said: the outcome will not be known.
+            # Ending the connection tells the caller that the outcome is unknown.
             raise Garbage(f"a reply of {len(reply)} bytes")
         return REPLY, reply
 
@@ -159,11 +158,11 @@ def _send(connection: socket.socket, frame: Frame) -> None:
 
 
 def _read(connection: socket.socket, bytes_: int) -> bytes:
-    """Give so many bytes. Raises OSError where they do not come in time."""
+    """Read a number of bytes. Raises OSError if they do not arrive in time."""
     until_s = time.monotonic() + (connection.gettimeout() or 0)
     got = b""
     while len(got) < bytes_:
-        # The time is for all of them: one that sends a byte now and then holds up nobody.
+        # The timeout is for all bytes, so that a slow sender cannot prolong it.
         connection.settimeout(max(until_s - time.monotonic(), 1e-3))
         piece = connection.recv(bytes_ - len(got))
         if not piece:

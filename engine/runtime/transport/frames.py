@@ -1,7 +1,7 @@
-"""What travels between processes beside Ray: frames, one after another.
+"""Frames, the unit of the protocols between processes beside Ray.
 
-A frame is the length of its payload (u32, little-endian), a byte that says what the payload is, and that.
-Before the first frame, whoever connects to an actor sends the token, and is welcomed.
+A frame is the length of its payload (u32, little-endian), a byte for the kind, and the payload. Before the
+first frame, a process that connects to a worker sends the token; the worker answers with a welcome.
 """
 
 import struct
@@ -12,57 +12,57 @@ import msgspec
 HEADER: Final = struct.Struct("<IB")
 
 WELCOME: Final = 1
-"""The token was right; no payload. The actor's first frame."""
+"""The token was right. The worker's first frame; no payload."""
 BATCH: Final = 2
-"""What `encode_batch` gives."""
+"""The output of `encode_batch`."""
 REPLY: Final = 3
-"""What `encode_reply` or `encode_result` gives: the answer, unless it is this:"""
+"""The output of `encode_reply`, or the encoded result of a call."""
 FAILURE: Final = 4
-"""What `encode_failure` gives: the batch or the call raised an exception."""
+"""The output of `encode_failure`: the batch or call raised an exception."""
 
 CALL: Final = 6
-"""What `encode_call` gives: a call of one of the actor's other methods."""
+"""The output of `encode_call`: a call of another method of the worker."""
 
 BATCHES: Final = frozenset({WELCOME, BATCH, CALL, REPLY, FAILURE})
-"""What travels between a front end and an actor."""
+"""The kinds of frames between broker and worker."""
 
 MESSAGES: Final = 5
-"""Several messages, between a front end in a process of its own and the process that hosts the detectors."""
+"""Several messages between a front-end process and the broker's process."""
 
 TOKEN_BYTES: Final = 32
 
 FRAME_BYTES_MAX: Final = 1 << 30
-"""No payload is longer. What says that it is was sent by something else."""
+"""The maximum size of a payload. A larger length means that the peer does not speak this protocol."""
 
 _READ_BYTES: Final = 64 * 1024
 _JOINED_BYTES_MAX: Final = 16 * 1024
-"""Up to here it costs less to copy a payload behind its header than to send the two one by one."""
+"""Up to this size, joining header and payload is cheaper than sending two pieces."""
 
 Payload = bytes | bytearray
 Frame = tuple[int, Payload]
 
 
 class Garbage(Exception):
-    """What came is no frame."""
+    """The received bytes are not a frame."""
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where an actor listens, and the token that it lets in."""
+    """The address of a worker's listener, and the token that it accepts."""
 
     place: str | tuple[str, int]
-    """The path of a Unix socket, or host and port."""
+    """The path of a Unix socket, or IP address and port."""
     token: bytes
 
     def __repr__(self) -> str:
-        """Leave the token out: whoever has it is let in."""
+        """Omit the token, which is a secret."""
         return f"Address({self.place!r})"
 
 
 class FrameReader:
-    """Makes frames of bytes that come in pieces of any size.
+    """Splits a byte stream, received in pieces of any size, into frames.
 
-    Whoever receives puts bytes into `room()` and says how many they were. A payload that is longer than the
-    room there usually is gets a buffer of its own, and is never copied.
+    The receiver fills `room()` and reports the number of bytes to `received`. A payload larger than the usual
+    buffer gets its own buffer and is never copied.
     """
 
     def __init__(self, kinds: frozenset[int] = BATCHES, *, bytes_max: int = FRAME_BYTES_MAX) -> None:
@@ -70,21 +70,21 @@ class FrameReader:
         self._bytes_max = bytes_max
         self._view = memoryview(bytearray(_READ_BYTES))
         self._held = 0
-        """How many bytes of the view are taken, from its start."""
+        """The number of bytes in use, from the start of the view."""
         self._long: bytearray | None = None
         self._long_kind = 0
         self._long_held = 0
 
     def room(self) -> memoryview:
-        """Give the place for what comes next, at least one byte. Good for one `received`."""
+        """Return the buffer for the next bytes, at least one. Valid until the next `received`."""
         if self._long is not None:
             return memoryview(self._long)[self._long_held :]
         return self._view[self._held :]
 
     def received(self, count: int) -> list[Frame]:
-        """Take note that so many bytes were put into the room; the frames that are whole now.
+        """Note that a number of bytes was written to the room; return the frames that are complete.
 
-        Raises Garbage, after which the reader is of no more use.
+        Raises Garbage; the reader is unusable afterwards.
         """
         if self._long is None:
             self._held += count
@@ -121,8 +121,8 @@ class FrameReader:
 
 
 def pieces(kind: int, payload: Payload) -> tuple[Payload, ...]:
-    """Give what is to be sent for a frame, piece after piece."""
-    assert len(payload) <= FRAME_BYTES_MAX, "whoever sends knows the bound"
+    """Return the pieces to send for a frame, in order."""
+    assert len(payload) <= FRAME_BYTES_MAX, "the sender checks the bound"
     header = HEADER.pack(len(payload), kind)
     if len(payload) <= _JOINED_BYTES_MAX:
         return (header + payload,)

@@ -293,7 +293,7 @@ async def test_an_actor_that_does_not_answer_is_ended_and_the_detector_goes_on(s
 
 
 async def test_an_actor_that_hangs_while_it_wakes_a_detector_is_ended_and_another_does_it(scene):
-    async with scene(waking_hung_s=0.05) as s:
+    async with scene(activation_hung_s=0.05) as s:
         s.gate.held = {"activate"}
         tasks = s.asks(1)
         await s.held()
