@@ -34,7 +34,7 @@ class _Families(Collector):
         """Give the families."""
         status = self._status
         yield GaugeMetricFamily(
-            f"{PREFIX}detectors_awake", "Detectors that an actor hosts.", value=status.awake
+            f"{PREFIX}detectors_awake", "Active detectors.", value=status.active_detectors
         )
         yield GaugeMetricFamily(f"{PREFIX}ready", "Whether requests are served.", value=not status.reasons)
         yield GaugeMetricFamily(

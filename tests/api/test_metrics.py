@@ -47,7 +47,7 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
         assert (await caller("POST", path, event)).status == 200
         files.fail_next("sync_data")
         assert (await caller("POST", path, event)).codes == [1502]
-        await until(lambda: not service.broker.awake)
+        await until(lambda: not service.broker.active_detectors)
         failed = await read(caller)
         assert failed["rule_detector_journal_failures_total"] == 1
         assert failed["rule_detector_troubles"] == 1

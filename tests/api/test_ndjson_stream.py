@@ -441,7 +441,7 @@ async def test_what_was_answered_outlives_the_death_of_its_process(
     worker = service.actors.with_detector(detector)
     assert worker is not None
     worker.die()
-    while service.broker.awake:  # noqa: ASYNC110 -- until its death is known
+    while service.broker.active_detectors:  # noqa: ASYNC110 -- until its death is known
         await asyncio.sleep(0.001)
     await one.send(line(1))
     assert len((await one.next())["actions"]) == 1

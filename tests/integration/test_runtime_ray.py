@@ -144,7 +144,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(ray_flee
         await asyncio.gather(
             *(fired(fleet, one, 1000 + step) for one in ids for step in range(10) for _ in range(5))
         )
-        assert fleet.broker.awake <= 2
+        assert fleet.broker.active_detectors <= 2
         for detector_id in ids:
             assert await fired(fleet, detector_id, 2000, a=0) == ["never yet"]
             assert await fired(fleet, detector_id, 2001, a=1) == []
@@ -186,7 +186,7 @@ async def test_an_actor_killed_while_idle_costs_nothing(ray_fleet, tmp_path):
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
         os.kill(await pid_of(fleet, detector_id), signal.SIGKILL)
-        await until(lambda: not fleet.broker.awake)
+        await until(lambda: not fleet.broker.active_detectors)
         assert await fired(fleet, detector_id, 1000) == ["always"]
 
 

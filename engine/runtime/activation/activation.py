@@ -74,7 +74,7 @@ class Activation:
         """When to try again to activate the detector for writing; None if it is not read-only."""
 
     @property
-    def awake(self) -> bool:
+    def active(self) -> bool:
         """Whether the detector is active in a worker."""
         return self._worker is not None
 

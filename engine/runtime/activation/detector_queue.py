@@ -67,9 +67,9 @@ class DetectorQueue:
         return bool(self._in_flight) or len(self._mailbox) > 0
 
     @property
-    def awake(self) -> bool:
+    def active(self) -> bool:
         """Whether the detector is active in a worker."""
-        return self._activation.awake
+        return self._activation.active
 
     @property
     def forgettable(self) -> bool:
@@ -152,7 +152,7 @@ class DetectorQueue:
         task = self._task
         if task is None:
             return
-        if self._activation.awake:
+        if self._activation.active:
             self._stir()
             await asyncio.wait({task}, timeout=seconds)
         task.cancel()
@@ -192,9 +192,9 @@ class DetectorQueue:
                 return False
             now_s = self._loop.time()
             busy = len(self._mailbox) > 0
-            if busy and activation.awake and activation.should_reactivate(now_s):
+            if busy and activation.active and activation.should_reactivate(now_s):
                 await activation.discard(self)
-            elif not activation.awake:
+            elif not activation.active:
                 if not busy or self._drained:
                     return False
                 await self._activate()
@@ -376,7 +376,7 @@ class DetectorQueue:
 
     def _expire_waiting(self, now_s: float) -> None:
         """Answer the requests that were not sent by their deadline; they are never sent."""
-        state = "was busy with earlier requests" if self._activation.awake else "was starting"
+        state = "was busy with earlier requests" if self._activation.active else "was starting"
         message = f"the deadline passed while the detector {state}; nothing was evaluated"
         for request in self._mailbox.expire(now_s):
             refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)

@@ -20,7 +20,7 @@ class Status(msgspec.Struct, frozen=True):
     """Why requests cannot be served now."""
     amiss: list[str]
     """Problems that do not prevent serving."""
-    awake: int
+    active_detectors: int
     """The number of active detectors."""
     troubles: int
     """The number of detectors that cannot be activated or saved."""

@@ -169,9 +169,9 @@ class LocalBroker:
     # -- status ----------------------------------------------------------------------------------------------
 
     @property
-    def awake(self) -> int:
+    def active_detectors(self) -> int:
         """The number of active detectors."""
-        return sum(queue.awake for queue in self._queues.values())
+        return sum(queue.active for queue in self._queues.values())
 
     @property
     def counts(self) -> dict[str, int]:
@@ -195,7 +195,7 @@ class LocalBroker:
         return Status(
             reasons=reasons,
             amiss=[*self._trouble.values(), *self._damage, *self._directory.removed],
-            awake=self.awake,
+            active_detectors=self.active_detectors,
             troubles=len(self._trouble),
             counts=self.counts,
             tallies=dict(self._tallies),

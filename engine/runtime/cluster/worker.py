@@ -35,7 +35,7 @@ class WorkerActor(DetectorActor):
         self._one_at_a_time = threading.RLock()
         collect_seldom()
         map_large_blocks()
-        self._hiding = FrozenHeap()
+        self._frozen_heap = FrozenHeap()
 
     def listen(self, node: str, way: Literal["auto", "tcp"]) -> Address | None:
         """Also accept batches on a connection, from the one caller; return the address for it.
@@ -66,7 +66,7 @@ class WorkerActor(DetectorActor):
         """Activate a detector. Raises StorageError."""
         with self._one_at_a_time:
             activated = super().activate(detector_id, epoch)
-            self._hiding.awake()
+            self._frozen_heap.activated()
         return activated
 
     def sync(self) -> None:
@@ -88,4 +88,4 @@ class WorkerActor(DetectorActor):
         """Drop the detector without saving it."""
         with self._one_at_a_time:
             super().discard()
-            self._hiding.gone()
+            self._frozen_heap.gone()

@@ -50,7 +50,7 @@ class FrozenHeap:
         self._large = False
         gc.freeze()
 
-    def awake(self) -> None:
+    def activated(self) -> None:
         """Freeze an activated detector if it is large."""
         self._large = len(gc.get_objects()) > _LARGE_OBJECTS
         if self._large:

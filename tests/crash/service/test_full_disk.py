@@ -165,7 +165,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
             worker = service.actors.with_detector(detector.id)
             assert worker is not None
             worker.die()
-            await until(lambda: service.broker.awake == 0)
+            await until(lambda: service.broker.active_detectors == 0)
             await detector.event(next(numbers))
             # Its journal has records that its next owner would have to settle, for which there is no room.
             for _ in range(3):
@@ -179,7 +179,7 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
                 worker = service.actors.with_detector(detector.id)
                 assert worker is not None
                 worker.die()
-                await until(lambda: service.broker.awake == 0)
+                await until(lambda: service.broker.active_detectors == 0)
                 assert await detector.rules() == list(detector.reference.rules)
             ballast.unlink()
             for path in disk.glob("inode *"):

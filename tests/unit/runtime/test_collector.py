@@ -29,33 +29,33 @@ def as_before() -> Iterator[None]:
 def test_a_large_detector_is_hidden_while_it_is_awake_and_looked_through_when_it_has_gone(monkeypatch):
     monkeypatch.setattr(collector, "_LARGE_OBJECTS", 0)
     gc.collect()
-    hiding = FrozenHeap()
+    heap = FrozenHeap()
     hidden = gc.get_freeze_count()
     cycle = Cycle()
     freed = cycle.freed
-    hiding.awake()
+    heap.activated()
     assert gc.get_freeze_count() > hidden
     del cycle
     gc.collect()
     assert freed == []
-    hiding.gone()
+    heap.gone()
     assert freed == ["freed"]
 
 
 def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes():
     """As many objects as the actor has are hidden before, all the time, and afterwards."""
     own = [Cycle() for _ in range(20_000)]
-    hiding = FrozenHeap()
+    heap = FrozenHeap()
     hidden = gc.get_freeze_count()
     assert hidden > len(own)
     for _ in range(3):
         cycle = Cycle()
         freed = cycle.freed
-        hiding.awake()
+        heap.activated()
         # The collector looks through what it can see: the detector, and little else.
         assert len(gc.get_objects()) < len(own) // 4
         del cycle
-        hiding.gone()
+        heap.gone()
         assert freed == ["freed"]
         assert gc.get_freeze_count() >= len(own)
         assert len(gc.get_objects()) < len(own) // 4
@@ -63,10 +63,10 @@ def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes():
 
 def test_a_large_detector_that_went_leaves_the_actor_hidden(monkeypatch):
     own = [Cycle() for _ in range(20_000)]
-    hiding = FrozenHeap()
+    heap = FrozenHeap()
     monkeypatch.setattr(collector, "_LARGE_OBJECTS", 0)
-    hiding.awake()
-    hiding.gone()
+    heap.activated()
+    heap.gone()
     assert gc.get_freeze_count() > len(own)
     assert len(gc.get_objects()) < len(own) // 4
 

@@ -381,7 +381,7 @@ async def test_death_while_a_snapshot_is_written_loses_nothing_that_was_answered
         assert await outcomes(s.asks(2)) == ["done"], "others are answered meanwhile"
         s.gate.held.clear()
         s.actor.die()
-        await until(lambda: not s.fleet.broker.awake)
+        await until(lambda: not s.fleet.broker.active_detectors)
         assert await outcomes([s.ask(ops.rules())]) == ["done"]
         assert await clock_of(s) == 2
         assert s.fleet.broker.counts["snapshots_written"] == 0
@@ -457,7 +457,7 @@ async def test_deletion_while_the_detector_wakes_answers_1200_at_once(scene):
         await s.fleet.delete_detector(s.detector_id)
         assert await outcomes(tasks) == [1200, 1200]
         s.gate.open()
-        assert s.fleet.broker.awake == 0
+        assert s.fleet.broker.active_detectors == 0
 
 
 async def test_deletion_leaves_nothing_behind_that_is_saved_later(scene, tmp_path):

@@ -92,7 +92,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(tmp_path
             nonlocal most
             for step in range(20):
                 await fleet.call(detector_id, event(1000 + step))
-                most = max(most, fleet.broker.awake)
+                most = max(most, fleet.broker.active_detectors)
 
         await asyncio.gather(*(caller(detector_id) for detector_id in ids for _ in range(2)))
         assert most == 2
@@ -124,7 +124,7 @@ async def test_the_first_processes_serve_all_detectors_while_no_others_come_up(t
         calls = [fired(fleet, one, step) for one in ids for step in range(2, 12)]
         assert await asyncio.wait_for(asyncio.gather(*calls), 30) == [[]] * 300
         assert len(actors.started) == 2
-        assert fleet.broker.awake == 2, "both processes are of use"
+        assert fleet.broker.active_detectors == 2, "both processes are of use"
 
 
 async def test_busy_detectors_do_not_starve_the_one_that_waits(tmp_path):
@@ -149,7 +149,7 @@ async def test_an_idle_detector_rests_and_its_lane_is_forgotten(tmp_path):
         await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
         await fired(fleet, detector_id, 1, a=1)
         await until(lambda: not fleet.broker._queues)
-        assert fleet.broker.awake == 0
+        assert fleet.broker.active_detectors == 0
         assert await fired(fleet, detector_id, 2) == ["r"]
 
 
@@ -174,7 +174,7 @@ async def test_a_changed_detector_is_saved_after_the_interval_and_not_again_with
         assert actor.calls.count(("finish_saving", 0)) == 1
         # What was saved is what a killed actor's successor begins with.
         actor.die()
-        await until(lambda: not service.broker.awake)
+        await until(lambda: not service.broker.active_detectors)
         late = await service.fleet.call(detector_id, event(0))
         assert b"2001" in late.messages
         assert service.broker.counts["journal_records_read"] == 0
@@ -191,7 +191,7 @@ async def test_what_was_answered_survives_the_actor_however_fast_it_came(tmp_pat
         actor = service.actors.with_detector(detector_id)
         assert actor is not None
         actor.die()
-        await until(lambda: not fleet.broker.awake)
+        await until(lambda: not fleet.broker.active_detectors)
         assert len(await fired(fleet, detector_id, 2)) == 10
         assert fleet.broker.counts["journal_records_read"] == 11
 
@@ -572,7 +572,7 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_woken(tmp_path):
             actor.before = wait
         service.actors.before = wait
         under_way = asyncio.create_task(fleet.call(busy, event(1)))
-        await until(lambda: fleet.broker.awake)
+        await until(lambda: fleet.broker.active_detectors)
         waits = asyncio.create_task(fleet.call(given_up, event(1)))
         await asyncio.sleep(0.01)
         waits.cancel()

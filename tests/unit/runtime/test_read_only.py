@@ -160,7 +160,7 @@ async def test_a_service_with_a_full_disk_tells_rules_and_goes_on_by_itself(tmp_
         worker = service.actors.with_detector(detector_id)
         assert worker is not None
         worker.die()
-        await until(lambda: service.broker.awake == 0)
+        await until(lambda: service.broker.active_detectors == 0)
         make_full(files)
         for _ in range(3):
             told = await service.fleet.call(detector_id, ops.rules())

@@ -58,7 +58,7 @@ async def test_a_segment_that_goes_under_its_owner_is_told_of_and_nothing_is_los
         handle = service.actors.with_detector(detector_id)
         assert handle is not None
         handle.die()
-        await until(lambda: not service.broker.awake)
+        await until(lambda: not service.broker.active_detectors)
         assert await fired(service, detector_id, 5) == ["seen"]
         assert said in await amiss(service)
 

@@ -119,7 +119,7 @@ async def test_the_service_says_what_diverged_in_readyz_and_in_a_count(data: Pat
         worker = service.actors.with_detector(detector_id)
         assert worker is not None
         worker.die()
-        await until(lambda: service.broker.awake == 0)
+        await until(lambda: service.broker.active_detectors == 0)
         await service.fleet.call(detector_id, ops.rules())
         status = await service.fleet.status()
         (amiss,) = status.amiss
