@@ -21,8 +21,8 @@ END_WITHIN_S = 40
 
 def environment(**more: str) -> dict[str, str]:
     """The environment without settings that whoever runs the tests may have for another service."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RULE_DETECTOR_")}
-    return {**kept, "PYTHONUNBUFFERED": "1", "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RULE_DETECTOR_")}
+    return {**inherited, "PYTHONUNBUFFERED": "1", "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
 
 
 def program(*arguments: str, given: bytes = b"", **more: str) -> "subprocess.CompletedProcess[str]":

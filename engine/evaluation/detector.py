@@ -117,11 +117,11 @@ class Detector:
     def put_rule(self, rule: Rule) -> None:
         """Add or replace a rule that was validated before, as `add_rule` and `change_rule` do."""
         live = self.live.get(rule.id)
-        kept = (
+        unchanged = (
             live is not None and live.rule.enabled and rule.enabled and live.rule.condition == rule.condition
         )
         self.priority_highest = max(self.priority_highest, rule.priority)
-        self.install(rule, live.birth if live is not None and kept else self.events_seen)
+        self.install(rule, live.birth if live is not None and unchanged else self.events_seen)
         self.rule_set.compile_new()
 
     def remove_rule(self, rule_id: str) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from snapshots.data_folder.lock import FolderLock
-from snapshots.data_folder.permissions import refuse_unsafe
-from snapshots.errors import Damaged, NewerFormat, StorageError, WrongFolder
+from snapshots.data_folder.permissions import refuse_unsafe, unusable
+from snapshots.errors import Damaged, NewerFormat, WrongFolder
 from snapshots.files import Files, RealFiles, write_all
 
 IDENTITY_NAME: Final = "identity"
@@ -40,7 +40,7 @@ def begin_folder(folder: Path, *, lock_wait_s: float = 0.0, files: Files | None 
                 # Another process may have made it meanwhile.
                 identity = read_identity(folder, files) or _write(folder, files)
     except OSError as error:
-        raise StorageError(f"the data folder {folder} cannot be used: {error}") from error
+        raise unusable(folder, error) from error
     return identity
 
 

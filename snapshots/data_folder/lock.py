@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from snapshots.data_folder.permissions import unusable
 from snapshots.errors import FolderInUse, StorageError
 from snapshots.files import FILE_MODE, FOLDER_MODE
 
@@ -71,7 +72,7 @@ class FolderLock:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise StorageError(f"{path} is a symbolic link, and must not be: remove it") from None
-            raise StorageError(f"the data folder {self._folder} cannot be used: {error}") from error
+            raise unusable(self._folder, error) from error
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise StorageError(f"{path} is no regular file: remove it")

@@ -1,11 +1,13 @@
-"""Who may write to a data folder: its own user, and nobody else."""
+"""Who can write to a data folder: its own user, and nobody else."""
 
+import errno
 import os
 import stat
 from pathlib import Path
 from typing import Final
 
 from snapshots.errors import StorageError
+from snapshots.files import NO_ROOM
 
 _SUBFOLDERS: Final = ("directory", "detectors")
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -28,3 +30,19 @@ def refuse_unsafe(folder: Path) -> None:
                 f"other users can write to {place} (mode {stat.S_IMODE(status.st_mode):o}): run "
                 f"`chmod go-w {place}`, or name a folder that does not exist yet"
             )
+
+
+def unusable(folder: Path, error: OSError) -> StorageError:
+    """Return the error for a data folder that the system does not let this process create or write to."""
+    reason = error.strerror or str(error)
+    place = str(error.filename or folder)
+    if error.errno == errno.EEXIST:
+        reason = f"{place} is a file"
+    elif place != str(folder):
+        reason = f"{reason} ({place})"
+    mend = (
+        "make room on its disk"
+        if error.errno in NO_ROOM
+        else "name a folder that this user can create and write to"
+    )
+    return StorageError(f"the data folder {folder} cannot be used: {reason}; {mend}")

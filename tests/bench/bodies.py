@@ -108,7 +108,7 @@ def events_drawn(first: int) -> list[Any]:
 
 def measure(effort: Effort) -> list[Row]:
     """Give how many events a second each form gets through, whole and when only decoded."""
-    hosts = {form.name: _host() for form in FORMS}
+    detectors = {form.name: _detector() for form in FORMS}
     passes: dict[str, list[tuple[float, float]]] = {form.name: [] for form in FORMS}
     bodies_a_pass = max(1, min(effort.pass_events_max, int(effort.pass_s * 200_000)) // EVENTS)
     first = 0
@@ -118,7 +118,7 @@ def measure(effort: Effort) -> list[Row]:
         results = set()
         for form in FORMS:
             bodies = [form.written(events) for events in drawn]
-            answered, ours_s = _timed(partial(_result, form, hosts[form.name]), bodies)
+            answered, ours_s = _timed(partial(_result, form, detectors[form.name]), bodies)
             _, floor_s = _timed(partial(_nothing, form), bodies)
             passes[form.name].append((ours_s, floor_s))
             results.add(sum(result.count(b'"ruleId"') for result in answered))
@@ -127,7 +127,7 @@ def measure(effort: Effort) -> list[Row]:
     return [_row(form.name, passes[form.name][1:]) for form in FORMS]
 
 
-def _host() -> Detector:
+def _detector() -> Detector:
     detector = Detector(limits=Limits(ahead_ms_max=0))
     for number, rule in enumerate(RULES):
         detector.add_rule(f"rule {number}", rule)

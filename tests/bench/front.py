@@ -109,13 +109,13 @@ def measure_several(effort: Effort) -> list[Row]:
     found = call(
         "tests.bench.front_calls", "several", rounds=effort.front_rounds, seconds=effort.front_round_s
     )
-    ratio = found["hosting"] / found["front"]
+    ratio = found["broker"] / found["front"]
     return [
         Row(
             case=CASE,
             name=f"CPU of an evaluation in the process that {FRONT_ENDS} front ends share",
             unit="µs",
-            ours=found["hosting"],
+            ours=found["broker"],
             worst=found["worst"],
             floor=found["front"],
             ratio=ratio,

@@ -77,16 +77,16 @@ async def _fairness(ours: Service, flood: Flood, seconds: float) -> dict[str, fl
         front_before, actor_before = ours.front_peak_bytes, ours.actor_peak_bytes
         async with asyncio.TaskGroup() as tasks:
             # It begins before, and ends behind, what it is to disturb.
-            storm = tasks.create_task(flooding.run(made, seconds + 1.0))
+            flood_task = tasks.create_task(flooding.run(made, seconds + 1.0))
             await asyncio.sleep(0.5)
             beside = await _together(steady, seconds)
-        stormed = storm.result()
-    ours.evaluated(flooded, flood.events * stormed.kinds["200"])
+        tally = flood_task.result()
+    ours.evaluated(flooded, flood.events * tally.kinds["200"])
     return {
         **{f"alone {name}": value for name, value in _told(alone).items()},
         **{f"beside {name}": value for name, value in _told(beside).items()},
-        "flood 200/s": stormed.kinds["200"] / stormed.seconds,
-        "flood 1401/s": stormed.kinds["1401"] / stormed.seconds,
+        "flood 200/s": tally.kinds["200"] / tally.seconds,
+        "flood 1401/s": tally.kinds["1401"] / tally.seconds,
         "front peak MB": ours.front_peak_bytes / 1e6,
         "front grown MB": (ours.front_peak_bytes - front_before) / 1e6,
         "actor peak MB": ours.actor_peak_bytes / 1e6,

@@ -57,7 +57,7 @@ class Service:
 
     @property
     def actors(self) -> list[int]:
-        """The processes that host detectors, or wait for one."""
+        """The workers, active or spare."""
         return descendants(self._running.process.pid, b"ray::WorkerActor")
 
     @property

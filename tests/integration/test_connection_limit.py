@@ -13,7 +13,7 @@ from tests.service_process import Served, served
 pytestmark = pytest.mark.ray
 
 LIMIT = 512
-CROWD = 600
+IDLE_CONNECTIONS = 600
 """More than there is room for, and less than this process may have itself."""
 
 
@@ -45,7 +45,7 @@ def test_idle_connections_that_use_up_the_descriptors_keep_nobody_out(service: S
     host, _, port = service.url.removeprefix("http://").rpartition(":")
     idle = []
     most = 0
-    for number in range(CROWD):
+    for number in range(IDLE_CONNECTIONS):
         idle.append(socket.create_connection((host, int(port)), timeout=10))
         if number % 20 == 0:
             evaluate(service, detector, number)
@@ -59,7 +59,7 @@ def test_idle_connections_that_use_up_the_descriptors_keep_nobody_out(service: S
     assert idle[0].recv(1) == b""
     give_up_s = time.monotonic() + 60
     while descriptors(service) > before + 20 and time.monotonic() < give_up_s:
-        evaluate(service, detector, CROWD)
+        evaluate(service, detector, IDLE_CONNECTIONS)
         time.sleep(0.2)
     assert descriptors(service) <= before + 20
     for each in idle:

@@ -22,17 +22,17 @@ EVENTS = st.fixed_dictionaries(
 )
 
 
-def detector() -> Detector:
+def new_detector() -> Detector:
     made = Detector(limits=Limits(late_ms_max=5_000), now_us=lambda: 10_000_000)
     for number, rule in enumerate(RULES):
         made.add_rule(name=rule, condition=rule, rule_id=f"{number:032}")
     return made
 
 
-def one_by_one(host: Detector, events: list[Any], context: Any) -> list[Any]:
+def one_by_one(detector: Detector, events: list[Any], context: Any) -> list[Any]:
     results = []
     for event in events:
-        answer = evaluate_body(host, json.dumps({"event": event, "context": context}).encode())
+        answer = evaluate_body(detector, json.dumps({"event": event, "context": context}).encode())
         if isinstance(answer, Done):
             told = json.loads(answer.messages)
             results.append(json.loads(answer.result) | ({"messages": told} if told else {}))
@@ -42,22 +42,22 @@ def one_by_one(host: Detector, events: list[Any], context: Any) -> list[Any]:
     return results
 
 
-def batch(host: Detector, events: list[Any], context: Any) -> list[Any]:
-    answer, _ = evaluate_batch_body(host, json.dumps({"events": events, "context": context}).encode())
+def batch(detector: Detector, events: list[Any], context: Any) -> list[Any]:
+    answer, _ = evaluate_batch_body(detector, json.dumps({"events": events, "context": context}).encode())
     assert isinstance(answer, Done)
     return json.loads(answer.result)["results"]
 
 
-def packed(host: Detector, events: list[Any], context: Any) -> list[Any]:
+def packed(detector: Detector, events: list[Any], context: Any) -> list[Any]:
     body = msgpack.packb({"events": events, "context": context})
-    answer, _ = evaluate_batch_body(host, body, "msgpack")
+    answer, _ = evaluate_batch_body(detector, body, "msgpack")
     assert isinstance(answer, Done)
     return json.loads(answer.result)["results"]
 
 
-def lines(host: Detector, events: list[Any], context: Any) -> list[Any]:
+def lines(detector: Detector, events: list[Any], context: Any) -> list[Any]:
     bodies = [json.dumps({"event": event, "context": context}).encode() for event in events]
-    answer, _ = evaluate_lines(host, b"\n".join(bodies))
+    answer, _ = evaluate_lines(detector, b"\n".join(bodies))
     return [json.loads(one) for one in answer.result.split(b"\n")] if events else []
 
 
@@ -67,9 +67,11 @@ def lines(host: Detector, events: list[Any], context: Any) -> list[Any]:
 )
 def test_each_form_gives_the_same_answers(batches: list[list[Any]], context: Any) -> None:
     ways = (one_by_one, batch, packed, lines)
-    hosts = [detector() for _ in ways]
+    detectors = [new_detector() for _ in ways]
     for events in batches:
-        first, *others = [way(host, events, context) for way, host in zip(ways, hosts, strict=True)]
+        first, *others = [
+            way(detector, events, context) for way, detector in zip(ways, detectors, strict=True)
+        ]
         assert len(first) == len(events)
         assert others == [first] * 3
-    assert len({host.dump() for host in hosts}) == 1
+    assert len({detector.dump() for detector in detectors}) == 1

@@ -74,9 +74,9 @@ class _Reader:
         identity = self._identity()
         # Before the catalogue: a service makes a folder first, and enters its detector then.
         folders = self._folders()
-        catalogue, kept = self._catalogue(directory, any_detector=bool(folders))
-        named: dict[str, str | None] = dict.fromkeys(folders) if kept is None else dict(kept.detectors)
-        struck = frozenset[str]() if kept is None else kept.struck
+        catalogue, state = self._catalogue(directory, any_detector=bool(folders))
+        named: dict[str, str | None] = dict.fromkeys(folders) if state is None else dict(state.detectors)
+        struck = frozenset[str]() if state is None else state.struck
         others = [name for name in folders if name not in named]
         if only is not None:
             named = {only: named.get(only)} if only in named or only in folders else {}
@@ -119,17 +119,17 @@ class _Reader:
         return sorted(entry.name for entry in self._detectors_folder.iterdir())
 
     def _catalogue(self, folder: Path, *, any_detector: bool) -> tuple[Catalogue, CatalogueState | None]:
-        look, kept = _looked_at(folder, recovered_state)
-        if kept is None and _is_unused(folder, look) and not any_detector:
+        look, state = _looked_at(folder, recovered_state)
+        if state is None and _is_unused(folder, look) and not any_detector:
             look = replace(look, damage=(), remarks=(f"{folder}: it was begun and never used",))
-            kept = CatalogueState()
+            state = CatalogueState()
         if look.recovered is not None and look.recovered.snapshot is not None:
             self._gives_folders = look.recovered.snapshot.version >= _FOLDERS_FROM_VERSION
         self._note(look)
-        if kept is None:
+        if state is None:
             return Catalogue(storage=look.storage, tokens=None, detectors=None), None
-        tokens = [KnownToken(id=token_id, hint=token.hint) for token_id, token in kept.tokens.items()]
-        return Catalogue(storage=look.storage, tokens=tokens, detectors=len(kept.detectors)), kept
+        tokens = [KnownToken(id=token_id, hint=token.hint) for token_id, token in state.tokens.items()]
+        return Catalogue(storage=look.storage, tokens=tokens, detectors=len(state.detectors)), state
 
     def _detector(self, detector_id: str, name: str | None) -> DetectorEntry | None:
         """Tell of one detector; None where it was deleted meanwhile."""
@@ -160,8 +160,8 @@ class _Reader:
         return DetectorEntry(id=detector_id, name=name, storage=look.storage, contents=contents)
 
     def _is_deleted(self, detector_id: str) -> bool:
-        _, kept = _looked_at(self._data / "directory", recovered_state)
-        return kept is not None and detector_id not in kept.detectors
+        _, state = _looked_at(self._data / "directory", recovered_state)
+        return state is not None and detector_id not in state.detectors
 
     def _contents_of(self, recovered: Recovered) -> Contents:
         restored = restore(recovered, IdempotencyCache(0, 0), DEFAULT_LIMITS)

@@ -42,9 +42,9 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
         [condition, path, birth, _remembered(document, slots.get(tuple(path)), value)]
         for condition, path, birth, value in document["memories"]
     ]
-    kept = {name: document[name] for name in ("clock_us", "events_seen", "priority_highest", "rules")}
+    unchanged = {name: document[name] for name in ("clock_us", "events_seen", "priority_highest", "rules")}
     return {
-        **kept,
+        **unchanged,
         "tables": tables,
         "memories": memories,
         "doomed": [],
@@ -101,8 +101,8 @@ def from_version_3(document: dict[str, Any]) -> dict[str, Any]:
         [condition, path, birth, _without_marks(remembered, taken[tuple(path)]) if path else remembered]
         for condition, path, birth, remembered in document["memories"]
     ]
-    kept = ("clock_us", "events_seen", "priority_highest", "rules", "indexed", "previous_us")
-    return {**{name: document[name] for name in kept}, "tables": tables, "memories": memories}
+    unchanged = ("clock_us", "events_seen", "priority_highest", "rules", "indexed", "previous_us")
+    return {**{name: document[name] for name in unchanged}, "tables": tables, "memories": memories}
 
 
 def _seen_where(seen: bytes, taken: list[bool]) -> bytes:
@@ -130,9 +130,9 @@ def _laid_out(remembered: dict[str, Any], held: "array[int]") -> dict[str, Any]:
     slots, times = _unpacked(remembered["slots"]), _unpacked(remembered["times"])
     for slot in slots:
         held[slot] += 1
-    kept = {name: remembered[name] for name in ("whole_at", "swept", "sweeping", "ticks")}
+    unchanged = {name: remembered[name] for name in ("whole_at", "swept", "sweeping", "ticks")}
     if not remembered["paged"]:
-        return {**kept, "few": [remembered["slots"], remembered["times"]]}
+        return {**unchanged, "few": [remembered["slots"], remembered["times"]]}
     pages: dict[int, array[int]] = {}
     counts: Counter[int] = Counter()
     for slot, time_us in zip(slots, times, strict=True):
@@ -140,7 +140,7 @@ def _laid_out(remembered: dict[str, Any], held: "array[int]") -> dict[str, Any]:
         pages.setdefault(number, array("q", [NEVER]) * PAGE_SLOTS)[slot & IN_PAGE] = time_us
         counts[number] += 1
     return {
-        **kept,
+        **unchanged,
         "counts": [_packed(pages), _packed(counts[number] for number in pages)],
         "pages": b"".join(map(_packed, pages.values())),
     }

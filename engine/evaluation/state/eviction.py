@@ -129,12 +129,12 @@ class Eviction:
             bounded.tracking = True
         self._track(None if self._passed() else PAGES_AT_ONCE)
         by_number = by_bytes = 0
-        while crowd := self._passed():
+        while excess := self._passed():
             if self._drop_expired(now_us):
                 continue
             self._drop_longest_unseen()
-            by_number += crowd == _TOO_MANY
-            by_bytes += crowd == _TOO_LARGE
+            by_number += excess == _TOO_MANY
+            by_bytes += excess == _TOO_LARGE
         if not self._reached(FAR_SHARE):
             self._end()
         return Evicted(by_number, by_bytes)

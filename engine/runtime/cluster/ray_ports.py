@@ -224,7 +224,7 @@ class RayWorkers:
         self._settings = dataclasses.replace(settings, data=settings.data.absolute())
         self._remote = ray.remote(**_OPTIONS)(WorkerActor)
         self._numbers = itertools.count(1)
-        self._prefix = f"host-{secrets.token_hex(4)}"
+        self._prefix = f"worker-{secrets.token_hex(4)}"
 
     async def start(self) -> RayWorkerPort:
         """Start a worker, and return it once it accepts calls."""

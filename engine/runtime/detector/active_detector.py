@@ -32,7 +32,7 @@ class PendingSnapshot:
     """A snapshot that is being written."""
 
     store: Store
-    kept: DetectorSnapshot
+    contents: DetectorSnapshot
     answers: IdempotencyCache
     page: PendingPage | None
     """The answers that are in no page yet."""

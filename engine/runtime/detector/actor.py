@@ -239,7 +239,9 @@ class DetectorActor:
                     expires_us=saving.page.expires_us,
                 )
                 saving.answers.page_written(saving.page)
-            made = detector_snapshot.paced(detector_snapshot.pieces(saving.kept), time.monotonic, time.sleep)
+            made = detector_snapshot.paced(
+                detector_snapshot.pieces(saving.contents), time.monotonic, time.sleep
+            )
             saving.store.save(made, version=SNAPSHOT_VERSION, sequence=saving.sequence)
         except BaseException:
             active.unsaved = active.unsaved or self._settings.journal_sync == "off"

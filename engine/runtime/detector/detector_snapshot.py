@@ -54,12 +54,12 @@ def empty_snapshot() -> bytes:
     return b"".join(pieces(take_snapshot(Detector())))
 
 
-def pieces(kept: DetectorSnapshot) -> Iterator[bytes]:
+def pieces(snapshot: DetectorSnapshot) -> Iterator[bytes]:
     """Yield a snapshot's body, of SNAPSHOT_VERSION, in pieces that each take less than a millisecond."""
     packer = msgpack.Packer()
-    yield packer.pack_array_header(_PARTS) + packer.pack(limits_document(kept.limits))
+    yield packer.pack_array_header(_PARTS) + packer.pack(limits_document(snapshot.limits))
     yield packer.pack(saved.STATE_VERSION)
-    yield from packed(kept.detector)
+    yield from packed(snapshot.detector)
 
 
 def paced(

@@ -160,10 +160,10 @@ class PendingPage(NamedTuple):
 
 
 class IdempotencyCache:
-    """Answers by key, each stored for at least `kept_us`; in memory at most `bytes_max` plus one answer."""
+    """Answers by key, each stored for at least `retention_us`; at most `bytes_max` plus one answer."""
 
-    def __init__(self, kept_us: int, bytes_max: int) -> None:
-        self._kept_us = kept_us
+    def __init__(self, retention_us: int, bytes_max: int) -> None:
+        self._retention_us = retention_us
         self._bytes_max = bytes_max
         self._generations: deque[_Generation] = deque()
         """Oldest first."""
@@ -221,7 +221,7 @@ class IdempotencyCache:
             for generation in generations:
                 generation.newest_us = min(generation.newest_us, now_us)
                 generation.begun_us = min(generation.begun_us, now_us)
-        while generations and generations[0].newest_us < now_us - self._kept_us:
+        while generations and generations[0].newest_us < now_us - self._retention_us:
             generations.popleft()
 
     def begin_page(self, now_us: int) -> PendingPage | None:
@@ -234,7 +234,7 @@ class IdempotencyCache:
             return None
         newest_us = max(piece.newest_us for stretch in stretches for piece in stretch.pieces)
         self._stretches = [*stretches, _Unpaged()]
-        return PendingPage(stretches, min(newest_us, now_us) + self._kept_us)
+        return PendingPage(stretches, min(newest_us, now_us) + self._retention_us)
 
     def page_written(self, page: PendingPage) -> None:
         """Note that a page is on the disk. May be called from another thread than the other methods."""
@@ -253,7 +253,7 @@ class IdempotencyCache:
     def _generation_of(self, begun_us: int, newest_us: int) -> _Generation:
         """Return the generation for answers of a period: the newest one, or a new one."""
         last = self._generations[-1] if self._generations else None
-        if last is None or newest_us - last.begun_us > self._kept_us // _GENERATIONS:
+        if last is None or newest_us - last.begun_us > self._retention_us // _GENERATIONS:
             last = _Generation(begun_us)
             self._generations.append(last)
         last.newest_us = max(last.newest_us, newest_us)

@@ -122,12 +122,12 @@ class KilledDetector:
                 elif doomed:
                     process.tell("activate", self.detector_id, self._epoch)
                     time.sleep(self.chance.random() * 0.006)
-                    self._kill(waking=True)
+                    self._kill(activating=True)
                     continue
                 else:
                     records = process.activate(self.detector_id, self._epoch)
             except Halted:
-                self._kill(waking=True)
+                self._kill(activating=True)
                 continue
             except Failed as failed:
                 # Several processes were killed at one record. Retry it, as the message says.
@@ -135,7 +135,7 @@ class KilledDetector:
                     raise
                 self.counts.set_aside += 1
                 retry(self.folder, RealFiles())
-                self._kill(waking=True)
+                self._kill(activating=True)
                 continue
             process.halt(-1)
             self.counts.wakes += 1
@@ -243,7 +243,7 @@ class KilledDetector:
 
     def _die(self, asked: Sequence[Asked]) -> None:
         """Kill it with this in flight. What it had answered until then is an answer."""
-        said = self._kill(waking=False, in_flight=bool(asked))
+        said = self._kill(activating=False, in_flight=bool(asked))
         done = [message[1] for message in said if message[0] == "done"]
         assert not [message for message in said if message[0] == "failed"], said
         if asked and done:
@@ -252,16 +252,20 @@ class KilledDetector:
             return
         self._in_doubt = asked
 
-    def _kill(self, *, waking: bool, in_flight: bool = False) -> list[list[Any]]:
+    def _kill(self, *, activating: bool, in_flight: bool = False) -> list[list[Any]]:
         process = self._awake
         if process.halted is not None:
             self.counts.moments[process.halted] += 1
         said = process.kill()
         self._process = None
-        waking = waking and not any(message[0] == "done" for message in said)
-        kept = self._settings["snapshots_kept"]
+        activating = activating and not any(message[0] == "done" for message in said)
+        snapshots_kept = self._settings["snapshots_kept"]
         what = kill_moments.of_the_kill(
-            self.folder, self._epoch, waking=waking, in_flight=in_flight, kept=kept
+            self.folder,
+            self._epoch,
+            activating=activating,
+            in_flight=in_flight,
+            snapshots_kept=snapshots_kept,
         )
         self.counts.kills[what] += 1
         return said

@@ -36,13 +36,13 @@ def contents(path: Path) -> Contents:
     return Contents(last, torn=bool(data) and offset != len(data))
 
 
-def of_the_kill(folder: Path, epoch: int, *, waking: bool, in_flight: bool, kept: int) -> str:
-    """Return the moment at which this epoch's owner was killed. `waking`: its activation was not answered."""
+def of_the_kill(folder: Path, epoch: int, *, activating: bool, in_flight: bool, snapshots_kept: int) -> str:
+    """Return the moment at which this epoch's owner was killed. `activating`: before its activation ended."""
     found = listing(path.name for path in folder.iterdir())
     if found.unfinished:
         return SNAPSHOT
     own = [folder / name for (of, _), name in found.segments.items() if of == epoch]
-    if waking and epoch in found.claims:
+    if activating and epoch in found.claims:
         # It has claimed the folder and written nothing yet.
         marked = (folder / "replaying").exists()
         if marked or not any(contents(path).last for path in own):
@@ -50,7 +50,7 @@ def of_the_kill(folder: Path, epoch: int, *, waking: bool, in_flight: bool, kept
     newest = max(found.snapshots)
     if len(own) > 1 and contents(own[-2]).last > newest:
         return ROTATION
-    if len(found.snapshots) > kept:
+    if len(found.snapshots) > snapshots_kept:
         return TRIM
     if own and contents(own[-1]).torn:
         return TORN

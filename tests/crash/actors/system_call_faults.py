@@ -83,7 +83,7 @@ class Traced(KilledDetector):
         self.begin()
         for _ in range(2):
             self.send([self.oracle.evaluation(keyed=False)])
-        self._kill(waking=False)
+        self._kill(activating=False)
         return self._new_process()
 
     def live(self) -> None:
@@ -118,11 +118,11 @@ class Traced(KilledDetector):
         else:
             # The page cache would hide that it was not synced.
             assert self._failed_calls() == failed_before, "what was not written or synced was answered"
-            kept = [pair for pair in zip(asked, reply.answers, strict=True) if not _no_room(pair[1])]
-            if len(kept) < len(asked):
+            done = [pair for pair in zip(asked, reply.answers, strict=True) if not _no_room(pair[1])]
+            if len(done) < len(asked):
                 self._faults.came_of_it["1501 for want of room"] += 1
-                assert all(one.operation.kind in READS for one, _ in kept), "some of it was done"
-            self.oracle.acknowledged([one for one, _ in kept], [answer for _, answer in kept])
+                assert all(one.operation.kind in READS for one, _ in done), "some of it was done"
+            self.oracle.acknowledged([one for one, _ in done], [answer for _, answer in done])
 
     def _failed_calls(self) -> int:
         """Count the writes and syncs that have failed so far; strace tells of each before it comes back."""
@@ -161,7 +161,7 @@ class Traced(KilledDetector):
     def afterwards(self) -> None:
         """Check in another process that everything is there and goes on."""
         if self._process is not None:
-            self._kill(waking=False)
+            self._kill(activating=False)
         self.wake(killing=False)
         self._probe(())
         self.send(self.oracle.batch())

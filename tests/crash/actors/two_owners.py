@@ -151,7 +151,7 @@ class Succession(KilledDetector):
         old.kill()
         # What the old owner wrote last has changed nothing, neither for the successor nor for the next one.
         self.send(self.oracle.batch())
-        self._kill(waking=False)
+        self._kill(activating=False)
         self.wake(killing=False)
         self._probe(())
 

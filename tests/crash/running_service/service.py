@@ -21,8 +21,8 @@ DEADLINE_S = 10
 ANSWER_WITHIN_S = DEADLINE_S + 2.0
 RESTART_WITHIN_S = 60.0
 
-HOST, DIRECTORY, SERVICE = "a host of detectors", "the directory", "the whole service"
-_TITLES = {HOST: b"ray::WorkerActor", DIRECTORY: b"ray::DirectoryActor"}
+WORKER, DIRECTORY, SERVICE = "a worker", "the directory", "the whole service"
+_TITLES = {WORKER: b"ray::WorkerActor", DIRECTORY: b"ray::DirectoryActor"}
 
 
 @dataclass
@@ -118,7 +118,7 @@ class RunningService:
                         found.append(pid)
         return found
 
-    def hosted_by(self, pid: int) -> str | None:
+    def active_in(self, pid: int) -> str | None:
         """Return the detector whose journal a process has open."""
         with contextlib.suppress(OSError):
             for entry in Path(f"/proc/{pid}/fd").iterdir():

@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.crash.running_service.callers import Caller, CatalogueCaller
 from tests.crash.running_service.service import (
     DIRECTORY,
-    HOST,
     SERVICE,
+    WORKER,
     RunningService,
     Tally,
     running_service,
@@ -21,7 +21,7 @@ from tests.crash.running_service.service import (
 def planned(chance: random.Random, kills: int, services: int) -> list[str]:
     """Plan the target of each kill: the service evenly spread, every kind at least once."""
     directories = max(1, round(0.15 * kills))
-    targets = [DIRECTORY] * directories + [HOST] * (kills - directories - services)
+    targets = [DIRECTORY] * directories + [WORKER] * (kills - directories - services)
     chance.shuffle(targets)
     for number in range(services):
         targets.insert(kills * (number + 1) // (services + 1), SERVICE)
@@ -86,10 +86,10 @@ def _kill_a_worker(
     callers: list[Caller],
     deaths: list[tuple[float, str, Caller]],
 ) -> None:
-    """Kill a worker that hosts one of the callers' detectors."""
-    hosts = [(pid, running.hosted_by(pid)) for pid in running.pids(HOST)]
+    """Kill a worker that has one of the callers' detectors."""
+    active = [(pid, running.active_in(pid)) for pid in running.pids(WORKER)]
     asked = {caller.detector_id: caller for caller in callers}
-    known = [(pid, detector_id) for pid, detector_id in hosts if detector_id in asked]
+    known = [(pid, detector_id) for pid, detector_id in active if detector_id in asked]
     if not known:
         return
     pid, detector_id = chance.choice(known)
@@ -97,7 +97,7 @@ def _kill_a_worker(
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
         deaths.append((time.monotonic(), detector_id, asked[detector_id]))
-        running.tally.kills[HOST] += 1
+        running.tally.kills[WORKER] += 1
 
 
 def _kill_the_directory(running: RunningService) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.crash.running_service.service import ANSWER_WITHIN_S, DIRECTORY, HOST, SERVICE
+from tests.crash.running_service.service import ANSWER_WITHIN_S, DIRECTORY, SERVICE, WORKER
 from tests.crash.running_service.service_kills import kill_service_processes, planned
 
 pytestmark = [pytest.mark.ray, pytest.mark.storm, pytest.mark.timeout(170)]
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.storm, pytest.mark.timeout(170)]
 def test_every_plan_has_all_kinds_of_processes():
     for seed in range(500):
         targets = planned(random.Random(seed), 21, 1)
-        assert Counter(targets) == {HOST: 17, DIRECTORY: 3, SERVICE: 1}
+        assert Counter(targets) == {WORKER: 17, DIRECTORY: 3, SERVICE: 1}
 
 
 def check(tally, kills, record_property):
@@ -23,11 +23,11 @@ def check(tally, kills, record_property):
     for line in tally.lines():
         print(line)
     assert tally.kills.total() >= kills
-    assert tally.kills[HOST] > 0
+    assert tally.kills[WORKER] > 0
     assert tally.kills[DIRECTORY] > 0
     assert tally.kills[SERVICE] > 0
     assert tally.slowest_s <= ANSWER_WITHIN_S
-    assert len(tally.away_s) > tally.kills[HOST] / 3
+    assert len(tally.away_s) > tally.kills[WORKER] / 3
     assert statistics.median(tally.away_s) < ANSWER_WITHIN_S
 
 

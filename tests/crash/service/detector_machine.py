@@ -55,7 +55,7 @@ class LeftOpen(RealFiles):
 
 
 class DetectorMachine(RuleBasedStateMachine):
-    """A data folder with its directory, and one actor, which hosts one detector after another.
+    """A data folder with its directory, and one actor, which activates one detector after another.
 
     A process dies at any call of a file, with nothing tidied up; what it had written stays.
     """
@@ -69,7 +69,7 @@ class DetectorMachine(RuleBasedStateMachine):
         self.asleep_in_doubt: dict[str, Sequence[Any]] = {}
         """What was asked of a detector when its process died."""
         self.actor: DetectorActor | None = None
-        self.hosted = ""
+        self.active_id = ""
         self.created = 0
 
     @initialize()
@@ -120,7 +120,7 @@ class DetectorMachine(RuleBasedStateMachine):
     @rule(chosen=SEEDS, calls=CALLS)
     def delete(self, chosen: int, calls: int) -> None:
         detector_id = sorted(self.oracles)[chosen % len(self.oracles)]
-        if detector_id == self.hosted:
+        if detector_id == self.active_id:
             self.death()
 
         def delete() -> None:
@@ -140,14 +140,14 @@ class DetectorMachine(RuleBasedStateMachine):
 
     # -- the actor -------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.oracles and not self.hosted)
+    @precondition(lambda self: self.oracles and not self.active_id)
     @rule(chosen=SEEDS, calls=CALLS)
     def wake(self, chosen: int, calls: int) -> None:
         detector_id = sorted(self.oracles)[chosen % len(self.oracles)]
         # Not twice in a row at one record: that would be poison.
         if not self.activated(detector_id, calls):
             assert self.activated(detector_id, NEVER)
-        self.hosted = detector_id
+        self.active_id = detector_id
         in_doubt = self.asleep_in_doubt.pop(detector_id, ())
         self.oracles[detector_id].settle(in_doubt, self.listed(), self.position()[0])
 
@@ -159,13 +159,13 @@ class DetectorMachine(RuleBasedStateMachine):
         assert epoch is not None
         return self.survives(self.actor_files, calls, lambda: actor.activate(detector_id, epoch))
 
-    @precondition(lambda self: self.hosted)
+    @precondition(lambda self: self.active_id)
     @rule(calls=CALLS, batches=st.integers(1, 5))
     def ask(self, calls: int, batches: int) -> None:
         """Ask several times, the last of which may be too much."""
-        oracle = self.oracles[self.hosted]
+        oracle = self.oracles[self.active_id]
         for left in reversed(range(batches)):
-            if not oracle.full and self.hosted:
+            if not oracle.full and self.active_id:
                 self.ask_once(oracle, NEVER if left else calls)
 
     def ask_once(self, oracle: Oracle, calls: int) -> None:
@@ -179,10 +179,10 @@ class DetectorMachine(RuleBasedStateMachine):
         if self.survives(self.actor_files, calls, handle):
             oracle.acknowledged(asked, answers)
         else:
-            self.asleep_in_doubt[self.hosted] = asked
+            self.asleep_in_doubt[self.active_id] = asked
             self.death()
 
-    @precondition(lambda self: self.hosted)
+    @precondition(lambda self: self.active_id)
     @rule(calls=CALLS)
     def snapshot(self, calls: int) -> None:
         def save() -> None:
@@ -193,17 +193,17 @@ class DetectorMachine(RuleBasedStateMachine):
         if not self.survives(self.actor_files, calls, save):
             self.death()
 
-    @precondition(lambda self: self.hosted)
+    @precondition(lambda self: self.active_id)
     @rule()
     def rest(self) -> None:
         assert self.actor is not None
         self.actor.passivate()
-        self.actor, self.hosted = None, ""
+        self.actor, self.active_id = None, ""
 
-    @precondition(lambda self: self.hosted)
+    @precondition(lambda self: self.active_id)
     @rule()
     def death(self) -> None:
-        self.actor, self.hosted = None, ""
+        self.actor, self.active_id = None, ""
 
     # -- what must hold --------------------------------------------------------------------------------------
 
@@ -226,8 +226,8 @@ class DetectorMachine(RuleBasedStateMachine):
         assert self.catalogue() == set(self.oracles)
         folders = self.data / "detectors"
         assert {path.name for path in folders.glob("*")} == set(self.oracles)
-        if self.hosted:
-            assert self.position() == self.oracles[self.hosted].position()
+        if self.active_id:
+            assert self.position() == self.oracles[self.active_id].position()
 
     def teardown(self) -> None:
         if hasattr(self, "directory"):

@@ -63,7 +63,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         DetectorActor,
         "finish_saving",
         "if saving.page is not None:",
-        "pieces = detector_snapshot.pieces(saving.kept)\n"
+        "pieces = detector_snapshot.pieces(saving.contents)\n"
         "        saving.store.save(pieces, version=SNAPSHOT_VERSION, sequence=saving.sequence)\n"
         "        if saving.page is not None:",
         partial(images, "lives"),

@@ -313,12 +313,12 @@ class ServiceImages:
 def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
     """Open what is left, and raise Lost where that is not what callers were told."""
     directory = opened(disk)
-    kept = directory._state
-    if not run.tokens <= kept.tokens.keys() or run.revoked & kept.tokens.keys():
-        raise Lost(f"tokens are {set(kept.tokens)}; {run.tokens} were added and {run.revoked} revoked")
-    if not run.entered <= kept.detectors.keys() or run.struck & kept.detectors.keys():
-        raise Lost(f"detectors are {set(kept.detectors)}, and {run.entered} were answered")
-    for detector_id in kept.detectors:
+    state = directory._state
+    if not run.tokens <= state.tokens.keys() or run.revoked & state.tokens.keys():
+        raise Lost(f"tokens are {set(state.tokens)}; {run.tokens} were added and {run.revoked} revoked")
+    if not run.entered <= state.detectors.keys() or run.struck & state.detectors.keys():
+        raise Lost(f"detectors are {set(state.detectors)}, and {run.entered} were answered")
+    for detector_id in state.detectors:
         known = run.detectors[detector_id]
         epoch = directory.lease(detector_id, "actor")
         assert epoch is not None

@@ -72,6 +72,15 @@ def test_a_variable_that_is_no_setting_is_warned_of(chosen: list[Settings]) -> N
     assert len(chosen) == 1
 
 
+def test_a_folder_that_cannot_be_made_is_refused_with_the_mend() -> None:
+    run = invoke("serve", "--port", "0", "--data", "/proc/data")
+    assert run.exit_code == 1
+    assert run.stderr.endswith(
+        "rule-detector: the data folder /proc/data cannot be used: No such file or directory; "
+        "name a folder that this user can create and write to\n"
+    )
+
+
 def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     tmp_path.chmod(0o720)
     run = invoke("serve", "--port", "0", "--data", str(tmp_path))

@@ -39,8 +39,11 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     run = CliRunner().invoke(main, ["token", "new", "--data", str(tmp_path / "file" / "data")])
-    assert run.exit_code == 1
-    assert str(tmp_path) in run.stderr
+    assert (run.exit_code, run.stdout) == (1, "")
+    assert run.stderr == (
+        f"rule-detector: the data folder {tmp_path / 'file' / 'data'} cannot be used: {tmp_path / 'file'} "
+        "is a file; name a folder that this user can create and write to\n"
+    )
 
 
 def test_a_folder_that_others_can_write_to_is_refused_with_the_mend(tmp_path: Path) -> None:

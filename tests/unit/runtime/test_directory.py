@@ -168,8 +168,8 @@ def test_a_change_that_fails_is_made_whole_or_not_at_all(tmp_path, change, error
         assert reopened in (before, after)
         with opened_with(data, RealFiles()) as directory:
             assert told(directory) == after
-            kept = {path.name for path in (data / "detectors").iterdir()}
-        assert kept == set(after[1])
+            left = {path.name for path in (data / "detectors").iterdir()}
+        assert left == set(after[1])
         call += 1
     assert call >= 3
 

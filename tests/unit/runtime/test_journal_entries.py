@@ -16,7 +16,7 @@ from engine.language.limits import Limits
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.operations import Operation
 from engine.runtime.detector import apply as apply_module
-from engine.runtime.detector import detector_snapshot as kept
+from engine.runtime.detector import detector_snapshot
 from engine.runtime.detector import journal_entries as history
 from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
 from engine.runtime.detector.idempotency import PAGE_VERSION, CachedAnswer, IdempotencyCache, key_digest
@@ -57,7 +57,7 @@ class Life:
         self.records: list[Record] = []
         self.pages: list[Page] = []
         self.now_us = 0
-        self.kept_at_us: dict[bytes, int] = {}
+        self.answered_at_us: dict[bytes, int] = {}
         """When the answers to keys were given, the last time."""
         self.snapshot: Snapshot | None = None
 
@@ -67,7 +67,7 @@ class Life:
         if applied.entry is not None:
             self.tell(applied.entry)
             if operation.key:
-                self.kept_at_us[key_digest(operation.key)] = now_us
+                self.answered_at_us[key_digest(operation.key)] = now_us
         return applied.answer
 
     def tell(self, *told: JournalEntry) -> None:
@@ -83,7 +83,7 @@ class Life:
         if page is not None:
             self.pages.append(Page(PAGE_VERSION, page.body()))
             self.answers.page_written(page)
-        body = b"".join(kept.pieces(kept.take_snapshot(self.detector)))
+        body = b"".join(detector_snapshot.pieces(detector_snapshot.take_snapshot(self.detector)))
         self.snapshot = Snapshot(1, len(self.records), SNAPSHOT_VERSION, body)
 
     def restored(self) -> "Life":
@@ -97,7 +97,7 @@ class Life:
         return other
 
 
-def kept_by(life: Life, keys: Collection[bytes]) -> dict[bytes, CachedAnswer]:
+def stored_answers(life: Life, keys: Collection[bytes]) -> dict[bytes, CachedAnswer]:
     """Give the answers that a repeat would get: of a key that came again, the latest."""
     return {answer.key: answer for answer in life.answers if answer.key in keys}
 
@@ -172,9 +172,9 @@ def test_a_restored_detector_answers_as_the_one_that_died(seed: int, eager: int,
             for one in (life, other):
                 one.answers.expire(now_us)
             # Those that have been kept for long enough may still be there, in either.
-            certain = {key for key, at_us in life.kept_at_us.items() if now_us - at_us <= 600_000_000}
-            assert kept_by(other, certain) == kept_by(life, certain)
-            assert len(kept_by(other, certain)) == len(certain) > 0
+            certain = {key for key, at_us in life.answered_at_us.items() if now_us - at_us <= 600_000_000}
+            assert stored_answers(other, certain) == stored_answers(life, certain)
+            assert len(stored_answers(other, certain)) == len(certain) > 0
             # They go on together, and what the first is told is in its history.
             go_on_together(life, other, seed)
 

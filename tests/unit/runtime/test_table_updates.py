@@ -196,13 +196,13 @@ def a_copy_of(count: int) -> Callable[[], None]:
 
 
 def a_catalogue_of(count: int) -> Callable[[], None]:
-    kept = CatalogueState(detectors={str(number): "" for number in range(count)})
+    state = CatalogueState(detectors={str(number): "" for number in range(count)})
 
     def change() -> None:
         for number in range(200):
             for made in (DetectorCreated(f"new {number}", ""), DetectorStruck(f"new {number}")):
-                catalogue_state.apply(made, kept)
-            catalogue_state.apply(DetectorPurged(f"new {number}"), kept)
+                catalogue_state.apply(made, state)
+            catalogue_state.apply(DetectorPurged(f"new {number}"), state)
 
     return change
 

@@ -559,7 +559,7 @@ def test_a_snapshot_may_be_saved_again_though_no_record_came_since(folder):
     assert store.journal_bytes == 0
 
 
-def test_a_crowd_of_owners_that_do_nothing_leaves_nothing_behind(folder):
+def test_many_owners_that_do_nothing_leave_nothing_behind(folder):
     save(write(opened(folder), b"one"))
     before = len(names(folder))
     for _ in range(10):
