@@ -1,4 +1,4 @@
-"""Rules that are run together: by shape, as rows of one loop over their constants."""
+"""Groups the rules and updates that are evaluated together: by shape, as rows of one loop."""
 
 from array import array
 from collections.abc import Callable, Mapping
@@ -11,11 +11,11 @@ from engine.evaluation.values import Relations
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
 
 _PENDING_MAX: Final = 16
-"""So many new rules may wait for the next event: making rows of them takes it half a millisecond."""
+"""The most members that wait for the next event to compile them, which takes half a millisecond."""
 
 Compile = Callable[[int, Known | None], Row]
-"""Gives a rule, named by its priority, or what updates a memory, by a number below 0, as a row for events of
-which something may be known beforehand."""
+"""Compiles a member for events of which `Known` is known. The number of a rule is its priority, that of an
+update is below 0."""
 
 
 Numbers: TypeAlias = "array[int] | array[float] | list[Any]"
@@ -23,17 +23,17 @@ Numbers: TypeAlias = "array[int] | array[float] | list[Any]"
 
 
 class Group:
-    """Rules of one shape in a bucket, by their constants."""
+    """The rows of one shape in a bucket."""
 
     __slots__ = ("constants", "rest", "width")
 
     def __init__(self, first: int, width: int) -> None:
         self.constants: list[Numbers] = [[] for _ in range(first)]
-        """By place in a row, those of all rows. Numbers lie in arrays: they are next to one another there."""
+        """The columns of the constants of the first test. Numbers are in arrays, where they are contiguous."""
         self.rest: list[Any] = []
-        """What rows need where their first test has not failed; each ends with the rule's priority."""
+        """The other constants, row after row; each row ends with its member."""
         self.width = width
-        """How many of the rest a row has."""
+        """The length of a row in `rest`."""
 
     def add(self, constants: list[Any], rest: list[Any]) -> None:
         """Add a row."""
@@ -61,7 +61,7 @@ class Group:
         self.rest += other.rest
 
     def remove(self, priority: int) -> bool:
-        """Drop the row of a rule, if it has one here."""
+        """Remove the row of a member. Tell whether there was one."""
         priorities = self.rest[self.width - 1 :: self.width]
         if priority not in priorities:
             return False
@@ -73,7 +73,7 @@ class Group:
 
 
 def _kind(value: Any) -> str | None:
-    """Give the kind of array that a value fits into."""
+    """Give the type code of an array that can hold the value, or None."""
     if type(value) is int:
         return "q" if -_ARRAY_INT_MAX <= value <= _ARRAY_INT_MAX else None
     return "d" if type(value) is float else None
@@ -83,10 +83,10 @@ Groups: TypeAlias = dict[Observe, Group]
 
 
 class Bucket:
-    """Rules that some events have to be shown to, and memories that those events may change.
+    """The members of one trigger: rules to evaluate, and memories to update.
 
-    They become rows some at a time, so that the constants of what is run together lie together in memory: of
-    a hundred thousand rules, fifty that lie anywhere take several times as long as fifty in a row.
+    New members are compiled several at a time, so that the constants of one bucket are close in memory. With
+    a hundred thousand rules, evaluating fifty that are scattered takes several times as long.
     """
 
     __slots__ = ("_compile", "_known", "pending", "rules", "size", "updaters")
@@ -96,19 +96,19 @@ class Bucket:
         self._known = known
         self.rules: Groups = {}
         self.updaters: dict[int, Groups] = {}
-        """By how deep memories lie in one another."""
+        """By temporal depth: how many temporal nodes are nested in one another, from 1."""
         self.pending: list[tuple[int, int]] = []
         self.size = 0
 
     def add(self, member: int, depth: int = 0) -> None:
-        """Take in a rule, or what updates a memory with so many memories in one another."""
+        """Add a rule with depth 0, or the update of a memory with the temporal depth of its node."""
         self.size += 1
         self.pending.append((member, depth))
         if len(self.pending) >= _PENDING_MAX:
             self.take_in()
 
     def remove(self, member: int, depth: int = 0) -> None:
-        """Let it go."""
+        """Undo `add`."""
         self.size -= 1
         if (member, depth) in self.pending:
             self.pending.remove((member, depth))
@@ -124,7 +124,7 @@ class Bucket:
         raise AssertionError(member)
 
     def take_over(self, other: "Bucket") -> None:
-        """Take all that another bucket has."""
+        """Add all members of another bucket."""
         other.take_in()
         _take_over(self.rules, other.rules)
         for depth, groups in other.updaters.items():
@@ -132,7 +132,7 @@ class Bucket:
         self.size += other.size
 
     def take_in(self) -> None:
-        """Make rows of what was added."""
+        """Compile the members that are pending."""
         while self.pending:
             member, depth = self.pending.pop(0)
             observe, constants, rest = self._compile(member, self._known)
@@ -159,7 +159,10 @@ def run(  # noqa: PLR0917 -- naming them would cost more than many rules do
     relations: Relations | None,
     fire: Fire,
 ) -> None:
-    """Show an event to the buckets that it meets: memories first, from the inside out, then rules."""
+    """Evaluate an event for the buckets that it meets.
+
+    Updates come first, those of inner nodes before those of outer ones. Then come the rules.
+    """
     depths: set[int] = set()
     for bucket in met:
         if bucket.pending:

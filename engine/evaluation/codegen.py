@@ -1,8 +1,8 @@
-"""Shapes -> Python source.
+"""Generates Python source from shapes.
 
-Temporal nodes become statements, innermost first; all that is stateless stays an expression.
-Every temporal memory is updated whatever the truth of its neighbours; inside of an expression stopping early
-cannot be seen. The source holds no word of a caller's: names and values are constants, told by number.
+Updates of temporal nodes become statements, innermost first, so that no short-circuit skips them. Everything
+else has no side effects and becomes an expression, where short-circuiting is safe. The source contains no
+text of a caller: names and values are numbered constants.
 """
 
 from typing import Any, Final, NamedTuple, assert_never
@@ -35,7 +35,10 @@ _OPERATORS: Final = {
 
 
 class Access(NamedTuple):
-    """How a memory is come by: statements that load what is remembered, and that write, clear and keep it."""
+    """The code that accesses a memory: statements, except for `past`, which is the expression for its time.
+
+    `temporal.py` describes the parts.
+    """
 
     load: tuple[str, ...]
     past: str
@@ -45,9 +48,9 @@ class Access(NamedTuple):
 
 
 class Writer:
-    """Writes the statements of shapes, in which `f0` is a fact, `k0` a key, `s0` a slot, `c0` a constant.
+    """Writes the statements of shapes.
 
-    `l0` is the look-up of fact `f0`.
+    In them, `f0` is a fact, `l0` its look-up, `k0` a key, `s0` a slot and `c0` a constant.
     """
 
     def __init__(self) -> None:
@@ -55,7 +58,7 @@ class Writer:
         self._variables = 0
 
     def verdict(self, shape: Shape) -> str:
-        """Write what a shape needs done, and give an expression for its truth now, without side effects."""
+        """Write the updates of a shape, and give an expression without side effects for its truth."""
         return self._expression(shape, self.lines)
 
     def _expression(self, shape: Shape, lines: list[str]) -> str:
@@ -79,10 +82,10 @@ class Writer:
                 assert_never(shape)
 
     def _slice(self, path: int, inner: Shape) -> str:
-        """Write the statements of a slice: in a block of its own, for only events of the slice touch it.
+        """Write the statements of a slice in a block that is skipped if the event has no key.
 
-        Blocks stand one after another, never in one another: a key of a longer path is None where that of a
-        shorter one is.
+        Blocks follow one another and never nest: where the key of a path is None, so are those of longer
+        paths.
         """
         lines: list[str] = []
         truth = self._expression(inner, lines)
@@ -111,7 +114,7 @@ class Writer:
         return verdict
 
     def access(self, memory: Memory) -> Access:
-        """Give how a memory is come by where every rule is run for itself."""
+        """Give the code that accesses a memory."""
         if memory.path < 0:
             return _cell(memory)
         return _column(memory)
@@ -122,7 +125,7 @@ class Writer:
 
 
 class EagerWriter(Writer):
-    """Writes for functions that are shown every event: cells are local variables there, `m0` and so on."""
+    """Writes for functions over many events, which evaluate every event and hold cells in variables `m0` …"""
 
     def __init__(self, constants: list[Any]) -> None:
         super().__init__()
@@ -130,7 +133,7 @@ class EagerWriter(Writer):
         self.cells: set[int] = set()
 
     def access(self, memory: Memory) -> Access:
-        """Give how a memory is come by where it never sleeps."""
+        """Give the code that accesses a memory that every event updates."""
         if memory.path >= 0:
             return _column(memory)
         number = self._constants[memory.constants[0]]
@@ -140,7 +143,7 @@ class EagerWriter(Writer):
 
 
 def _edge(memory: Memory) -> str:
-    """Give the oldest time inside of a memory's window, if it has one: later than NEVER whatever the time."""
+    """Give the oldest time inside a memory's window, always later than NEVER; empty without a window."""
     if len(memory.constants) == 1:
         return ""
     edge = f"now - c{memory.constants[1]}"
@@ -148,7 +151,7 @@ def _edge(memory: Memory) -> str:
 
 
 def _read(memory: Memory) -> str:
-    """Give an expression for the truth of a node whose memory has been updated for the event."""
+    """Give an expression for the truth of a node, after its memory's update for the event."""
     given, slot = f"c{memory.constants[0]}", f"s{memory.path}"
     store, since = (f"{given}.store", f"{given}.since_us") if memory.viewed else (given, "NEVER")
     if memory.path < 0:

@@ -1,7 +1,6 @@
-"""Shapes -> functions: one event is shown to many rules of a shape, or many events to few rules.
+"""Compiles shapes into functions: one event for many rules of a shape, or many events for few rules.
 
-Functions update every temporal memory of their rules, whatever the truth of their neighbours, and say which
-rules fire. Facts and keys are looked up once for all rules of a function.
+A function looks up facts and keys once for all its rules.
 """
 
 import functools
@@ -32,11 +31,10 @@ from engine.language.condition import Condition, Keys, microseconds
 Values = Mapping[str, Any]
 
 Fire = Callable[[int], None]
-"""What is told the priority of a rule that fires."""
+"""Called with the priority of each rule that fires."""
 
 Observe = Callable[[list[Any], list[Any], Values, Values, int, int, Relations | None, Fire], None]
-"""(constants, rest, fields, vars, time in microseconds, number of the event, relations, what is told what
-fires)."""
+"""(constants, rest, fields, vars, time in microseconds, number of the event, relations, fire)."""
 
 Event = tuple[Values, float, Values | None]
 """Fields, timestamp in milliseconds, vars."""
@@ -46,9 +44,9 @@ Fired = tuple[Rule, ...]
 
 
 class Row(NamedTuple):
-    """A rule as it is run with others of its shape: their function, and its constants.
+    """A rule or an update as a row: the function that its shape shares, and its own constants.
 
-    `rest` are those that are looked at only where the first test has not failed.
+    `rest` are the constants that are read only if the first test succeeds.
     """
 
     observe: Observe
@@ -57,7 +55,7 @@ class Row(NamedTuple):
 
 
 class Stream(Protocol):
-    """What a function over many events needs of the detector around it."""
+    """What a function over many events needs from its detector."""
 
     clock_us: int | None
     events_seen: int
@@ -65,17 +63,17 @@ class Stream(Protocol):
 
     @property
     def latest_us(self) -> int:
-        """The time up to which events may be stamped."""
+        """The latest timestamp that an event may have."""
 
     def time_of(self, stamped_us: int, clock_us: int) -> int:
-        """Give the time of an event that is stamped before the clock or too late. May raise Refusal."""
+        """Give the time of an event stamped before the clock or after `latest_us`. May raise Refusal."""
 
     def settle(self) -> None:
-        """Settle the state."""
+        """Hold the bounds of the state; see `State.settle`."""
 
 
 ObserveMany = Callable[[Iterable[Event], Stream, list[Fired]], None]
-"""(events, detector, where the rules that each event fires go)."""
+"""(events, detector, results): appends the rules that fire at each event to the results."""
 
 
 class Compiler:
@@ -85,16 +83,16 @@ class Compiler:
         self._state = state
         self._patterns = patterns
         self._lookups = lookups
-        # As long as any rule uses one.
+        # A function lives as long as a rule uses it.
         self._functions: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
 
     def row(self, condition: Condition, memories: Memories, known: Known | None) -> Row:
-        """Give a rule as a row, for events of which something may be known beforehand."""
+        """Compile a condition that reads its memories, for events of which `known` is known."""
         parts = Abstraction(self._patterns.finder, known)
         return self._row(parts, parts.reader(condition, memories))
 
     def updater(self, node: Condition, path: Keys, memories: Memories, known: Known | None) -> Row:
-        """Give what updates the memory of a temporal node as a row, for such events."""
+        """Compile the update of a temporal node's memory, for events of which `known` is known."""
         parts = Abstraction(self._patterns.finder, known)
         return self._row(parts, parts.updater(node, path, memories))
 
@@ -114,9 +112,9 @@ class Compiler:
         return Row(observe, parts.constants[:count], parts.constants[count:])
 
     def stream(self, rules: Sequence[tuple[Rule, Memories]]) -> ObserveMany:
-        """Give the function that shows many events to rules, which are told in order with their memories.
+        """Compile the function that evaluates many events for few rules, given in order with their memories.
 
-        Most of what an event costs with few rules is the way to them; here there is none.
+        It also updates the memories. With few rules, looking up candidates would cost more than evaluation.
         """
         parts = Abstraction(self._patterns.finder)
         shapes = [parts.shape(rule.condition, memories) for rule, memories in rules]
@@ -134,7 +132,7 @@ class Compiler:
         return observe_many
 
     def _names(self, parts: Abstraction) -> list[Any]:
-        """Give what functions are told of each fact: its name in parts, and its look-up if needed."""
+        """Give the arguments for each fact: its name, the steps of a dotted name, the look-up if needed."""
         given: list[Any] = []
         for number, said in enumerate(parts.facts):
             _, whole, steps = split_name(said)
@@ -191,7 +189,7 @@ _GLOBALS: Final[dict[str, Any]] = {
 
 
 def _first_constants(shape: Shape, parts: Abstraction) -> int:
-    """Give how many constants a row needs for its first test."""
+    """Give the number of constants that the first test of a row needs."""
     match shape:
         case Junction("and", (Predicate(_, _, constants), *_)):
             return len(constants)
@@ -200,10 +198,10 @@ def _first_constants(shape: Shape, parts: Abstraction) -> int:
 
 
 def _rows(shape: Shape, parts: Abstraction) -> list[str]:
-    """Give the statements that run the rows of a shape.
+    """Give the statements that evaluate the rows of a shape.
 
-    A row that fails its first test has only that one's constants touched: of many rows in slow memory, to
-    touch the others costs more than all else.
+    If the first test of a row fails, only the constants of that test are read. With many rows, cache misses
+    on the other constants would dominate the cost.
     """
     writer = Writer()
     first = _first_constants(shape, parts)
@@ -290,7 +288,7 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
 
 
 def _fired(verdicts: list[str]) -> list[str]:
-    """Give the statements that say which rules fire; where it is but one, its tuple is there already."""
+    """Give the statements that append the rules that fire. Each rule comes as a tuple of its own."""
     if not verdicts:
         return ["append(())"]
     if len(verdicts) == 1:
@@ -301,7 +299,7 @@ def _fired(verdicts: list[str]) -> list[str]:
 
 
 def _given(parts: Abstraction) -> str:
-    """Give the variables to which `_names` are given."""
+    """Give the variables that take the values of `_names`."""
     return "".join(
         (f"n{number}, steps{number}, " if split_name(name).steps else f"n{number}, ")
         + (f"l{number}, " if number in parts.looked_up else "")
@@ -320,13 +318,13 @@ def _fact_lookups(facts: Sequence[str]) -> list[str]:
 
 
 def _key_lookup(parts: Abstraction, number: int, path: Keys) -> list[str]:
-    """Give the statements for the key of a path: None where the event belongs to no slice of it."""
+    """Give the statements for the key of a path. The key is None if the event belongs to no slice."""
     fact = f"f{parts.facts.index(path[-1])}"
     key = f"k{number}"
     short = f"type({fact}) is str and len({fact}) <= {KEY_CHARS_MAX}"
     lines = [f"{key} = {fact} if {short} else slice_key_of({fact})"]
     if len(path) > 1:
-        # A slice of a slice: the key is the tuple of all keys on the path.
+        # The key of a nested slice is the tuple of all keys on the path.
         part = f"{key} if type({key}) is str else part_of_key({key})"
         outer = f"k{parts.paths.index(path[:-1])}"
         both = f"(*{outer}, {part})" if len(path) > 2 else f"(part_of_key({outer}), {part})"  # noqa: PLR2004
@@ -335,13 +333,13 @@ def _key_lookup(parts: Abstraction, number: int, path: Keys) -> list[str]:
 
 
 def _block(lines: Sequence[str], depth: int) -> str:
-    """Give statements as they stand in a template, at the place of the first."""
+    """Join statements for a template, indented by `depth`; the template indents the first."""
     return ("\n" + " " * depth).join(lines) or "pass"
 
 
 @functools.lru_cache(maxsize=256)
 def _rows_factory(source: str) -> Callable[[list[Any]], Any]:
-    """Give what binds a function to names and tables; rules of one shape share its code."""
+    """Give the function that binds names and tables. Rules of one shape share its code."""
     return _factory(source)
 
 
@@ -349,7 +347,7 @@ def _rows_factory(source: str) -> Callable[[list[Any]], Any]:
 def _stream_factory(source: str) -> Callable[[list[Any]], Any]:
     """Give the same for a function over many events.
 
-    Each change of a rule makes another, of up to a megabyte, and hardly any comes again.
+    The cache is small: each change of a rule makes another source of up to a megabyte, which rarely recurs.
     """
     return _factory(source)
 

@@ -1,6 +1,6 @@
-"""From an event to the rules that must see it: the cost of an event grows with what it can touch.
+"""The index from events to the rules to evaluate and the memories to update.
 
-A rule is in the bucket of each of its triggers, or among the rules that see every event.
+A member is in the bucket of each of its triggers. A member without triggers is in the bucket of every event.
 """
 
 from collections import Counter
@@ -18,17 +18,17 @@ from engine.patterns.fact_patterns import FactPatterns
 _PRESENT_COST: Final = 1.0
 _HOLDING_COST: Final = 0.5
 _SEARCH_COST: Final = 20.0
-"""The cost that a trigger adds to each event, in runs of a rule. PRESENT may be met by every event. A
-search for patterns costs a fixed number of runs, shared by those patterns."""
+"""The cost that a trigger adds to each event, in evaluations of a rule. Any event may meet PRESENT. A search
+for patterns has a fixed cost, which the patterns of a fact share."""
 
 _ELEMENTS: Final = 2.0
-"""How many of the elements that rules ask for a value has, roughly."""
+"""A rough estimate of how many of the indexed elements a value has."""
 
 NewBucket = Callable[[Known | None], Bucket]
-"""Gives an empty bucket, for events of which something may be known beforehand."""
+"""Gives an empty bucket, for events of which something may be known."""
 
 PatternsOf = Callable[[str], FactPatterns]
-"""Gives the patterns of a fact, those that rules are indexed by among them."""
+"""Gives the patterns of a fact, which include those that rules are indexed by."""
 
 
 class _Fact:
@@ -39,7 +39,7 @@ class _Fact:
     def __init__(self, patterns: FactPatterns, lookup: Lookup) -> None:
         self.by_value: dict[Any, Bucket] = {}
         self.by_element: dict[Any, Bucket] = {}
-        """By what an array has among its elements, or a text within it."""
+        """By the key of an element that an array has, or the literal that a text contains."""
         self.lookup = lookup
         self.by_pattern: dict[str, Bucket] = {}
         self.patterns = patterns
@@ -47,7 +47,7 @@ class _Fact:
 
 
 class Index:
-    """The rules of a detector by what makes them take notice."""
+    """The buckets of a detector by trigger."""
 
     def __init__(self, new_bucket: NewBucket, patterns_of: PatternsOf, lookups: Lookups) -> None:
         self._new_bucket = new_bucket
@@ -59,7 +59,7 @@ class Index:
         self._facts: dict[str, _Fact] = {}
 
     def cost(self, triggers: Triggers) -> float:
-        """Give how often a rule with these triggers is run, judged by how many values each fact has."""
+        """Estimate how often an event meets one of these triggers, by the number of values of each fact."""
         values = Counter(
             trigger.fact for trigger in triggers if isinstance(trigger, Hit) and trigger.value is not PRESENT
         )
@@ -79,7 +79,10 @@ class Index:
         return _PRESENT_COST if isinstance(trigger, Hit) else _HOLDING_COST
 
     def add(self, member: int, triggers: Triggers | None, depth: int = 0) -> None:
-        """Add what buckets take. Triggers on memories are not indexed here: memories have buckets."""
+        """Add a member to the buckets of its triggers; see `Bucket.add`.
+
+        Triggers on memories are ignored here: each memory has its own bucket.
+        """
         if triggers is None:
             self._always.add(member, depth)
             return
@@ -90,7 +93,7 @@ class Index:
                 self._bucket_of_pattern(trigger).add(member, depth)
 
     def remove(self, member: int, triggers: Triggers | None, depth: int = 0) -> None:
-        """Remove what was added with these triggers."""
+        """Undo `add` with the same arguments."""
         if triggers is None:
             self._always.remove(member, depth)
             return
@@ -165,7 +168,7 @@ class Index:
 
 
 def _meet(fact: _Fact, value: Any, met: list[Bucket]) -> None:
-    """Add the buckets of a fact that an event meets with a value."""
+    """Add the buckets of a fact that an event with this value meets."""
     bucket = fact.by_value.get(value if type(value) is str else key_of(value))
     if bucket is not None:
         met.append(bucket)
@@ -179,7 +182,7 @@ def _meet(fact: _Fact, value: Any, met: list[Bucket]) -> None:
 
 
 def _met_elements(fact: _Fact, value: Any) -> list[Bucket]:
-    """Give the buckets of what an array has among its elements, or a text within it."""
+    """Give the buckets of the elements of an array, or of the literals that a text contains."""
     if type(value) is list:
         keys = fact.lookup.keys(value)
     elif type(value) is str:

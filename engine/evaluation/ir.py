@@ -1,7 +1,7 @@
-"""Conditions -> shapes: what is left of a condition when its names and values have been taken out.
+"""Turns conditions into shapes: a shape is a condition without its names and values.
 
-Rules of one shape share their code. So a rule whose shape is known costs no compilation, and many rules of
-one shape are run as the rows of one loop.
+Rules of one shape share their code. A rule with a known shape needs no compilation, and the rules of one
+shape are the rows of one loop.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -18,7 +18,7 @@ from engine.language.condition import Condition, FactArg, Keys, LeafValue
 
 
 class Predicate(NamedTuple):
-    """A predicate: an expression with placeholders.
+    """A predicate: a Python expression with placeholders.
 
     `{f0}` … stand for facts, `{l0}` … for their look-ups, `{c0}` … for constants.
     """
@@ -29,7 +29,7 @@ class Predicate(NamedTuple):
 
 
 class Junction(NamedTuple):
-    """`all`, or `any`."""
+    """`all` or `any`; `word` is `and` or `or`."""
 
     word: str
     members: "tuple[Shape, ...]"
@@ -42,7 +42,7 @@ class Negation(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """`keyed`: inner on the slices of a path."""
+    """`keyed`: inner, evaluated on the event's slice of a path."""
 
     path: int
     inner: "Shape"
@@ -51,23 +51,23 @@ class Slice(NamedTuple):
 class Memory(NamedTuple):
     """A temporal node.
 
-    `constants` are its memory and, if it has one, its window; `path` is -1 outside of keys.
+    `constants` are the numbers of its memory and, if it has one, of its window. `path` is -1 without keys.
     """
 
     operator: str
     regime: Regime
     far: bool
-    """Whether the window may reach past the beginning of time."""
+    """Whether the edge of the window may be before NEVER."""
     path: int
     constants: tuple[int, ...]
     operands: "tuple[tuple[str, Shape], ...]"
-    """What updates it; none where it is only read, after it has been updated for the event."""
+    """The operands that update the memory; none if it is only read, after its update for the event."""
     viewed: bool = False
-    """Whether it is read through a view."""
+    """Whether the memory is read through a View."""
 
 
 Memories = Mapping[tuple[Condition, Keys], tuple[Any, Regime]]
-"""The memories of temporal nodes, by node and path, and how each fares."""
+"""The memory of each temporal node, by node and path, and its regime."""
 
 
 Shape = Predicate | Junction | Negation | Slice | Memory
@@ -77,18 +77,18 @@ FALSE: Final = Predicate("False", (), ())
 
 
 class Known(NamedTuple):
-    """What is known of an event beforehand: one fact's value, as `key_of` gives it."""
+    """What a bucket knows of its events: the value of one fact, in the form of `key_of`."""
 
     fact: str
     value: Hashable
 
 
 Finder = Callable[[str, str], Callable[[str], bool]]
-"""Gives what tells whether a pattern is found in the text of a fact."""
+"""Gives the test whether a pattern is found in a text, by fact and pattern."""
 
 
 class Abstraction:
-    """Takes conditions apart into shapes; what is taken out of them is numbered as it comes."""
+    """Splits conditions into shapes and numbered facts, paths and constants."""
 
     def __init__(self, finder: Finder, known: Known | None = None) -> None:
         self._finder = finder
@@ -97,42 +97,42 @@ class Abstraction:
         self._paths: dict[Keys, int] = {}
         self.constants: list[Any] = []
         self.sliced: set[int] = set()
-        """The paths on which something is remembered."""
+        """The numbers of the paths with memories; -1 stands for memories without keys."""
         self.looked_up: set[int] = set()
-        """The facts whose look-ups are asked."""
+        """The numbers of the facts whose look-ups the shapes use."""
         self.asks_relations = False
         self._memories: Memories = {}
         self._updates = True
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """The names, by number."""
+        """The names by number."""
         return tuple(self._facts)
 
     @property
     def paths(self) -> tuple[Keys, ...]:
-        """The paths of keys, by number. Every beginning of a path is one before it."""
+        """The paths of keys by number. Every prefix of a path comes before it."""
         return tuple(self._paths)
 
     def shape(self, condition: Condition, memories: Memories) -> Shape:
-        """Give the shape of a condition that updates these memories of its nodes, and reads them."""
+        """Give the shape of a condition that updates the memories of its nodes and reads them."""
         self._memories, self._updates = memories, True
         return self._shape(condition, ())
 
     def reader(self, condition: Condition, memories: Memories) -> Shape:
-        """Give the shape of a condition that reads what its nodes remember once all are updated."""
+        """Give the shape of a condition that reads the memories of its nodes after their updates."""
         self._memories, self._updates = memories, False
         return self._shape(condition, ())
 
     def updater(self, node: Condition, path: Keys, memories: Memories) -> Shape:
-        """Give the shape that updates the memory of one temporal node; those of nodes inside it are read."""
+        """Give the shape that updates the memory of one temporal node and reads those of inner nodes."""
         self._memories, self._updates = memories, False
         number = self._path(path) if path else -1
         memory = self._memory(node, path, updated=True)
         return Slice(number, memory) if path else memory
 
     def _shape(self, node: Condition, path: Keys) -> Shape:
-        # Before anything is taken out of the node: of what is folded away, no constant must be left.
+        # This comes first, because a node that is folded away must leave no constants behind.
         truth = None if self._known is None else _truth(node, self._known)
         if truth is not None:
             return TRUE if truth else FALSE
@@ -265,7 +265,7 @@ class Abstraction:
 def _values_of(
     args: tuple[FactArg | str | float | bool, ...],
 ) -> Callable[[Mapping[str, Any], Mapping[str, Any]], list[Any]]:
-    """Give what looks up the arguments of a relation in an event's fields and vars."""
+    """Give the function that looks up the arguments of a relation in an event's fields and vars."""
     names = [split_name(argument.fact) if isinstance(argument, FactArg) else None for argument in args]
 
     def values(fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Any]:
@@ -284,7 +284,7 @@ _SETS: Final[WeakValueDictionary[tuple[object, ...], frozenset[object]]] = WeakV
 
 
 def _set_of(values: tuple[object, ...]) -> frozenset[object]:
-    """Give a set of strings or of numbers; rules that ask for the same share it."""
+    """Give the set of these strings or numbers. Rules with equal lists share it."""
     found = _SETS.get(values)
     if found is None:
         found = _SETS[values] = frozenset(values)
@@ -297,7 +297,7 @@ def _junction(word: str, members: list[Shape]) -> Shape:
 
 
 def _truth(node: Condition, known: Known) -> bool | None:
-    """Give the truth of a node, as far as what is known tells it."""
+    """Give the truth of a node if what is known decides it, otherwise None."""
     match node:
         case language.Leaf(fact, "eq", value) if fact == known.fact and not isinstance(value, tuple):
             return bool(key_of(value) == known.value)
@@ -317,7 +317,7 @@ def _truth(node: Condition, known: Known) -> bool | None:
 
 
 def updates(shape: Shape) -> bool:
-    """Tell whether anything in a shape has to be updated by an event."""
+    """Tell whether a shape updates a memory."""
     match shape:
         case Predicate():
             return False
@@ -336,7 +336,7 @@ def _equals(value: LeafValue) -> str:
         return "({f0} is {c0})"
     if isinstance(value, tuple):
         return "equal({f0}, {c0})"
-    # Of all JSON values, only booleans equal one of another type in Python: the numbers 1 and 0.
+    # In Python, True equals 1 and False equals 0. No other JSON values of different types are equal.
     if value in (0, 1):
         return "({f0} == {c0} and type({f0}) is not bool)"
     return "({f0} == {c0})"
@@ -347,7 +347,7 @@ def _compared(value: LeafValue) -> object:
 
 
 def _is_of(values: tuple[object, ...]) -> str:
-    """Give the test that a fact is of the type of the values; of no values, that can never be told."""
+    """Give the test that a fact has the type of the values. Without values, no fact passes it."""
     if not values:
         return "False"
     if isinstance(values[0], str):

@@ -1,4 +1,4 @@
-"""Which of many names an event has values for: key tables by their last key, texts that patterns read."""
+"""Finds what an event has values for, among many names: key tables by their last key, texts to match."""
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -10,7 +10,7 @@ from engine.evaluation.values import split_name
 
 
 class Turning:
-    """Many key tables, a few of which have keys in an event."""
+    """Finds the few key tables that an event has a key for, among many."""
 
     def __init__(self, tables: Iterable[KeyTable]) -> None:
         self._of_fields: Names[list[KeyTable]] = Names()
@@ -25,7 +25,7 @@ class Turning:
             (self._of_vars if name.of_vars else self._of_fields).add(name, of_key)
 
     def tables_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[KeyTable]:
-        """Give the tables whose last key has a value. All others leave the previous event."""
+        """Give the tables whose last key has a value. All other tables leave the previous event."""
         for table in self._turned:
             table.leave()
         found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
@@ -34,12 +34,12 @@ class Turning:
 
 
 class Texts:
-    """The facts whose texts patterns are matched against, each with the bound that fits all its patterns."""
+    """The facts with patterns, each with the smallest length bound of its patterns, in bytes."""
 
     def __init__(self, bounds: Iterable[tuple[str, int]]) -> None:
         self._of_fields: Names[tuple[str, int]] = Names()
         self._of_vars: Names[tuple[str, int]] = Names()
-        # The smallest of several bounds of a fact comes last and remains.
+        # The smallest bound of a fact comes last, so it is the one that remains.
         smallest = dict(sorted(bounds, reverse=True))
         for said, bytes_max in smallest.items():
             name = split_name(said)
@@ -51,6 +51,6 @@ class Texts:
         return self._count
 
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
-        """Give the facts that are texts, sorted, each with its bound and the text."""
+        """Give the facts whose values are texts, sorted, each with its bound and the text."""
         found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
         return sorted((said, bytes_max, text) for (said, bytes_max), text in found if type(text) is str)

@@ -19,7 +19,7 @@ SEARCHED_APART_MAX: Final = 8
 """Up to this many literals are searched for one by one in any text."""
 
 SEARCHED_CHARS_MAX: Final = 1 << 14
-"""So they are, too, if the characters of the text times the literals are at most this."""
+"""Literals are also searched for one by one if characters of the text times literals are at most this."""
 
 _SEARCH_CHARS: Final = 64
 """The time to start a search, in characters."""
@@ -49,7 +49,7 @@ class Lookups:
         self._with_literals: dict[str, Lookup] = {}
         self._relations: Relations | None = None
         self.used: list[Lookup] = []
-        """Those with cached results."""
+        """The look-ups with cached results."""
         self._changed: set[Lookup] = set()
 
     def of(self, fact: str) -> "Lookup":
@@ -76,7 +76,7 @@ class Lookups:
                 del self._with_literals[fact]
 
     def compile_new(self) -> None:
-        """Compile what was added, so that no event has to."""
+        """Compile the literals that were added, so that no event has to."""
         while self._changed:
             self._changed.pop().compile_new()
 

@@ -1,7 +1,7 @@
 """Bounds the work of the patterns of one event: one bound for all of them, one for those that explode.
 
-What is too much depends only on the patterns of the detector's enabled rules and on the event, so replaying
-an event gives the same verdicts, in whatever order patterns are tried and by whatever shortcuts.
+Which patterns are not tried depends only on the event and the patterns of the enabled rules, not on the order
+or the shortcuts of matching. So replaying an event gives the same verdicts.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,8 +23,8 @@ _CHARACTER_BYTES_MAX: Final = 4
 class PatternWork:
     """The patterns of a detector by fact.
 
-    `begin` must be called with each event before any pattern is tried on it. It gives the facts on which some
-    patterns, or only the exploding ones, are not tried: they match nothing there, and message 2004 says so.
+    `begin` must be called with each event before any pattern is tried on it. It gives the facts on which no
+    pattern, or no exploding one, is tried. These patterns match nothing there, and message 2004 reports it.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -33,15 +33,15 @@ class PatternWork:
         self._of_fields: Names[tuple[str, FactPatterns]] = Names()
         self._of_vars: Names[tuple[str, FactPatterns]] = Names()
         self._asked: WeakValueDictionary[str, FactPatterns] = WeakValueDictionary()
-        """As `_facts`, and those without patterns that compiled rules still refer to."""
+        """Those in `_facts`, and those that compiled rules still refer to."""
         self._count = self._exploding = 0
-        """How many patterns there are, and how many that explode, each counted once for each fact."""
+        """The numbers of all patterns and of exploding ones, summed over the facts."""
         self._changed: set[FactPatterns] = set()
         self._cut = _NONE
         self._untried = _NONE
 
     def add(self, fact: str, pattern: str) -> None:
-        """Add a pattern that an enabled rule tries on a fact; one that is there is counted."""
+        """Add a pattern that an enabled rule tries on a fact, or count one more use of it."""
         self._end()
         patterns = self.of(fact)
         if fact not in self._facts:
@@ -50,7 +50,7 @@ class PatternWork:
         self._change(patterns, partial(patterns.add, pattern))
 
     def remove(self, fact: str, pattern: str) -> None:
-        """Undo one `add` of the same fact and pattern, if there was one."""
+        """Undo one `add` of the same fact and pattern, if any."""
         self._end()
         if fact in self._facts:
             patterns = self._facts[fact]
@@ -60,36 +60,36 @@ class PatternWork:
                 self._names(fact).remove(split_name(fact))
 
     def compile_new(self) -> None:
-        """Compile what was added, so that no event has to."""
+        """Compile the patterns that were added, so that no event has to."""
         while self._changed:
             self._changed.pop().compile_new()
 
     def of(self, fact: str) -> FactPatterns:
-        """Give the patterns of a fact, which all who ask share."""
+        """Give the patterns of a fact. All callers share them."""
         known = self._asked.get(fact)
         if known is None:
             known = self._asked[fact] = FactPatterns(self._limits)
         return known
 
     def finder(self, fact: str, pattern: str) -> Callable[[str], bool]:
-        """Give what tells whether the pattern is found in the text of that fact, at the event that has begun.
+        """Give the test whether the pattern is found in a text of the fact, at the event that has begun.
 
-        All share one answer, for which the pattern is tried once on each text.
+        The pattern is tried once on each text, however many rules use it.
         """
         patterns = self.of(fact)
         return partial(patterns.found, pattern, patterns.compiled(pattern))
 
     @property
     def bounded(self) -> bool:
-        """Whether `begin` must be told of events: without it, there are too few patterns to take long."""
+        """Whether `begin` must be called. Otherwise there are too few patterns to reach a bound."""
         bytes_max = _CHARACTER_BYTES_MAX * self._limits.pattern_text_chars_max
         return self._exploding > 0 or self._count * bytes_max > self._limits.pattern_event_bytes_max
 
     def begin(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> frozenset[str]:
-        """Give the facts on which patterns are not tried at this event, or not those that explode.
+        """Give the facts on which no pattern, or no exploding one, is tried at this event.
 
-        Facts are taken by their work, the least first and those alike by name; from the first on that is too
-        much together with those before it, none is tried.
+        Facts are admitted in the order of their work, the least first, and then of their names. The first
+        fact that takes the sum past the bound is cut, and so are all facts after it.
         """
         self._end()
         if not self.bounded:
@@ -101,7 +101,7 @@ class PatternWork:
             )
             if type(value) is str
         ]
-        # What all of it would be is told at once, and nearly always little enough.
+        # The upper estimate is cheap, and nearly always within the bound.
         bytes_max = self._limits.pattern_event_bytes_max
         if sum(patterns.bytes_at_most(text) for _, patterns, text in texts) > bytes_max:
             bytes_of = {fact: patterns.bytes_of(text) for fact, patterns, text in texts}
@@ -134,7 +134,7 @@ class PatternWork:
         self._changed.add(patterns)
 
     def _end(self) -> None:
-        """Forget what was said of the event before."""
+        """Lift what is not tried at the previous event."""
         for fact in self._cut | self._untried:
             patterns = self.of(fact)
             patterns.untried = patterns.exploding_untried = False

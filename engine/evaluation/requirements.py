@@ -84,18 +84,18 @@ def operator_of(node: Condition) -> Operator | None:
 
 
 def can_be_shared(node: Condition) -> bool:
-    """Tell whether one memory of a temporal node serves rules of all births.
+    """Tell whether rules of different births can share one memory of a temporal node.
 
-    It does where it holds the latest event that decides, and the operands have no history of their own.
+    They can if the memory is the time of the latest decisive event, and the operands have no memory.
     """
     return operator_of(node) is not HISTORICALLY_FOR_STRONG and temporal_depth(node) == 1
 
 
 def expiry_of(node: Condition) -> int | None:
-    """Give the microseconds until the memory of a temporal node expires, None if it does not."""
+    """Give the microseconds until the memory of a temporal node expires, or None if it never does."""
     operator = operator_of(node)
     assert operator is not None, node
     if operator is HISTORICALLY_FOR_STRONG and isinstance(node, language.Windowed) and not node.window_us:
-        # Every run is long enough for a window of 0, so its start never matters.
+        # Any run is long enough for a window of 0, so its start never matters.
         return -1
     return node.window_us if operator.expires and isinstance(node, language.Windowed) else None

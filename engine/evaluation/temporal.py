@@ -1,14 +1,22 @@
 """The temporal operators: what each remembers, how an event updates it, how it is read.
 
-Every window ends now, so one number for each node and slice is enough, whatever the window: the time of the
-one event in the past that decides. That each operator needs no more is argued where it stands (after Havelund
-and Rosu, "Synthesizing Monitors for Safety Properties", 2002, extended by windows).
+Every window ends now. So a memory is one number for each node and slice, whatever the window: the time of the
+one past event that decides, the decisive event. A comment at each operator says why no more is needed (after
+Havelund and Rosu, "Synthesizing Monitors for Safety Properties", 2002, extended by windows).
 
-An operator is written as the Python that goes into generated functions. In it stand: `{past}`, the remembered
-time, NEVER if there is none; `{write}`, which remembers the time of this event; `{clear}`, which forgets;
-`{keep}`, which leaves what is remembered as it is; `{edge}`, the oldest time inside the window; `{inner}`,
-`{left}`, `{right}`, the operands now; `{verdict}`, the variable that takes the outcome. Each update is
-idempotent within one event: a rule may be shown an event twice, and two rules may share one memory.
+Operators are templates of Python code for generated functions:
+
+    {past}                    the remembered time, NEVER if there is none
+    {write}                   remembers the time of this event
+    {clear}                   forgets the remembered time
+    {keep}                    keeps the remembered time
+    {edge}                    the oldest time inside the window
+    {inner}, {left}, {right}  the operands at this event
+    {since}                   the time up to which a rule ignores the memory
+    {verdict}                 the variable that takes the result
+
+An update is idempotent within one event: an event may meet several triggers of a memory, and without the
+index each rule updates the memories that it shares.
 """
 
 from dataclasses import dataclass
@@ -16,42 +24,43 @@ from enum import Enum
 from typing import Final
 
 NEVER: Final = -(1 << 63)
-"""Before any event: event times are within 8.64e18 microseconds either way, and fit 64 bits."""
+"""Before any event. Event times are within 8.64e18 microseconds of 1970, so they fit 64 bits."""
 
 FOREVER: Final = (1 << 63) - 1
-"""After any event."""
+"""A time after any event."""
 
 WINDOW_US_PLAIN: Final = 500_000_000_000_000_000
-"""Up to this window, some 15 000 years, the far edge is later than NEVER whatever the time of the event."""
+"""Up to this window, about 15 000 years, the edge is later than NEVER at any event."""
 
 
 class Regime(Enum):
-    """What happens to a memory at an event that meets none of its triggers; see `triggers.py`."""
+    """What an event that meets none of a memory's triggers does to the memory; see `triggers.py`."""
 
     KEPT = "kept"
     """Nothing."""
     STAMPED = "stamped"
-    """It would take the time of the event: what is remembered is the time of the slice's last event."""
+    """It sets the memory to its time. The memory is not written: it is read as the time of the slice's last
+    event, until an event meets a trigger."""
     BEGUN = "begun"
-    """It would begin to remember, if it did not already: what is remembered is the time of the slice's first
-    event, or of the first one after it was cleared."""
+    """It starts a run, if none is under way. The memory is not written: it is read as the time of the slice's
+    first event, or of the first event after the memory was cleared."""
     SEEN = "seen"
-    """Nothing can be said: the rules that need it see every event."""
+    """Unknown, so every event updates the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A temporal operator: its code, and whether a time that has left the window reads as none at all."""
+    """A temporal operator: its code, and whether a time before the window reads like NEVER."""
 
     name: str
     update: tuple[str, ...]
     truth: str
-    """The verdict once the memory is updated for the event. Only what is later than `{since}` counts."""
+    """The verdict after the memory's update for the event. Only times later than `{since}` count."""
     expires: bool
 
 
 ONCE: Final = Operator(
-    # Remembers the latest time at which inner was true; that there is one is all that matters.
+    # Remembers the latest time at which inner was true. Only its existence matters.
     "once",
     update=(
         "if {inner}:",
@@ -66,7 +75,7 @@ ONCE: Final = Operator(
 )
 
 HISTORICALLY: Final = Operator(
-    # Remembers the latest time at which inner was false; that there is one is all that matters.
+    # Remembers the latest time at which inner was false. Only its existence matters.
     "historically",
     update=(
         "if {inner}:",
@@ -82,7 +91,7 @@ HISTORICALLY: Final = Operator(
 
 SINCE: Final = Operator(
     # Remembers the latest time at which right was true, while left has been true at every event after it. The
-    # latest is the best witness: left must hold after an earlier one for longer.
+    # latest witness suffices: if left held after an earlier one, it also held after this one.
     "since",
     update=(
         "if {right}:",
@@ -100,7 +109,7 @@ SINCE: Final = Operator(
 )
 
 ONCE_WITHIN: Final = Operator(
-    # Remembers the latest time at which inner was true: it stays in the window longest.
+    # Remembers the latest time at which inner was true, which stays in the window longest.
     "once_within",
     update=(
         "if {inner}:",
@@ -115,7 +124,7 @@ ONCE_WITHIN: Final = Operator(
 )
 
 HISTORICALLY_FOR_WEAK: Final = Operator(
-    # Remembers the latest time at which inner was false: it stays in the window longest.
+    # Remembers the latest time at which inner was false, which stays in the window longest.
     "historically_for_weak",
     update=(
         "if {inner}:",
@@ -130,8 +139,8 @@ HISTORICALLY_FOR_WEAK: Final = Operator(
 )
 
 HISTORICALLY_FOR_STRONG: Final = Operator(
-    # Remembers the first time of the unbroken run in which inner is true. It never expires: the longer the
-    # run, the more it has held.
+    # Remembers the start of the current run of events at which inner is true. It never expires: a longer run
+    # still satisfies the window.
     "historically_for_strong",
     update=(
         "if {inner}:",
@@ -149,7 +158,7 @@ HISTORICALLY_FOR_STRONG: Final = Operator(
 )
 
 SINCE_WITHIN: Final = Operator(
-    # As SINCE. The latest witness is also the one that stays in the window longest.
+    # Like SINCE. The latest witness also stays in the window longest.
     "since_within",
     update=(
         "if {right}:",

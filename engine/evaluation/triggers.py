@@ -1,9 +1,9 @@
-"""Triggers: which events a rule must see, and which a memory. The index wakes them only at those.
+"""Triggers: which events a rule must be evaluated at, and which must update a memory.
 
-A rule may sleep through an event if its condition is false there, a memory if it changes as its regime says.
-Every event that must be seen meets at least one trigger. What has no triggers sees every event. Triggers are
-the access predicates of content-based publish/subscribe (Fabret et al., "Filtering Algorithms and
-Implementation for Very Fast Publish/Subscribe Systems", 2001).
+A rule may skip an event at which its condition is false. A memory may skip an event that changes it only as
+its regime says. Every other event meets at least one trigger. If no triggers ensure that, no event is
+skipped. Triggers are the access predicates of content-based publish/subscribe (Fabret et al., "Filtering
+Algorithms and Implementation for Very Fast Publish/Subscribe Systems", 2001).
 """
 
 from collections.abc import Callable, Iterable
@@ -15,20 +15,20 @@ from engine.language import condition as language
 from engine.language.condition import Condition, FactArg
 
 PRESENT: Final = ("present",)
-"""The fact has a value, whichever."""
+"""Stands for any value of a fact."""
 
 
 class Hit(NamedTuple):
-    """Met where a fact has the value, in the form of `key_of`; or any value, if that is PRESENT."""
+    """Met if a fact has this value, in the form of `key_of`; if it is PRESENT, any value."""
 
     fact: str
     value: object
     kind: str = "hit"
-    """Keeps triggers of two types apart, since named tuples are equal if their fields are."""
+    """Distinguishes the types: named tuples of different types are equal if their fields are."""
 
 
 class Element(NamedTuple):
-    """Met where a fact is an array with an element of that key, or a text that contains that text."""
+    """Met if a fact is an array with an element of this key, or a text that contains this text."""
 
     fact: str
     value: object
@@ -36,7 +36,7 @@ class Element(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Met where the pattern matches the text of a fact."""
+    """Met if the pattern matches the text of a fact."""
 
     fact: str
     pattern: str
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """Met where the memory of a node holds something for the slice of the event."""
+    """Met if the memory of a node holds a time for the event's slice."""
 
     node: Condition
     path: tuple[str, ...]
@@ -52,7 +52,7 @@ class Holding(NamedTuple):
 
 
 class Unstarted(NamedTuple):
-    """Met where the memory of a node has not recorded the start of its run in the slice of the event."""
+    """Met if the memory of a node has no start of a run for the event's slice."""
 
     node: Condition
     path: tuple[str, ...]
@@ -66,17 +66,17 @@ Cost = Callable[[Triggers], float]
 
 
 def triggers_of(condition: Condition, cost: Cost) -> Triggers | None:
-    """Give triggers, one of which is met wherever a condition is true, or None if it must see every event."""
+    """Give triggers such that any event at which the condition is true meets one; None for all events."""
     return _Analysis(cost).true(condition, ())
 
 
 def change_triggers_of(node: Condition, path: tuple[str, ...], cost: Cost) -> Triggers | None:
-    """Give triggers for the events that change a temporal node's memory otherwise than its regime says."""
+    """Give triggers for the events that change a memory otherwise than its regime says; None for all events."""
     return _Analysis(cost).changes(node, path)[1]
 
 
 def regime_of(node: Condition) -> Regime:
-    """Give the regime of a temporal node. It depends only on the node, so rules can share its memory."""
+    """Give the regime of a temporal node. It depends only on the node, so all rules agree on it."""
     return _ANALYSIS.changes(node, ())[0]
 
 
@@ -85,7 +85,7 @@ class _Analysis:
         self._cost = cost
 
     def union(self, parts: Iterable[Triggers | None]) -> Triggers | None:
-        """Give all triggers: an event may meet those of any one part."""
+        """Give the triggers of all parts, for an event that meets at least one part; None if one part is."""
         whole: set[Trigger] = set()
         for part in parts:
             if part is None:
@@ -94,12 +94,12 @@ class _Analysis:
         return frozenset(whole)
 
     def best(self, parts: Iterable[Triggers | None]) -> Triggers | None:
-        """Give the cheapest triggers: an event meets those of every part."""
+        """Give the triggers of the cheapest part, for an event that meets every part."""
         known = [part for part in parts if part is not None]
         return min(known, key=self._cost) if known else None
 
     def true(self, node: Condition, path: tuple[str, ...]) -> Triggers | None:
-        """Give triggers, one of which is met wherever the node is true."""
+        """Give triggers such that any event at which the node is true meets one."""
         match node:
             case language.Leaf(fact, "eq", value) if not isinstance(value, tuple):
                 return frozenset({Hit(fact, key_of(value))})
@@ -135,7 +135,7 @@ class _Analysis:
                 assert_never(node)
 
     def false(self, node: Condition, path: tuple[str, ...]) -> Triggers | None:
-        """Give triggers, one of which is met wherever the node is false."""
+        """Give triggers such that any event at which the node is false meets one."""
         match node:
             case language.Not(inner):
                 return self.true(inner, path)
@@ -148,12 +148,12 @@ class _Analysis:
             case language.Since(_, right) | language.SinceWithin(_, right):
                 return self.false(right, path)
             case language.HistoricallyFor(_, _, "strong"):
-                # It may be false because its run is too short so far, and any event may find it long enough.
+                # It can be false at any event, because the run is still too short.
                 return None
             case language.Historically(inner) | language.HistoricallyFor(inner):
                 return self.union([frozenset({Holding(node, path)}), self.false(inner, path)])
             case _:
-                # A predicate is false where its fact is missing, and no event says which facts it lacks.
+                # A predicate is false if its fact is missing, and no trigger is met by a missing fact.
                 return None
 
     def changes(self, node: Condition, path: tuple[str, ...]) -> tuple[Regime, Triggers | None]:
