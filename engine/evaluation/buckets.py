@@ -29,7 +29,7 @@ class Group:
 
     def __init__(self, first: int, width: int) -> None:
         self.constants: list[Numbers] = [[] for _ in range(first)]
-        """The columns of the constants of the first test. Numbers are in arrays, where they are contiguous."""
+        """The constants of the first test, by column. Columns of numbers are arrays, which are contiguous."""
         self.rest: list[Any] = []
         """The other constants, row after row; each row ends with its member."""
         self.width = width

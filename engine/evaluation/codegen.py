@@ -125,7 +125,7 @@ class Writer:
 
 
 class EagerWriter(Writer):
-    """Writes for functions over many events, which evaluate every event and hold cells in variables `m0` …"""
+    """Writes for functions that evaluate many events for all rules. Cells are local variables: `m0`, `m1`."""
 
     def __init__(self, constants: list[Any]) -> None:
         super().__init__()

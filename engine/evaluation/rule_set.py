@@ -1,4 +1,8 @@
-"""The enabled rules of a detector: when each may sleep, and which of them an event wakes."""
+"""The enabled rules of a detector: which rules an event is evaluated for, and which memories it updates.
+
+Few rules are all evaluated at every event, by one function (`stream`). Once there are more, the rule set is
+*indexed*: rules and memories see only the events that meet their triggers (`run`). It then stays indexed.
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -26,23 +30,23 @@ from engine.patterns.compiled_pattern import compile_pattern
 _Counted = TypeVar("_Counted")
 
 EAGER_RULES_MAX: Final = 32
-"""Up to this many rules, none sleeps: looking up which may would cost more. That is true for somewhat more
-rules, too, but to compile them into one function takes milliseconds at each change of a rule."""
+"""Up to this many rules, there is no index: it would cost more. This also holds for somewhat more rules, but
+each change of a rule then takes milliseconds to compile all of them into one function."""
 
 EAGER_NODES_MAX: Final = 400
 """The same bound for the nodes of all rules together."""
 
 RELATIONS_NAMED_MAX: Final = 16
-"""The messages about an event name this many missing relations."""
+"""The most missing relations that the messages about an event name."""
 
 NAME_CHARS_SHOWN: Final = 255
 """Messages shorten longer names of facts and relations."""
 
 WARNING_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
-"""The most bytes of a warning about a relation or a text as JSON."""
+"""The most bytes of a warning about a relation or a text, as JSON."""
 
 TURNED_ALL_MAX: Final = 8
-"""Up to this many key tables, each event visits all of them instead of looking up those that it concerns."""
+"""Up to this many key tables, each event visits all of them; with more, those that it has a key for."""
 
 
 class Program(NamedTuple):
@@ -51,15 +55,15 @@ class Program(NamedTuple):
     rule: Rule
     birth: int
     memories: tuple[NodeName, ...]
-    """Of its temporal nodes, in the order of `requirements_of`."""
+    """Those of its temporal nodes, in the order of `requirements_of`."""
     triggers: Triggers | None
 
 
 class Updater(NamedTuple):
-    """What updates one memory, whichever rules read it."""
+    """The update of one memory, for all rules that read it."""
 
     number: int
-    """Below 0."""
+    """Below 0, which distinguishes it from the priority of a rule."""
     name: NodeName
     depth: int
     triggers: Triggers | None
@@ -77,18 +81,18 @@ class RuleSet:
         self._index = Index(self._new_bucket, self.patterns.of, self.lookups)
         self._by_priority: dict[int, Program] = {}
         self._updaters: dict[int, Updater] = {}
-        """By number, as far as rules sleep."""
+        """By number; empty until the rule set is indexed."""
         self._updater_of: dict[NodeName, int] = {}
         self._updaters_made = 0
         self._newborn: list[tuple[NodeName, int]] = []
-        """Memories that no event has met yet, and the clock at their birth."""
+        """Memories that no event has updated yet, and the clock at their birth."""
         self._joining: list[tuple[int, int, NodeName]] = []
-        """Memories that cannot be told from older ones after a time: a heap."""
+        """A heap of memories that cannot be told from older ones after the time that comes first."""
         self._joined_later = 0
         self._rules: dict[int, Rule] = {}
-        """Only the rules, for a faster look-up of those that fire."""
+        """The rules by priority, for a faster look-up of those that fire."""
         self._nodes = 0
-        """The number of nodes of all conditions."""
+        """The number of nodes in all conditions."""
         self._stream: ObserveMany | None = None
         self._action_bytes = 0
         """The most bytes of the actions of all rules."""
@@ -186,23 +190,23 @@ class RuleSet:
         self._state.release(name, now_us)
 
     def restore_joined(self, name: NodeName, joined: Joined) -> None:
-        """Take a name that had joined another, before its rules come."""
+        """Restore a name that had joined another, before its rules are added."""
         self._state.restore_joined(name, joined, expiry_of(name.condition))
 
     def _join_later(self, name: NodeName, clock_us: int) -> None:
-        """Have a memory join an older one once all that it did not see has expired, if that ever happens."""
+        """Schedule a memory to join an older one when all events before its birth expire, if they do."""
         expires_after_us = expiry_of(name.condition)
         if expires_after_us is not None and self._state.oldest(name) not in {None, name}:
             self._joined_later += 1
             heappush(self._joining, (clock_us + expires_after_us, self._joined_later, name))
 
     def _join_due(self, now_us: int) -> None:
-        """Have those memories join older ones that cannot be told from them from this event on."""
+        """Join the memories that cannot be told from older ones from this event on."""
         for name, clock_us in self._newborn:
             if now_us > clock_us:
                 self._join(name, clock_us, now_us)
             else:
-                # Events at the very time of the birth came both before and after it.
+                # Events with this time came both before and after the birth.
                 self._join_later(name, clock_us)
         self._newborn.clear()
         while self._joining and self._joining[0][0] < now_us:
@@ -230,7 +234,7 @@ class RuleSet:
         self._stream = None
 
     def _let_sleep(self, priority: int) -> None:
-        """Index a rule and the memories that it reads: each sees only the events that meet its triggers."""
+        """Index a rule and the memories that it reads, each by its own triggers."""
         program = self._by_priority[priority]
         for name in program.memories:
             joined = self._state.joined.get(name)
@@ -242,7 +246,7 @@ class RuleSet:
         self._take_in(priority, 0, program.birth, triggers)
 
     def _wake_up(self, priority: int) -> None:
-        """Undo `_let_sleep`, but for the memories."""
+        """Undo `_let_sleep` for the rule, but not for the memories."""
         program = self._by_priority[priority]
         self._let_go(priority, 0, program.birth, program.triggers)
 
@@ -272,7 +276,7 @@ class RuleSet:
                 self._unwatch(store)
 
     def _waking(self, birth: int, triggers: Triggers | None) -> list[tuple[Store, bool]]:
-        """Give the memories among the triggers, and for each whether it wakes the rule while it is empty."""
+        """Give the memories among the triggers, each with whether it triggers while it is empty."""
         waking = [trigger for trigger in triggers or () if isinstance(trigger, Holding | Unstarted)]
         store_of = self._state.store_of
         return [
@@ -281,7 +285,7 @@ class RuleSet:
         ]
 
     def _wakers(self, store: Store, *, blank: bool) -> Bucket:
-        """Give the bucket of the rules that a memory wakes."""
+        """Give the bucket of the members that a memory triggers."""
         whole = self._state.whole
         bucket = store.bucket if isinstance(store, Column) else whole.buckets.get(store)
         if bucket is None:
@@ -301,7 +305,7 @@ class RuleSet:
     # -- events ---------------------------------------------------------------------------------------------
 
     def stream(self) -> ObserveMany:
-        """Give the function that evaluates many events for every rule. No rule may sleep."""
+        """Give the function that evaluates many events for all rules. The rule set must not be indexed."""
         assert not self._state.indexed, "what sleeps is run by `run`"
         if self._stream is None:
             programs = [self._by_priority[priority] for priority in sorted(self._by_priority)]
@@ -326,7 +330,7 @@ class RuleSet:
         relations: Relations | None,
         fire: Fire,
     ) -> None:
-        """Evaluate an event for the rules that must see it."""
+        """Evaluate an event for the rules and memories whose triggers it meets."""
         if self.patterns.bounded:
             self.patterns.begin(fields, sent)
         if self._newborn or (self._joining and self._joining[0][0] < now_us):
@@ -343,7 +347,7 @@ class RuleSet:
         state.whole.previous_us = now_us
 
     def _tables_with_keys(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[KeyTable]:
-        """Give the tables whose last key the event has. Others have no slot for it."""
+        """Give the tables to turn to the event. The others have no key for it."""
         tables = self._state.tables
         if len(tables) <= TURNED_ALL_MAX:
             return tables.values()
@@ -352,7 +356,7 @@ class RuleSet:
         return self._turning.tables_at(fields, sent)
 
     def rules(self, fired: list[int]) -> Fired:
-        """Give the rules that fired, each once, in order of priority."""
+        """Give the rules of these priorities, each once, in order of priority."""
         rules = self._rules
         if len(fired) == 1:
             return (rules[fired[0]],)
@@ -374,7 +378,7 @@ class RuleSet:
         return self._compiler.row(program.rule.condition, self._memories(program.memories), known)
 
     def _memories(self, names: Iterable[NodeName]) -> Memories:
-        """Give memories as rules read them."""
+        """Give memories as rules read them: through a view, if they can be shared."""
         views = self._state.views
         found = {}
         for name in names:

@@ -40,7 +40,7 @@ class Regime(Enum):
     """Nothing."""
     STAMPED = "stamped"
     """It sets the memory to its time. The memory is not written: it is read as the time of the slice's last
-    event, until an event meets a trigger."""
+    event, unless that event met a trigger."""
     BEGUN = "begun"
     """It starts a run, if none is under way. The memory is not written: it is read as the time of the slice's
     first event, or of the first event after the memory was cleared."""

@@ -71,7 +71,7 @@ def triggers_of(condition: Condition, cost: Cost) -> Triggers | None:
 
 
 def change_triggers_of(node: Condition, path: tuple[str, ...], cost: Cost) -> Triggers | None:
-    """Give triggers for the events that change a memory otherwise than its regime says; None for all events."""
+    """Give triggers for the events that change a node's memory otherwise than its regime says, or None."""
     return _Analysis(cost).changes(node, path)[1]
 
 

@@ -1,1 +1,1 @@
-"""The state of a detector to bytes and back, older versions included."""
+"""Converts the state of a detector to bytes and back; reads older versions too."""

@@ -1,6 +1,7 @@
-"""Copies a detector's state between two events, so that it can be packed while the detector goes on.
+"""Copies a detector's state between two events, so that a thread can pack it while the detector goes on.
 
-What events change in place is copied. Immutable objects (rules, conditions, names) are shared.
+Arrays and dicts that events change in place are copied. Immutable objects (rules, conditions, names) are
+shared.
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ class CapturedCell(NamedTuple):
 
 
 class CapturedColumn(NamedTuple):
-    """A copy of a Column: `few`, or its nonempty pages by number."""
+    """A copy of a Column: its `few`, or its nonempty pages by number."""
 
     few: Mapping[int, int] | None
     pages: Mapping[int, bytes]
@@ -49,11 +50,11 @@ class CapturedColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Everything of a detector that is saved."""
+    """A copy of everything that a snapshot of a detector contains."""
 
     marks: Mapping[str, Any]
     rules: list[tuple[Rule, int]]
-    """Rules and the births of their histories, in order of priority."""
+    """Each rule with the birth of its history, in order of priority."""
     tables: list[CapturedTable]
     memories: list[tuple[NodeName, CapturedCell | CapturedColumn]]
     joined: list[tuple[NodeName, Joined]]
@@ -63,7 +64,7 @@ _NOTHING: Mapping[int, Any] = {}
 
 
 def capture(detector: "Detector") -> Captured:
-    """Copy everything that is saved, between two events. A million keys take about 20 ms."""
+    """Copy a detector between two events. A million keys take about 20 ms."""
     state = detector.state
     cells, ticks = state.whole.cells, state.whole.ticks
     return Captured(

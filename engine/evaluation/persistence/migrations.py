@@ -12,7 +12,8 @@ from engine.evaluation.temporal import FOREVER, NEVER
 def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
     """Migrate a document of version 1 to version 2.
 
-    In version 1, keys were in the order of sweeping, some of them twice. Entries referred to places in it:
+    In version 1, the keys of a table were in the order of expiry checks, some of them twice. Entries referred
+    to places in this order:
 
         tables:   [path, keys, last sighting of each (nil: evicted), cursor]
         memories: [condition as JSON, path, birth, time], with a path [[place, time] …] in place of the time
@@ -21,7 +22,7 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
     tables = []
     for path, keys, sightings, _ in document["tables"]:
         live = [place for place, tick in enumerate(sightings) if tick is not None]
-        # Entries refer to the first place of a key that is there twice.
+        # If a key has two places, entries refer to the first.
         first: dict[str, int] = {}
         for place in live:
             first.setdefault(repr(keys[place]), place)
@@ -33,7 +34,7 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
                 "keys": [keys[place] for place in places],
                 "seen": _packed(sightings[place] for place in places),
                 **dict.fromkeys(("times", "first_ticks", "first_times"), b""),
-                # Slots that turn out to hold nothing are freed.
+                # Version 2 checks these slots, and frees those that are empty.
                 "idle": _packed(range(len(places))),
                 **dict.fromkeys(("opened", "turn", "scanned", "ticked"), 0),
             }
@@ -48,7 +49,7 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
         "tables": tables,
         "memories": memories,
         "doomed": [],
-        # Every event wrote every memory.
+        # In version 1, every event updated every memory.
         "indexed": False,
         "due": False,
         "busy": False,
@@ -60,8 +61,8 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
 def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
     """Migrate a document of version 2 to version 3.
 
-    In version 2, keys of a path of one key were in arrays, too. The entries of paged columns were listed like
-    those of other columns, and the number of columns that held something was derived from them.
+    In version 2, the single keys of a path of one key were in arrays too. The entries of paged columns were
+    listed like those of other columns. The number of columns with an entry at each slot was not stored.
 
         memories: … with a path, the slots and times of the entries, and whether they are paged
     """
@@ -84,8 +85,8 @@ def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
 def from_version_3(document: dict[str, Any]) -> dict[str, Any]:
     """Migrate a document of version 3 to version 4.
 
-    Version 3 also recorded the progress of expiry and eviction. A free slot kept the last sighting of its
-    last key, and a deviation could belong to a key that had gone:
+    Version 3 also recorded the progress of expiry and eviction. A free slot kept the last event of its
+    previous key, and an entry in `ticks` could belong to a previous key:
 
         due, busy, rounds, doomed
         tables:   … idle, opened, turn, scanned, ticked
@@ -112,7 +113,7 @@ def _seen_where(seen: bytes, taken: list[bool]) -> bytes:
 
 
 def from_version_4(document: dict[str, Any]) -> dict[str, Any]:
-    """Give a document of version 4 as version 5 has it: every rule reads a memory of its own birth."""
+    """Migrate a document of version 4 to version 5: every rule reads a memory of its own birth."""
     return {**document, "joined": []}
 
 

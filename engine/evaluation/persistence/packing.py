@@ -1,6 +1,6 @@
 """Packs a captured detector as a msgpack document, in pieces of less than a millisecond.
 
-`saved.py` describes the document. Between two short pieces, the packing thread lets the evaluating one run.
+`saved.py` describes the document. Between two pieces, the packing thread lets the evaluating thread run.
 """
 
 import struct
@@ -31,10 +31,10 @@ ANY_TEXT: Final = "surrogatepass"
 
 _KEYS: Final = 4096
 _NUMBERS: Final = 1 << 17
-"""The numbers of keys and of numbers in a piece."""
+"""The most keys, or numbers, in a piece."""
 
 _NUMBERED: Final = ("held", "seen", "times", "first_ticks", "first_times")
-"""The columns of a table with a number for each slot."""
+"""The arrays of a table that have a number for each slot."""
 
 _ARRAY_16_FROM: Final = 16
 _BIN_32: Final = struct.Struct(">BI")
@@ -62,7 +62,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
 
 
 def numbers_packed(numbers: Iterable[int]) -> bytes:
-    """Give a column of numbers as little-endian 64-bit integers."""
+    """Pack numbers as little-endian 64-bit integers."""
     column = numbers if isinstance(numbers, array) else array("q", numbers)
     if sys.byteorder == "big":
         column = column[:]
@@ -100,7 +100,7 @@ def _table(table: CapturedTable) -> Iterator[bytes]:
             if several
             else [key if type(key) is str else _scalar(key) for key in keys]
         )
-        # The header of the portion's own array is dropped.
+        # The portion is packed as an array, whose header is dropped.
         yield portion[1 if len(keys) < _ARRAY_16_FROM else 3 :]
     for name in _NUMBERED:
         yield packer.pack(name)

@@ -1,16 +1,16 @@
-"""Loads a detector from a msgpack document: its rules, and its memories named by their conditions.
+"""Loads a detector from a msgpack document: its rules, and its memories by name.
 
 `capturing.py` and `packing.py` write the document. This is version 5:
 
     clock_us, events_seen, priority_highest, indexed, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
-    tables:   for each path: its keys by slot (nil: free; for a path of several keys an array), how many
-              memories hold something for each, the event at which each was last seen (the largest number:
-              free) and, if there are clocks, the time
+    tables:   for each path, by slot: the key (nil: free; an array if the path has several keys), the number
+              of memories that hold a time for it, its last event (the largest number: free) and, if columns
+              are read with the slice's clock, the time of that event
     memories: [condition as JSON, path, birth, content]. Without a path the content is [time, event up to
-              which it is complete]. With a path it has either the slots and times of its few entries, or its
-              pages one after another and the number of entries on each; that event; and for stamped nodes
-              the slots and events of the last deviations
+              which it is complete]. With a path it has that event; either the slots and times of its few
+              entries, or its pages one after another and the number of entries on each; and the slots and
+              events of its `ticks`, see `Column`
     joined:   [condition as JSON, path, birth, birth of the shared memory that rules of the first birth read,
               time in microseconds up to which they ignore it]
 
@@ -115,7 +115,7 @@ def load(detector: "Detector", document: Any, version: int) -> None:
 
 def _load_table(table: KeyTable, row: dict[str, Any]) -> None:
     table.seen = _unpacked(row["seen"])
-    # An empty column means that there were no clocks. New clocks are not read for earlier events.
+    # An empty array means that no column was read with a clock. New clocks are not read for earlier events.
     table.times = _unpacked(row["times"]) or table.times
     table.first_ticks = _unpacked(row["first_ticks"]) or table.first_ticks
     table.first_times = _unpacked(row["first_times"]) or table.first_times

@@ -1,1 +1,1 @@
-"""What a detector remembers, by key: stored, weighed, expired, evicted."""
+"""The memories of a detector: storage by key, sizes, expiry, eviction."""

@@ -1,7 +1,7 @@
 """The memory of one temporal node by key: a time for each slot of a key table.
 
-While few slots hold anything it is a dict; then an array in pages. So what a node costs is in proportion to
-the keys that it has touched, and no growth copies more than one page.
+With few entries it is a dict, with more an array in pages. So its size is proportional to the keys with
+entries, and an array never has to be copied to grow.
 """
 
 from array import array
@@ -20,27 +20,28 @@ PAGE_SLOTS: Final = 1 << PAGE_BITS
 IN_PAGE: Final = PAGE_SLOTS - 1
 
 NO_SLOT: Final = -1
-"""The slot of a key that is not live. It reads as NEVER in every column, and is never written."""
+"""The slot of a key that is not live. Every column reads NEVER there, and it is never written."""
 
 PAGED_FROM: Final = 512
-"""So many entries a column may have as a dict in any case."""
+"""Up to this many entries, a column is a dict."""
 
 SPARSE_SHARE: Final = 16
-"""Beyond, it stays a dict while it holds less than one of so many slots: an entry of a dict costs as much as
-so many of an array."""
+"""With more entries, it stays a dict while fewer than one slot of this many has one. An entry of a dict takes
+as much memory as this many of an array."""
 
 _BLANK: Final = array("q", [NEVER]) * PAGE_SLOTS
 
-# What a column has that holds nothing: a hundred thousand of them need not have lists of their own.
+# Empty columns share these, because there may be a hundred thousand of them.
 _NO_PAGES: Final = [_BLANK]
 _NO_COUNTS: Final[list[int]] = []
 _NO_TICKS: Final[dict[int, int]] = {}
 
 
 class Column:
-    """What one node remembers for each slot of a table: a time in microseconds, or NEVER.
+    """The memory of one node for each slot of a table: a time in microseconds, or NEVER.
 
-    Rules read entries and overwrite them themselves; an entry begins with `open` and ends with `close`.
+    Generated functions read and overwrite entries directly. They add them by `open` and remove them by
+    `close`.
     """
 
     __slots__ = (
@@ -60,24 +61,25 @@ class Column:
         self.table = table
         self.expires_after_us = expires_after_us
         self.whole_at = whole_at
-        """The number of the event up to which the entries say all; later ones may be stamped, see `keep`."""
+        """The event up to which the entries are complete. A slot in `ticks` is complete up to a later one."""
         self.few: dict[int, int] | None = {}
-        """The entries by slot, as long as they are few."""
+        """The entries by slot, or None if they are in pages."""
         self.pages = _NO_PAGES
-        """The entries by page, if they are many; the last page is blank, and what NO_SLOT reads."""
+        """The entries by page, if they are many. The last page is blank; NO_SLOT reads it."""
         self.counts = _NO_COUNTS
-        """How many entries each page holds."""
+        """The number of entries on each page."""
         self.held = 0
         self.ticks = _NO_TICKS
-        """Of a node that is stamped: the event at which each slot's entry was last kept, where it was."""
+        """If the column is clocked: by slot, the last event that changed the memory otherwise than its regime
+        says. The entry is complete up to that event."""
         self.bucket: Bucket | None = None
-        """The rules that must see every event of a slice in which something is held or, if the node's regime
-        is BEGUN, in which it was cleared by the event before."""
+        """The members that see every event of a slice that holds a time or, if the regime is BEGUN, whose
+        time the previous event removed."""
         self.regime = Regime.SEEN
-        """What an event does to the memory that wakes no rule of it, once rules sleep."""
+        """What an event does to the memory if it meets no trigger of it, once rules are indexed."""
 
     def open(self, key: object, slot: int, now_us: int, tick: int) -> int:
-        """Begin to remember something for a key, and give its slot."""
+        """Add an entry for a key, which is admitted if it is not live, and give its slot."""
         table = self.table
         if slot < 0:
             slot = table.slot = table.admit(key, tick, now_us)
@@ -85,7 +87,7 @@ class Column:
         return slot
 
     def put(self, slot: int, time_us: int) -> None:
-        """Make a new entry at a slot of a live key."""
+        """Add an entry at the slot of a live key."""
         few = self.few
         if few is not None and len(few) >= PAGED_FROM and len(few) * SPARSE_SHARE >= len(self.table.keys):
             self._to_pages(few)
@@ -103,7 +105,7 @@ class Column:
         self.table.held[slot] += 1
 
     def close(self, slot: int) -> None:
-        """Forget what is remembered for a slot."""
+        """Remove the entry of a slot."""
         if self.few is not None:
             del self.few[slot]
             self._drop_few((slot,))
@@ -120,7 +122,7 @@ class Column:
         self.table.let_go((slot,))
 
     def keep(self, slot: int, time_us: int, tick: int) -> None:
-        """Remember a time that is not the event's, or NEVER: it counts until the slice's next event."""
+        """Set the entry to a time other than the event's, or NEVER, until the slice's next event."""
         before = self.at(slot)
         if time_us == NEVER:
             if before != NEVER:
@@ -140,9 +142,9 @@ class Column:
         ticks: dict[int, int],
         whole_at: int,
     ) -> None:
-        """Take the entries that a column had before: by slot if they are few, else pages by their number.
+        """Restore the entries: by slot if they are few, otherwise pages by number, each with its count.
 
-        With each page comes how many entries it holds. That something is held the table knows already.
+        The table must already have the numbers of columns with an entry.
         """
         bucket = self.bucket
         if bucket is not None:
@@ -169,30 +171,30 @@ class Column:
             self.watch(bucket)
 
     def grow(self, pages: int) -> None:
-        """Take note that the table has come to have so many pages of slots."""
+        """Extend the column to this many pages, as the table has grown."""
         if self.few is None:
             more = pages - len(self.counts)
             self.counts += [0] * more
             self.pages += [_BLANK] * more
 
-    # -- a run of truth that begins by itself, see `Regime.BEGUN` -------------------------------------------
+    # -- runs that start without an update, see `Regime.BEGUN` ----------------------------------------------
 
     def began(self, slot: int) -> int:
-        """Give the time at which the run of truth up to now began, NEVER if the next event begins it."""
+        """Give the time at which the current run began, or NEVER if the next event begins one."""
         time_us, table = self.at(slot), self.table
-        # What was cleared may be of the key that had the slot before: the rules are awake all the same, and
-        # begin the run of the new one at its first event.
+        # An entry in `ticks` may stem from the slot's previous key. The bucket is then met all the same, and
+        # the first event of the new key begins its run.
         if time_us != NEVER or slot in self.ticks:
             return time_us
         return table.first_times[slot] if table.first_ticks[slot] > self.whole_at else NEVER
 
     def begin(self, slot: int, now_us: int) -> None:
-        """Take note that an event begins the run."""
+        """Record that an event begins a run."""
         self.put(slot, now_us)
         self.drop_tick(slot)
 
     def end(self, slot: int, tick: int) -> None:
-        """Take note that an event is outside of any run; the slice's next event may begin one."""
+        """Record that an event belongs to no run. The slice's next event may begin one."""
         if self.at(slot) != NEVER:
             self.close(slot)
         if slot not in self.ticks and self.bucket is not None:
@@ -201,23 +203,23 @@ class Column:
 
     @property
     def clocked(self) -> bool:
-        """Whether the entries are read with the clock of the slice."""
+        """Whether the entries are read together with the clock of the slice."""
         return self.regime is Regime.STAMPED or self.regime is Regime.BEGUN
 
     @property
     def begun(self) -> bool:
-        """Whether the column remembers such runs."""
+        """Whether the regime is BEGUN."""
         return self.regime is Regime.BEGUN
 
-    # -- rules that must see events for what is remembered --------------------------------------------------
+    # -- events that meet the bucket ------------------------------------------------------------------------
 
     @property
     def wakes_holders(self) -> bool:
-        """Whether slots that hold something have rules to wake."""
+        """Whether events of slices that hold a time meet the bucket."""
         return self.bucket is not None and not self.begun
 
     def watch(self, bucket: "Bucket") -> None:
-        """Have rules see the events for which `bucket` is there."""
+        """Have events meet a bucket; see `bucket`."""
         self.bucket = bucket
         if self.few is None and not self.begun:
             self.table.watched.append(self)
@@ -233,31 +235,32 @@ class Column:
         self.bucket = None
 
     def _waking(self) -> Iterable[int]:
-        """Give the slots that the table knows to have rules to wake."""
+        """Give the slots for which the table's `awake` has this column."""
         return self.ticks if self.begun else self.few or ()
 
-    # -- what is held ---------------------------------------------------------------------------------------
+    # -- entries --------------------------------------------------------------------------------------------
 
     def at(self, slot: int) -> int:
-        """Give the entry of a slot, NEVER where there is none."""
+        """Give the entry of a slot, or NEVER."""
         if self.few is not None:
             return self.few.get(slot, NEVER)
         return self.pages[slot >> PAGE_BITS][slot & IN_PAGE]
 
     def stamped_at(self, slot: int, now_us: int, tick: int) -> int:
-        """Give the entry of the slot of event `tick` once a stamped node has seen that event."""
+        """Give the time that a STAMPED memory has for a slot after event `tick` of its slice."""
         return self.at(slot) if self.ticks.get(slot, self.whole_at) >= tick else now_us
 
     def slots(self) -> list[int]:
-        """Give the slots that hold something, in the order in which they are saved."""
+        """Give the slots with an entry, in the order of snapshots."""
         if self.few is not None:
             return list(self.few)
         return [slot for number in range(len(self.counts)) for slot in self._slots_of(number)]
 
     def until_us(self, slot: int) -> int:
-        """Give the last time at which what is remembered for a slot matters.
+        """Give the last time at which the memory of a slot has not expired.
 
-        NEVER where nothing is, FOREVER where it does not expire. The clock of the slice counts too.
+        It is NEVER without a remembered time, and FOREVER without expiry. The clock of the slice is
+        considered.
         """
         table = self.table
         if self.begun:
@@ -271,7 +274,7 @@ class Column:
         return FOREVER if self.expires_after_us is None else min(time_us + self.expires_after_us, FOREVER)
 
     def drop_expired(self, slot: int, now_us: int) -> None:
-        """Drop the entry of a slot if it has expired, and what was kept for an event that has come since."""
+        """Drop the entry of a slot if it has expired, and its `ticks` if the slice has had a later event."""
         tick = self.ticks.get(slot)
         if tick is not None and tick < self.table.seen[slot]:
             self.drop_tick(slot)
@@ -279,7 +282,7 @@ class Column:
             self.close(slot)
 
     def drop_expired_of(self, number: int, now_us: int) -> None:
-        """Drop the entries of a page that have expired. There are pages."""
+        """Drop the expired entries of a page. The column must be paged."""
         if self.expires_after_us is None or not self.counts[number]:
             return
         page, first = self.pages[number], number << PAGE_BITS
@@ -297,7 +300,7 @@ class Column:
         self.table.let_go([first + offset for offset in offsets])
 
     def drop_tick(self, slot: int) -> None:
-        """Drop what was kept for the next event of a slice, if anything was."""
+        """Drop a slot from `ticks`, if it is there."""
         if self.ticks.pop(slot, None) is None:
             return
         table = self.table
@@ -316,7 +319,7 @@ class Column:
         self.ticks[slot] = tick
 
     def drop_all(self) -> None:
-        """Let go of all that is remembered, for good."""
+        """Drop all entries, when the column itself is dropped."""
         table = self.table
         table.let_go(self.slots())
         for slot in list(self.ticks):
@@ -343,7 +346,7 @@ class Column:
         self.counts[number] += 1
 
     def _to_pages(self, few: dict[int, int]) -> None:
-        """Lay the entries out in pages: of the room of both, now they take less so."""
+        """Move the entries to pages, which now take less memory."""
         self.few = None
         self._drop_few(few)
         self.table.dense.append(self)
@@ -355,7 +358,7 @@ class Column:
             self._put_in_page(slot, time_us)
 
     def _drop_few(self, slots: Collection[int]) -> None:
-        """Take note that slots had entries in the dict, and have none there now."""
+        """Record that slots have lost their entries in the dict."""
         table = self.table
         table.weigh(-ENTRY_BYTES * len(slots))
         for slot in slots:
@@ -369,7 +372,7 @@ class Column:
         self.table.weigh(-PAGE_BYTES)
 
     def _to_few(self) -> None:
-        """Begin anew: nothing is held."""
+        """Turn an empty column into a dict."""
         if self.few is None:
             self.table.dense.remove(self)
             if self.wakes_holders:

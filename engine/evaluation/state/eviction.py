@@ -1,12 +1,11 @@
-"""The bounds on a detector's keys: past them the expired ones are dropped, then the longest unseen.
+"""Evicts keys past the bounds on their number and their memory: expired ones first, then the longest unseen.
 
-There is one bound on the number of keys and one on their memory. The next key to drop is found exactly, and
-in constant time. Far from the bounds that costs nothing. From `NEAR_SHARE` of a bound on, each table logs the
-slots that events touch, and the time is known until which each key lives.
+Eviction is exact: it always finds the next key to drop, in constant time. Far from the bounds, it costs
+nothing. From `NEAR_SHARE` of a bound on, keys are *tracked*: each table logs the slots that events touch, and
+the expiry of each key is kept up to date.
 
-What is evicted depends on what is remembered alone, not on how long it has been tracked. So a detector that
-is loaded goes on as the one that was saved. Nothing here knows of rules: `KeyTable` has the slots, and
-`expiry` tells how long what they remember lasts.
+Which keys are evicted depends only on the state, not on how long keys have been tracked. So a restored
+detector continues exactly like the one that was saved.
 """
 
 from array import array
@@ -21,20 +20,20 @@ from engine.evaluation.temporal import FOREVER
 
 NEAR_SHARE: Final = (7, 8)
 FAR_SHARE: Final = (3, 4)
-"""From so much of a bound on keys are tracked, and up to so much again they are not."""
+"""Tracking starts above the first share of a bound, and ends at the second."""
 
 PAGES_AT_ONCE: Final = 2
-"""So many pages of each table are taken in with each settling, until all its keys are tracked: of a million
-keys they are before the bound is reached."""
+"""Each `hold` begins to track this many pages of each table. A million keys are all tracked before the bound
+is reached."""
 
 
 class Evicted(NamedTuple):
-    """How many keys were evicted that had not expired."""
+    """The number of keys that were evicted before they expired."""
 
     by_number: int
-    """For the bound on the number of keys."""
+    """By the bound on the number of keys."""
     by_bytes: int
-    """For the bound on their memory."""
+    """By the bound on their memory."""
 
 
 NOTHING_EVICTED: Final = Evicted(0, 0)
@@ -44,7 +43,7 @@ _TOO_MANY, _TOO_LARGE = 1, 2
 
 
 class Bounded(Protocol):
-    """What keys are counted and weighed in, over all tables."""
+    """The totals over all tables, and their bounds."""
 
     live: int
     live_max: int
@@ -55,21 +54,21 @@ class Bounded(Protocol):
 
 
 class _Tracked:
-    """The keys of one table by what decides which is dropped next."""
+    """The tracked keys of one table, by expiry and by last event."""
 
     __slots__ = ("_pages", "_seen", "_table", "_until", "_until_us")
 
     def __init__(self, table: KeyTable) -> None:
         self._table = table
         self._until_us = array("q")
-        """By slot, until when its key lives. Of those not taken in yet nothing is known."""
+        """The expiry of each slot's key, as far as pages are tracked."""
         self._until = Minima(self._until_us)
         self._seen = Minima(table.seen)
         self._pages = 0
-        """How many pages have been taken in."""
+        """The number of tracked pages."""
 
     def take_in(self, pages: int) -> None:
-        """Take in some more of the keys."""
+        """Track more pages."""
         table = self._table
         for number in range(self._pages, min(self._pages + pages, len(table.room))):
             first = number << PAGE_BITS
@@ -81,13 +80,13 @@ class _Tracked:
             self._pages = number + 1
 
     def update(self, slots: Iterable[int]) -> None:
-        """Take note that events have touched some slots."""
+        """Update slots that events have touched."""
         table, lasting = self._table, self._until_us
         known = [slot for slot in slots if slot >> PAGE_BITS < self._pages]
         for slot in known:
             self._reach(slot + 1)
             lasting[slot] = until_us(table, slot) if slot < len(table.keys) else FOREVER
-        # Only now, so that a part is not looked through for each of many keys that were dropped together.
+        # This comes last, so that many keys of one part that are dropped together need only one scan.
         for slot in known:
             self._until.changed(slot)
             self._seen.changed(slot)
@@ -103,11 +102,11 @@ class _Tracked:
         self.update((slot,))
 
     def first_to_expire(self) -> tuple[int, int]:
-        """Give until when the key lives that expires first, and its slot."""
+        """Give the expiry and the slot of the key that expires first."""
         return self._until.least()
 
     def longest_unseen(self) -> tuple[int, int]:
-        """Give the event at which the key was last seen that is longest unseen, and its slot."""
+        """Give the last event and the slot of the key that has not been seen for longest."""
         return self._seen.least()
 
 
@@ -121,7 +120,7 @@ class Eviction:
         self._tracked: dict[tuple[str, ...], _Tracked] = {}
 
     def hold(self, now_us: int) -> Evicted:
-        """Hold the bounds, and give how many keys that had not expired were evicted for them."""
+        """Drop keys until the bounds hold, and count those that had not expired."""
         bounded = self._bounded
         if not bounded.tracking:
             if not self._reached(NEAR_SHARE):
@@ -140,13 +139,13 @@ class Eviction:
         return Evicted(by_number, by_bytes)
 
     def renew(self) -> None:
-        """Track all keys anew where they are tracked: they have changed otherwise than by events."""
+        """Track all keys anew, if keys are tracked: call this after changes that no event made."""
         if self._bounded.tracking:
             self._end()
             self.resume()
 
     def resume(self) -> None:
-        """Track all keys at once if a bound is near, as it may be for keys that are loaded."""
+        """Track all keys at once if a bound is near, as it may be after a restore."""
         if self._reached(NEAR_SHARE):
             self._bounded.tracking = True
             self._track(None)
@@ -158,14 +157,14 @@ class Eviction:
             table.log.clear()
 
     def _passed(self) -> int:
-        """Tell which bound is passed, 0 if none is. Where there are no keys, there is nothing to drop."""
+        """Give the bound that is passed, or 0. Without keys, no bound counts as passed."""
         bounded = self._bounded
         if bounded.live > bounded.live_max:
             return _TOO_MANY
         return _TOO_LARGE if bounded.bytes > bounded.bytes_max and bounded.live else 0
 
     def _reached(self, share: tuple[int, int]) -> bool:
-        """Tell whether so much of a bound is reached."""
+        """Tell whether this share of a bound is passed."""
         part, whole = share
         bounded = self._bounded
         return (
@@ -173,7 +172,7 @@ class Eviction:
         )
 
     def _track(self, pages: int | None) -> None:
-        """Take note of what events have touched, and take in so many pages more, all where that is None."""
+        """Update the slots that events have touched, and track more pages; all of them if `pages` is None."""
         for path, table in self._bounded.tables.items():
             tracked = self._tracked.get(path)
             if tracked is None:
@@ -184,7 +183,7 @@ class Eviction:
             tracked.take_in(len(table.room) if pages is None else pages)
 
     def _drop_expired(self, now_us: int) -> bool:
-        """Drop the key that expired first, if any has."""
+        """Drop the key that expired first. Tell whether there was one."""
         until_us, path, slot = min(self._firsts(_Tracked.first_to_expire))
         if until_us >= now_us:
             return False
@@ -192,7 +191,7 @@ class Eviction:
         return True
 
     def _drop_longest_unseen(self) -> None:
-        """Drop the key that was last seen at the earliest event; of several that of the least path."""
+        """Drop the key whose last event is the earliest; among several, that of the least path."""
         tick, path, slot = min(self._firsts(_Tracked.longest_unseen))
         assert tick < FOREVER, "there are keys, and each has been seen"
         self._tracked[path].drop(slot)
@@ -200,7 +199,7 @@ class Eviction:
     def _firsts(
         self, first: Callable[[_Tracked], tuple[int, int]]
     ) -> Iterator[tuple[int, tuple[str, ...], int]]:
-        """Give the first key of each path by some number: that, the path, and the slot."""
+        """Give, for each path, the number of its first key, the path, and the key's slot."""
         for path, tracked in self._tracked.items():
             number, slot = first(tracked)
             yield number, path, slot

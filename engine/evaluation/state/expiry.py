@@ -1,7 +1,7 @@
-"""When a key has expired: when all that is remembered for it reads as if nothing had ever been.
+"""Expiry of keys: a key has expired when every memory reads as if the key had never been seen.
 
-What a window has left behind reads as fresh, see `temporal`, so a key expires by time alone. A key for which
-something without a window is remembered expires only when an event clears that.
+A time before the window reads like NEVER, see `temporal.py`, so a key with windows expires by time alone. If
+a memory without a window holds a time for the key, the key cannot expire until an event clears it.
 """
 
 from engine.evaluation.state.columns import PAGE_BITS, PAGE_SLOTS
@@ -10,9 +10,9 @@ from engine.evaluation.temporal import FOREVER, NEVER
 
 
 def until_us(table: KeyTable, slot: int) -> int:
-    """Give the last time at which the key of a slot has not expired: NEVER if it has, whatever the time.
+    """Give the last time at which the key of a slot has not expired.
 
-    FOREVER stands for no expiry, and for a slot without a key.
+    It is NEVER if nothing is remembered, and FOREVER if the key does not expire or the slot is free.
     """
     if not table.taken[slot]:
         return FOREVER
@@ -27,7 +27,7 @@ def until_us(table: KeyTable, slot: int) -> int:
 
 
 def _clocked_until_us(table: KeyTable, slot: int) -> int:
-    """Give the same as far as it goes by the clock of the slice."""
+    """Give the same for the columns that are read with the clock of the slice."""
     latest_us = NEVER
     clock_us = table.times[slot]
     for column in table.stamped:
@@ -41,7 +41,7 @@ def _clocked_until_us(table: KeyTable, slot: int) -> int:
 
 
 def page_until_us(table: KeyTable, number: int) -> list[int]:
-    """Give the same for each slot of a page, far faster than one by one."""
+    """Give `until_us` of each slot of a page, much faster than one by one."""
     first = number << PAGE_BITS
     slots = range(first, min(first + PAGE_SLOTS, len(table.keys)))
     latest_us = [NEVER] * len(slots)
@@ -67,7 +67,7 @@ def page_until_us(table: KeyTable, number: int) -> list[int]:
 
 
 def drop_expired(table: KeyTable, number: int, now_us: int) -> int:
-    """Drop what has expired in a page, keys too, and give how many those were."""
+    """Drop the expired entries and keys of a page, and give the number of those keys."""
     for column in table.dense[:]:
         column.drop_expired_of(number, now_us)
     first = number << PAGE_BITS
@@ -88,7 +88,7 @@ def has_expired(table: KeyTable, slot: int, now_us: int) -> bool:
 
 
 def forget(table: KeyTable, slot: int) -> None:
-    """Drop a key with all that is remembered for it; its slice begins anew."""
+    """Drop a key and its entries in all columns. If the key returns, its slice begins anew."""
     for column in table.dense[:]:
         if column.at(slot) != NEVER:
             column.close(slot)

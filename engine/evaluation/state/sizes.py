@@ -1,23 +1,23 @@
-"""What a detector's keys weigh: an estimate, in bytes, of the memory that they and their histories take.
+"""Estimates the memory that a detector's keys and their histories take, in bytes.
 
-The bound on that memory decides which keys are kept, so the estimate is a formula of the project's own: it
-depends on nothing but what is remembered, neither on the version of Python nor on the memory at hand. The
-numbers are those of CPython on 64 bits, with each container as full as it is on average.
+The bound on this memory decides which keys are evicted, so the estimate must be reproducible. It depends only
+on the state, not on the version of Python or the machine. The constants are those of CPython on 64 bits, with
+containers at their average load.
 """
 
 from typing import Any, Final
 
 SLOT_BYTES: Final = 150
-"""Of each live key: its places in the arrays of its table and in the dict of its shard, and its number."""
+"""For each live key: its entries in the arrays of its table and in the dict of its shard, and its slot."""
 
 ENTRY_BYTES: Final = 150
-"""Of each entry of a column with few: its places in two dicts, and its time."""
+"""For each entry of a column that is a dict: its entries in two dicts, and its time."""
 
 PAGE_BYTES: Final = 2150
-"""Of each page of a column with many entries, however many of them are in it."""
+"""For each page of a paged column, however many entries it has."""
 
 TICK_BYTES: Final = 110
-"""Of each event at which a column has kept something for the next one of a slice."""
+"""For each entry in the `ticks` of a column."""
 
 _TUPLE_BYTES: Final = 56
 _REFERENCE_BYTES: Final = 8
@@ -32,7 +32,7 @@ _LATIN_END, _BASIC_END = 1 << 8, 1 << 16
 def key_bytes(key: Any) -> int:
     """Give the size of a key: a text, a number, its digits, or a tuple of those.
 
-    Of each other scalar there is one object for all keys.
+    Any other scalar counts like an integer.
     """
     kind = type(key)
     if kind is str:

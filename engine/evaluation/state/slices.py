@@ -1,7 +1,10 @@
-"""What a detector remembers: a memory for each temporal node, unkeyed or by key, and the bound on live keys.
+"""The state of a detector: a memory for each temporal node, with or without keys, and the live keys.
 
-A memory is named by meaning: the node's condition, the path of keys around it, and its birth. Rules that were
-born together share it; nothing in the name depends on how a rule was compiled.
+The name of a memory is the node's condition, the path of keys around it, and its birth. Rules that were born
+together share it. The name does not depend on how a rule is compiled.
+
+Once rules are indexed, a memory is updated by itself, and rules read it through a View. Rules of a later
+birth then join the oldest memory of the same node, where the two cannot be told apart.
 """
 
 from bisect import bisect_left, insort
@@ -23,47 +26,47 @@ if TYPE_CHECKING:
     from engine.evaluation.buckets import Bucket
 
 SWEPT_FROM: Final = 1 << 14
-"""Up to so many live keys, what has expired is left where it is: keys that come back find their slots."""
+"""Up to this many live keys, expired keys are kept, so that a key that returns finds its slot."""
 
 _birth: Final = attrgetter("birth")
 
 SETTLE_EVERY: Final = 32
-"""After so many events a detector tidies up, if it has to."""
+"""A detector tidies its tables, if they need it, every this many events."""
 
 
 class NodeName(NamedTuple):
-    """What a memory is called: equal for two nodes exactly when they remember the same for ever."""
+    """The name of a memory. Two nodes have equal names exactly if they always remember the same."""
 
     condition: Condition
     path: tuple[str, ...]
     birth: int
-    """How many events the detector had seen when the rule's history began."""
+    """The number of events that the detector had seen when the rule's history began."""
 
 
 class Whole:
-    """The memories of unkeyed nodes: a cell for each, by number."""
+    """The memories of nodes without keys: a numbered cell for each."""
 
     __slots__ = ("awake", "blank", "buckets", "cells", "free", "previous_us", "regimes", "ticks")
 
     def __init__(self) -> None:
         self.cells: list[int] = []
         self.ticks: list[int] = []
-        """For each cell, the event up to which it says all; later ones of a stamped node may not be in it."""
+        """For each cell, the event up to which it is complete. Later events of a STAMPED node are missing."""
         self.free: list[int] = []
         self.previous_us = 0
-        """The time of the event before this one."""
+        """The time of the previous event."""
         self.regimes: dict[int, Regime] = {}
-        """How each cell fares, once rules sleep."""
+        """The regime of each cell, once rules are indexed."""
         self.buckets: dict[int, Bucket] = {}
-        """By cell, the rules that must see every event while it holds something, or of some while it does
-        not."""
+        """By cell, the members that see every event while the cell holds a time or, for a cell in `blank`,
+        while it holds none."""
         self.blank: set[int] = set()
-        """The latter."""
+        """The cells that trigger while they hold no time."""
         self.awake: dict[int, Bucket] = {}
-        """Those that must see the next event."""
+        """By cell, the buckets that the next event meets."""
 
     def new_cell(self, tick: int) -> int:
-        """Give the number of a cell that holds nothing."""
+        """Give the number of an empty cell."""
         if self.free:
             cell = self.free.pop()
             self.ticks[cell] = tick
@@ -73,12 +76,12 @@ class Whole:
         return len(self.cells) - 1
 
     def drop(self, cell: int) -> None:
-        """Give a cell back."""
+        """Free a cell."""
         self.cells[cell] = NEVER
         self.free.append(cell)
 
     def watch(self, cell: int, bucket: "Bucket", *, blank: bool) -> None:
-        """Have rules see every event while a cell holds something, or while it does not."""
+        """Have events meet a bucket while a cell holds a time or, if `blank`, while it holds none."""
         self.buckets[cell] = bucket
         if blank:
             self.blank.add(cell)
@@ -92,23 +95,23 @@ class Whole:
         self.awake.pop(cell, None)
 
     def restore(self, cell: int, time_us: int) -> None:
-        """Take what a cell held before."""
+        """Restore the time of a cell from a snapshot."""
         if time_us != NEVER:
             (self.begin if cell in self.blank else self.open)(cell, time_us)
 
     def open(self, cell: int, now_us: int) -> None:
-        """Begin to remember something."""
+        """Set an empty cell that triggers while it holds a time."""
         self.cells[cell] = now_us
         if cell in self.buckets:
             self.awake[cell] = self.buckets[cell]
 
     def close(self, cell: int) -> None:
-        """Forget what is remembered."""
+        """Undo `open`."""
         self.cells[cell] = NEVER
         self.awake.pop(cell, None)
 
     def begin(self, cell: int, now_us: int) -> None:
-        """Begin to remember something that is awaited while it is not there."""
+        """Set an empty cell that triggers while it holds no time."""
         self.cells[cell] = now_us
         self.awake.pop(cell, None)
 
@@ -120,19 +123,19 @@ class Whole:
 
 
 class Joined(NamedTuple):
-    """What rules read whose memory is that of rules of the same node that were born earlier."""
+    """The older memory that rules read in place of one of their own birth."""
 
     name: NodeName
     since_us: int
-    """The memory counts for them where it holds a later time."""
+    """Only later times in that memory count for these rules."""
 
 
 Store = int | Column
-"""The memory of one node: a Column inside of keys, the number of a cell outside."""
+"""The memory of one node: a Column with keys, the number of a cell without."""
 
 
 class State:
-    """All that a detector remembers of its past, by the names of the nodes that remember it."""
+    """The memories of a detector by name, and the keys that they are kept for."""
 
     __slots__ = (
         "_shared",
@@ -157,30 +160,30 @@ class State:
         self.live_max, self.bytes_max = live_max, bytes_max
         self.swept_from = SWEPT_FROM
         self.indexed = False
-        """Whether rules sleep; until then every memory is written by every event."""
+        """Whether rules are indexed. Until then every event updates every memory."""
         self.whole = Whole()
         self.stores: dict[NodeName, Store] = {}
         self.users: dict[NodeName, int] = {}
-        """By name, the rules that have it, and the names that have joined it."""
+        """By name, the number of rules that use it and of names that have joined it."""
         self.joined: dict[NodeName, Joined] = {}
-        """Names without a memory of their own."""
+        """The names without a memory of their own."""
         self.views: dict[NodeName, View] = {}
-        """What rules read, once they sleep, of nodes whose memory can be shared."""
+        """By name, the view of a memory that can be shared, once rules are indexed."""
         self._shared: dict[tuple[Condition, tuple[str, ...]], list[NodeName]] = {}
-        """By node and path, the names of memories that rules of later births may share, in order of birth."""
+        """By node and path, the names of memories that can be shared, in order of birth."""
         self.tables: dict[tuple[str, ...], KeyTable] = {}
         self.live = 0
-        """How many keys hold something, over all paths; an expired one counts until it is swept."""
+        """The number of live keys, over all paths. An expired key counts until it is dropped."""
         self.bytes = 0
-        """What these keys and all that is remembered for them weigh, as `sizes` has it."""
+        """The estimated size of these keys and their memories; see `sizes.py`."""
         self.due = False
-        """Whether a bound is passed, so that `settle` is wanted with this event."""
+        """Whether a bound is passed, so that `settle` must be called after this event."""
         self.tracking = False
-        """Whether the tables log which slots events touch."""
+        """Whether the tables log the slots that events touch."""
         self.eviction = Eviction(self)
 
     def acquire(self, name: NodeName, expires_after_us: int | None, tick: int) -> Store:
-        """Give the memory of that name, a new one where there is none."""
+        """Give the memory of a name, a new one if there is none, and count one more use."""
         if name in self.joined:
             self.users[name] += 1
             return self.store_of(name)
@@ -199,30 +202,30 @@ class State:
         return store
 
     def store_of(self, name: NodeName) -> Store:
-        """Give the memory that is read under a name."""
+        """Give the memory that rules read under a name."""
         joined = self.joined.get(name)
         return self.stores[joined.name if joined else name]
 
     def oldest(self, name: NodeName) -> NodeName | None:
-        """Give the name of the oldest memory of the same node, None where it cannot be shared."""
+        """Give the name of the oldest memory of the same node, or None if none can be shared."""
         shared = self._shared.get(name[:2])
         return shared[0] if shared else None
 
     def join(self, name: NodeName, since_us: int, now_us: int) -> None:
-        """Have a name read the oldest memory of its node, as far as that is later than `since_us`.
+        """Have a name read the oldest memory of its node, where only times later than `since_us` count.
 
-        Only where that cannot be told from the memory of that name, which is dropped.
+        The name's own memory is dropped. From now on both must read the same.
         """
         oldest = self.oldest(name)
         assert oldest is not None, name
         assert oldest != name, name
         self.users[oldest] += 1
-        # No key is given back: the other memory has held what this one holds.
+        # No key is freed, because the older memory holds a time for each of them.
         self._drop(name, now_us, keys=False)
         self._set_joined(name, Joined(oldest, since_us), self.views[name])
 
     def restore_joined(self, name: NodeName, joined: Joined, expires_after_us: int | None) -> None:
-        """Take a name that had joined another, whose memory may not be there yet."""
+        """Restore a name that had joined another. The memory of the other may still be missing."""
         store = self.acquire(joined.name, expires_after_us, 0)
         self._set_joined(name, joined, View(store, joined.since_us))
         self.users[name] = 0
@@ -232,7 +235,7 @@ class State:
         self.joined[name], self.views[name] = joined, view
 
     def release(self, name: NodeName, now_us: int) -> None:
-        """Give a memory back; the last one to do so drops it, and the keys that only it held."""
+        """Undo one `acquire`. The last one drops the memory, and the keys that only it held."""
         self.users[name] -= 1
         if self.users[name]:
             return
@@ -244,7 +247,7 @@ class State:
             self._drop(name, now_us, keys=True)
 
     def _drop(self, name: NodeName, now_us: int, *, keys: bool) -> None:
-        """Drop a memory and, if so asked, the keys that only it held."""
+        """Drop a memory and, if `keys`, the keys that only it held."""
         store = self.stores.pop(name)
         shared = self._shared.get(name[:2])
         if shared:
@@ -272,13 +275,13 @@ class State:
         self.eviction.renew()
 
     def table(self, path: tuple[str, ...]) -> KeyTable:
-        """Give the keys of a path, an empty table where there is none."""
+        """Give the key table of a path, a new one if there is none."""
         if path not in self.tables:
             self.tables[path] = KeyTable(path, self)
         return self.tables[path]
 
     def begin_to_sleep(self, tick: int) -> None:
-        """From event `tick` on rules sleep: what the memories hold says all up to here."""
+        """Have rules indexed after event `tick`, up to which all memories are complete."""
         assert not self.indexed, "rules begin to sleep once"
         self.indexed = True
         for name, store in self.stores.items():
@@ -286,7 +289,7 @@ class State:
             self._let_sleep(name, store)
 
     def is_whole(self, store: Store, tick: int) -> None:
-        """Take note that a memory says all up to an event."""
+        """Mark a memory as complete up to an event."""
         if isinstance(store, Column):
             store.whole_at = tick
         else:
@@ -305,11 +308,11 @@ class State:
             store.table.add_clock(store)
 
     def regime(self, store: Store) -> Regime:
-        """Give how a memory fares, once rules sleep."""
+        """Give the regime of a memory, once rules are indexed."""
         return store.regime if isinstance(store, Column) else self.whole.regimes[store]
 
     def settle(self, now_us: int, tick: int) -> Evicted:
-        """Tidy up after event `tick` if it is time, hold the bounds, and give how many keys were evicted."""
+        """Tidy the tables after event `tick` if due, hold the bounds, and count the evicted keys."""
         if not tick % SETTLE_EVERY:
             full = self.live > self.swept_from
             for table in self.tables.values():

@@ -1,4 +1,4 @@
-"""The live keys of one path of keys: a slot for each, and who remembers something there."""
+"""The live keys of one path: a slot for each, and the columns with entries there."""
 
 from array import array
 from bisect import insort
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from engine.evaluation.buckets import Bucket
 
 Key = Any
-"""The value of a path's keys: of one key its `key_of`, of several the tuple of them, each a `part_of_key`."""
+"""The value of a path's keys: `key_of` for a single key, a tuple of `part_of_key` for several."""
 
 SHARDS: Final = 251
-"""A dict that grows in one piece pauses 21 ms at a million keys. Nothing else depends on the shards.
+"""The number of dicts for the slots of keys. A single dict pauses 21 ms when it grows at a million keys.
 
-Python's hash of a number is the number, or nearly so. A shard is chosen by the hash of the tuple that holds
-the key, which mixes it, and by a prime. So keys that are all multiples of something share no shard.
+Python's hash of an integer is nearly the integer itself. So a shard is chosen by the hash of a tuple that
+holds the key, modulo a prime: keys that are all multiples of one number are spread over all shards.
 """
 
 NOT_SEEN: Final = FOREVER
-"""When the key of a free slot was last seen: it is never the longest unseen."""
+"""The last event of a free slot, which is therefore never the longest unseen."""
 
 
 class Total(Protocol):
-    """What is counted over all tables of a detector, and held to bounds."""
+    """The totals over all tables of a detector, and their bounds."""
 
     live: int
     live_max: int
@@ -41,10 +41,10 @@ class Total(Protocol):
 
 
 class KeyTable:
-    """The live keys of one path: a slot for each, and the columns that remember something by slot.
+    """The live keys of one path: a slot for each, and the columns with entries by slot.
 
-    `turn_to` turns it to an event; then `key`, `slot` and what is told of the slice's previous event are that
-    event's.
+    `turn_to` sets `key`, `slot`, `previous_tick` and `previous_us` for an event: its key, the slot, and the
+    number and time of the previous event of the same key.
     """
 
     __slots__ = (
@@ -85,44 +85,43 @@ class KeyTable:
         self.shards: list[dict[Key, int]] = [{} for _ in range(SHARDS)]
         self.keys: list[Key | None] = []
         self.seen = array("q")
-        """For each slot, the event at which its key was last seen."""
+        """For each slot, the last event of its key."""
         self.held = array("q")
-        """For each slot, how many columns hold something."""
+        """For each slot, the number of columns with an entry."""
         self.taken = bytearray()
-        """For each slot, whether it has a key. A list of those without would keep memory from being given
-        back, over which its numbers lie scattered."""
+        """For each slot, whether it has a key. The integers of a list of free slots would be scattered over
+        memory, and prevent it from being freed."""
         self.room = array("q")
-        """For each page of slots, how many of them have no key."""
+        """For each page, the number of free slots."""
         self.roomy = bytearray()
-        """For each page, whether there are any."""
+        """For each page, whether it has a free slot."""
         self.live = 0
         self.columns: list[Column] = []
         self.dense: list[Column] = []
-        """Those with many entries."""
+        """The paged columns."""
         self.sparse: dict[int, Column | dict[Column, None]] = {}
-        """For each slot, those with few entries that have one there, or have kept something else there. Where
-        it is one, it stands for itself."""
+        """For each slot, the columns with an entry there in `few` or `ticks`; a single column is stored
+        without a dict."""
         self.log: list[int] = []
-        """The slots that events have touched since the last settling, if the detector tracks them."""
+        """The slots touched by events since the last `hold`, if keys are tracked; see `eviction.py`."""
         self.awake: dict[int, list[Column]] = {}
-        """For each slot, the columns that have rules to wake there; of columns with many entries only
-        `watched`."""
+        """For each slot, the columns whose bucket its next event meets, except for those in `watched`."""
         self.watched: list[Column] = []
-        """The columns with many entries that have rules to wake: each event looks into each of them."""
+        """The paged columns with a bucket for slots that hold a time. Each event checks each of them."""
         self.shrunk = 0
-        """Which shard was looked at last for room to give back."""
+        """The shard that tidying inspected last."""
         self.stamped: list[Column] = []
-        """The columns that are read from the slice's clock, the one that needs it longest first; with any,
-        each key that comes is live."""
+        """The columns that are read with the slice's clock, the longest window first. If there are any, each
+        key that an event has is admitted."""
         self.times = array("q")
-        """For each slot, the time at which its key was last seen, as far as there are stamped columns."""
+        """For each slot, the time of its key's last event, if there are stamped columns."""
         self.begun: list[Column] = []
-        """Those of the stamped columns whose regime is BEGUN."""
+        """The stamped columns whose regime is BEGUN."""
         self.begun_at = 0
         """The event after which the youngest of them was born."""
         self.first_ticks, self.first_times = array("q"), array("q")
-        """For each slot, the first event of its slice and its time, as far as there are such columns; 0 where
-        the slice is older than they."""
+        """For each slot, the first event of its slice and its time, if there are such columns. Both are 0 if
+        the slice is older than the columns."""
         self.key: Key | None = None
         self.slot = NO_SLOT
         self.previous_tick = self.previous_us = 0
@@ -130,7 +129,7 @@ class KeyTable:
     # -- events ---------------------------------------------------------------------------------------------
 
     def turn_to(self, fields: Mapping[str, Any], sent: Mapping[str, Any], now_us: int, tick: int) -> None:
-        """Find the slot of an event and have its key seen."""
+        """Set the key and slot of an event, and record it as the key's last event."""
         key = self.key = self._key_at(fields, sent)
         self.slot = NO_SLOT
         if key is None:
@@ -150,12 +149,12 @@ class KeyTable:
             self.slot = self.admit(key, tick, now_us)
 
     def leave(self) -> None:
-        """Leave the event, as one that has no key."""
+        """Leave the event: set no key."""
         self.key = None
         self.slot = NO_SLOT
 
     def _key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Key | None:
-        """Give the key of this path at an event, None where it belongs to no slice."""
+        """Give the event's key of this path, or None if it belongs to no slice."""
         parts = []
         for name in self.names:
             value = value_of(name, fields, sent)
@@ -166,19 +165,19 @@ class KeyTable:
         return parts[0] if len(parts) == 1 else tuple(map(part_of_key, parts))
 
     def woken(self) -> "list[Bucket]":
-        """Give the rules that must see this event for what is held in its slice."""
+        """Give the buckets that this event meets because of the entries of its slice."""
         slot = self.slot
         if slot < 0:
             return []
         columns = self.awake.get(slot, []) + [column for column in self.watched if column.at(slot) != NEVER]
         if self.begun and self.previous_tick <= self.begun_at:
-            # These nodes are younger than the slice, and this is the first event of it that they see.
+            # Some of these nodes may be younger than the slice, and see the first event of it now.
             oldest = max(self.previous_tick, self.first_ticks[slot])
             columns += [column for column in self.begun if column.whole_at >= oldest]
         return [column.bucket for column in columns if column.bucket is not None]
 
     def admit(self, key: Key, tick: int, now_us: int) -> int:
-        """Give the slot of a key, a new one where it is not live."""
+        """Give the slot of a key, a new one if the key is not live."""
         shard = self.shards[hash((key,)) % SHARDS]
         slot = shard.get(key)
         if slot is not None:
@@ -205,14 +204,14 @@ class KeyTable:
         return slot
 
     def weigh(self, more_bytes: int) -> None:
-        """Take note of what the detector's keys and what is remembered for them have come to weigh."""
+        """Add to the estimated size of the detector's keys and memories."""
         total = self._total
         total.bytes += more_bytes
         if total.bytes > total.bytes_max:
             total.due = True
 
     def _free_slot(self) -> int | None:
-        """Give a free slot of the lowest page, so that upper pages come to be free and can be given back."""
+        """Take a free slot of the lowest page, so that the highest pages become empty and can be freed."""
         page = self.roomy.find(1)
         if page < 0:
             return None
@@ -224,7 +223,7 @@ class KeyTable:
         return slot
 
     def restore(self, keys: list[Key | None], held: "array[int]") -> None:
-        """Give its slots to keys that had them before, each with how many columns hold something there."""
+        """Restore the keys by slot, and for each slot the number of columns with an entry."""
         assert not self.keys, "a table is restored before it is used"
         shards = self.shards
         for slot, key in enumerate(keys):
@@ -258,16 +257,16 @@ class KeyTable:
                 column.grow((slot >> PAGE_BITS) + 1)
         return slot
 
-    # -- what columns tell ----------------------------------------------------------------------------------
+    # -- called by columns ----------------------------------------------------------------------------------
 
     def let_go(self, slots: Iterable[int]) -> None:
-        """Take note that a column has come to hold nothing for some slots."""
+        """Record that a column has dropped its entries of some slots."""
         held = self.held
         for slot in slots:
             held[slot] -= 1
 
     def hold_sparsely(self, slot: int, column: Column) -> None:
-        """Take note that a column has something at a slot of which the slot's page does not tell."""
+        """Record that a column has an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
             self.sparse[slot] = column
@@ -287,14 +286,14 @@ class KeyTable:
                 del self.sparse[slot]
 
     def sparse_at(self, slot: int) -> tuple[Column, ...]:
-        """Give the columns that have something at a slot of which its page does not tell."""
+        """Give the columns with an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
             return ()
         return tuple(holders) if isinstance(holders, dict) else (holders,)
 
     def wake(self, slot: int, column: Column) -> None:
-        """Have a column's rules see the next events of a slice."""
+        """Have the next events of a slice meet a column's bucket."""
         self.awake.setdefault(slot, []).append(column)
 
     def rest(self, slot: int, column: Column) -> None:
@@ -305,7 +304,7 @@ class KeyTable:
             del self.awake[slot]
 
     def add_clock(self, column: Column) -> None:
-        """Keep the clock of every slice: a column is read from it. Its entries say all up to now."""
+        """Record the time of each slice's last event for a column. Its entries must be complete up to now."""
         if not self.stamped:
             self.times = array("q", bytes(8 * len(self.keys)))
         insort(self.stamped, column, key=_longest_first)
@@ -327,7 +326,7 @@ class KeyTable:
             self.times = array("q")
 
     def free(self, slot: int) -> None:
-        """Give back the slot of a key for which nothing is held in any column."""
+        """Free the slot of a key. No column may hold a time for it."""
         for column in self.sparse_at(slot):
             column.drop_tick(slot)
         key = self.keys[slot]

@@ -1,7 +1,7 @@
-"""Tidying a key table: what has expired is dropped, and its room given back, a little at a time.
+"""Tidies a key table incrementally: drops expired keys and entries, and frees their memory.
 
-Each piece of work is bounded, so that no event waits long, whatever expires at once. Where it goes on follows
-from the number of the event alone: a detector that is loaded goes on as the one that was saved.
+Each step is bounded, so that no event waits long, however much expires at once. The next step depends only on
+the number of the event, so a restored detector continues exactly like the one that was saved.
 """
 
 import sys
@@ -12,30 +12,30 @@ from engine.evaluation.state.expiry import drop_expired, has_expired
 from engine.evaluation.state.tables import SHARDS, KeyTable
 
 _PAGE_STEP: Final = 0x9E3779B1
-"""Pages are taken in the order of the multiples of this prime: one after another, they would be emptied at
-the pace of the events."""
+"""Pages are visited in the order of the multiples of this prime. In sequence, a visit would follow the slots
+in the order of their events, and free pages only at the rate of the events."""
 
 _EVERY: Final = 4
-"""Every so-manieth time a page is tidied in any case, and else only where one look shows that it is worth it.
-So twice as many keys are looked at as an event can add."""
+"""Every fourth call tidies a page in any case, the others only if a sample slot has expired. So even without
+samples, tidying visits twice as many keys as events can add."""
 
 _PAGES_AT_ONCE: Final = 2
 
 SHRUNK_FROM: Final = 1 << 15
-"""So much room for keys is kept in any case."""
+"""The table does not shrink below this many slots."""
 
 _PAGES_SHRUNK: Final = 16
 _SHARDS_SHRUNK: Final = 32
 _SHARD_BYTES_MIN: Final = 4096
 _ENTRY_BYTES_MAX: Final = 150
-"""How many shards each tidying looks at, and what an entry takes at the most before its shard is made anew:
-deleting from a dict gives no room back."""
+"""Each call inspects `_SHARDS_SHRUNK` shards, and rebuilds those with more than `_SHARD_BYTES_MIN` and
+`_ENTRY_BYTES_MAX` for each entry. Deleting from a dict does not free its memory."""
 
 
 def tidy(table: KeyTable, now_us: int, number: int) -> None:
-    """Drop some of what has expired, more than was added since, and give room back.
+    """Drop expired keys, more than events can have added since the last call, and free their memory.
 
-    `number` is that of the tidying; one after another they come to every page.
+    `number` counts the calls. Successive numbers visit every page.
     """
     pages = len(table.room)
     if not pages:
@@ -51,23 +51,23 @@ def tidy(table: KeyTable, now_us: int, number: int) -> None:
 
 
 def _seems_expired(table: KeyTable, page: int, now_us: int) -> bool:
-    """Tell whether a page has expired, judged by one of its slots."""
+    """Tell whether a sample slot of a page has expired."""
     slot = min((page << PAGE_BITS) + PAGE_SLOTS // 2, len(table.keys) - 1)
     return bool(table.taken[slot]) and has_expired(table, slot, now_us)
 
 
 def bloated(table: KeyTable) -> bool:
-    """Whether there is much more room than keys."""
+    """Tell whether there are many more slots than keys."""
     return len(table.keys) > SHRUNK_FROM and len(table.keys) > 2 * table.live
 
 
 def _shrink(table: KeyTable) -> None:
-    """Give back some of the room that is not needed any more."""
+    """Free some of the memory that is no longer needed."""
     for _ in range(_SHARDS_SHRUNK):
         table.shrunk = (table.shrunk + 1) % SHARDS
         shard = table.shards[table.shrunk]
         if sys.getsizeof(shard) > _SHARD_BYTES_MIN + _ENTRY_BYTES_MAX * len(shard):
-            # The dict itself stays: a new one would lie in memory that is about to be given back.
+            # The dict object is kept: a new one would take memory that is about to be freed.
             entries = list(shard.items())
             shard.clear()
             shard.update(entries)

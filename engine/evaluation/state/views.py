@@ -1,7 +1,7 @@
-"""What rules of one birth read of a memory that rules of several births share.
+"""Views: how rules of one birth read a memory that rules of several births share.
 
-A memory holds the time of the latest event that decides, so that time alone tells what came before a birth.
-The latest such event is the best one, and hides no other that counts for the rule.
+A shared memory is the time of the latest decisive event. If it is later than the birth, it counts for the
+rule. If not, no decisive event since the birth exists, because it would have been the latest.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class View:
-    """A memory, of which only times later than `since_us` count."""
+    """A memory in which only times later than `since_us` count."""
 
     store: "Store"
     since_us: int
