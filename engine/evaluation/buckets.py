@@ -150,7 +150,7 @@ def _take_over(mine: Groups, others: Groups) -> None:
         mine[observe].take_over(group)
 
 
-def run(  # noqa: PLR0917 -- naming them would cost more than many rules do
+def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     met: list[Bucket],
     fields: Mapping[str, Any],
     sent: Mapping[str, Any],

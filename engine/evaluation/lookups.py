@@ -256,7 +256,7 @@ class Lookup:
             # RE2 does not accept surrogates.
             return frozenset([literal for literal in self.literals if literal in text])
         self.compile_new()
-        assert self._sets is not None, "only many literals are searched for together"
+        assert self._sets is not None, "few literals are searched for one by one"
         found = ((self._literal_of[pattern], sure) for pattern, sure in self._sets.candidates(encoded))
         return frozenset([literal for literal, sure in found if sure or literal in text])
 

@@ -306,7 +306,7 @@ class RuleSet:
 
     def stream(self) -> ObserveMany:
         """Give the function that evaluates many events for all rules. The rule set must not be indexed."""
-        assert not self._state.indexed, "what sleeps is run by `run`"
+        assert not self._state.indexed, "an indexed rule set is evaluated by `run`"
         if self._stream is None:
             programs = [self._by_priority[priority] for priority in sorted(self._by_priority)]
             stores = self._state.stores
@@ -321,7 +321,7 @@ class RuleSet:
             )
         return self._stream
 
-    def run(  # noqa: PLR0917 -- as they are handed on
+    def run(  # noqa: PLR0917 -- the arguments of `buckets.run`
         self,
         fields: Mapping[str, Any],
         sent: Mapping[str, Any],

@@ -193,7 +193,7 @@ class Eviction:
     def _drop_longest_unseen(self) -> None:
         """Drop the key whose last event is the earliest; among several, that of the least path."""
         tick, path, slot = min(self._firsts(_Tracked.longest_unseen))
-        assert tick < FOREVER, "there are keys, and each has been seen"
+        assert tick < FOREVER, "a bound is passed only if there are keys"
         self._tracked[path].drop(slot)
 
     def _firsts(

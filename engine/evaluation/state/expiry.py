@@ -95,5 +95,5 @@ def forget(table: KeyTable, slot: int) -> None:
     for column in table.sparse_at(slot):
         if column.few is not None and slot in column.few:
             column.close(slot)
-    assert not table.held[slot], "what is remembered for a slot is in a page, or in the columns with few"
+    assert not table.held[slot], "each entry of a slot is on a page or in the `few` of a column"
     table.free(slot)

@@ -282,7 +282,7 @@ class State:
 
     def begin_to_sleep(self, tick: int) -> None:
         """Have rules indexed after event `tick`, up to which all memories are complete."""
-        assert not self.indexed, "rules begin to sleep once"
+        assert not self.indexed, "rules are indexed only once"
         self.indexed = True
         for name, store in self.stores.items():
             self.is_whole(store, tick)
