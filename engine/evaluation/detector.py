@@ -241,7 +241,7 @@ class Detector:
         return self.rule_set.answer_bytes_worst
 
     def _stream(self, events: Sequence[Event], outcomes: Outcomes) -> None:
-        """Evaluate events while no rule sleeps."""
+        """Evaluate events for all rules. The rule set must not be indexed."""
         fired = outcomes.fired
         end = len(fired) + len(events)
         # A refused event has been consumed; the loop goes on with those after it.
@@ -285,7 +285,7 @@ class Detector:
         return results[0]
 
     def _observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
-        """Evaluate an event for the rules that must see it, and give those that fire."""
+        """Evaluate an event for its candidates, and give the rules that fire."""
         clock_us = NEVER if self.clock_us is None else self.clock_us
         now_us = timestamp_ms * 1_000 if type(timestamp_ms) is int else microseconds(timestamp_ms, 1_000)
         if now_us < clock_us or self._now_us is not None:

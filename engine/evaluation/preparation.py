@@ -34,7 +34,7 @@ class Preparation:
         if more > less and self.work + more - less > bound:
             said = (
                 f"the regular expressions of the detector's rules would take {self.work + more - less} units "
-                f"of work to compile each time that it wakes; at most {bound} are allowed"
+                f"of work to compile at each activation; at most {bound} are allowed"
             )
             raise Refusal(Entry(_FULL, said))
 

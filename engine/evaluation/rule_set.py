@@ -87,7 +87,7 @@ class RuleSet:
         self._newborn: list[tuple[NodeName, int]] = []
         """Memories that no event has updated yet, and the clock at their birth."""
         self._joining: list[tuple[int, int, NodeName]] = []
-        """A heap of memories that cannot be told from older ones after the time that comes first."""
+        """A heap: the time after which a memory reads like an older one, a serial number, its name."""
         self._joined_later = 0
         self._rules: dict[int, Rule] = {}
         """The rules by priority, for a faster look-up of those that fire."""
@@ -201,7 +201,7 @@ class RuleSet:
             heappush(self._joining, (clock_us + expires_after_us, self._joined_later, name))
 
     def _join_due(self, now_us: int) -> None:
-        """Join the memories that cannot be told from older ones from this event on."""
+        """Join the memories that read like older ones from this event on."""
         for name, clock_us in self._newborn:
             if now_us > clock_us:
                 self._join(name, clock_us, now_us)

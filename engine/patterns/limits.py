@@ -26,6 +26,6 @@ class PatternLimits:
     hundreds for a pattern, thousands or tens of thousands for one whose states must be counted. Past it the
     condition is refused with 1302."""
     detector_preparation_max: int = 12_000_000
-    """The same for all different patterns of a detector's rules, which are prepared each time that it wakes.
-    Past it a rule is refused with 1400. A detector that was stored under a higher bound still wakes, in
-    proportion to its patterns: about 1 ms for each that explodes."""
+    """The same for all distinct patterns of a detector's rules, which are compiled at each activation. Past it
+    a rule is refused with 1400. A detector that was stored under a higher bound is still activated, which
+    takes about 1 ms for each exploding pattern."""

@@ -4,7 +4,7 @@ The name of a memory is the node's condition, the path of keys around it, and it
 together share it. The name does not depend on how a rule is compiled.
 
 Once rules are indexed, a memory is updated by itself, and rules read it through a View. Rules of a later
-birth then join the oldest memory of the same node, where the two cannot be told apart.
+birth then join the oldest memory of the same node, as soon as it reads like their own.
 """
 
 from bisect import bisect_left, insort
