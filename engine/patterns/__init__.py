@@ -1,1 +1,1 @@
-"""Regular expressions from strangers: what they may cost, and many searched at once."""
+"""Regular expressions from untrusted callers: bounds on their cost, and searches for many at once."""

@@ -1,8 +1,8 @@
-"""Regular expressions from strangers: RE2 within bounds, so that no single search takes long.
+"""Regular expressions from untrusted callers: RE2 within bounds, so that no single search takes long.
 
-RE2 searches with an automaton whose states it builds as a text demands them. Where few states exist, each is
-built once and a byte of text costs a nanosecond or two. Expressions such as `[ab].{30}c` have billions: they
-*explode*. A text made for one demands another state with each byte, at some 10 ns for each place of the
+RE2 searches with an automaton, whose states it builds when a text needs them. With few states, each is built
+once, and a byte of text costs a nanosecond or two. Expressions such as `[ab].{30}c` have billions of states:
+they *explode*. A hostile text needs a new state for each byte, which costs about 10 ns for each place of the
 expression.
 """
 
@@ -20,41 +20,42 @@ from engine.patterns.syntax import read
 
 MEMORY_BYTES_MAX: Final = 1024 * 1024
 INSTRUCTION_MEMORY_BYTES: Final = 1024
-"""What RE2 may use for a harmless expression, and for each of its instructions besides. Its states fit."""
+"""RE2's memory for a harmless expression, and in addition for each of its instructions. All states fit."""
 
 EXPLODING_MEMORY_BYTES_MAX: Final = 256 * 1024
 EXPLODING_INSTRUCTION_MEMORY_BYTES: Final = 64
-"""The same for exploding ones. RE2 should run out of states soon, and fall back to simulation."""
+"""The same for exploding expressions. RE2 should run out of memory soon, and fall back to simulation."""
 
 UNICODE_CLASSES_MAX: Final = 1_000
-"""How many classes such as `\\pL` the patterns of one condition may have: a tenth of a second's work."""
+"""The most classes such as `\\pL` in the patterns of one condition. They take a tenth of a second."""
 
 COMPILED_PATTERNS_MAX: Final = 4096
-"""How many expressions are kept for those who ask again: more than a condition can have."""
+"""The size of the cache of compiled expressions: more than a condition can have."""
 
 _PLAIN_PREPARATION, _PLAIN_LETTER_PREPARATION = 100, 4
-"""What preparing an expression takes that is one literal, and for each of its characters."""
+"""The work of preparing a single literal, and for each of its characters."""
 _PREPARATION, _LETTER_PREPARATION, _INSTRUCTION_PREPARATION = 300, 20, 4
-"""The same for any other one, and for each instruction that it has when compiled."""
+"""The same for any other expression, and for each of its compiled instructions."""
 REFUSED_PREPARATION: Final = 20_000
-"""What a refused expression takes: RE2 may have compiled much of it before."""
+"""The work for a refused expression: RE2 may have compiled much of it."""
 
 _PLACE_INSTRUCTIONS: Final = 10
-"""About how many instructions a place has. With more, as in `\\pL`, it counts as several places."""
+"""The typical number of instructions of a place. With more, as in `\\pL`, it counts as several places."""
 
 _ALWAYS: Final = r"\z"
-"""Found in every text. A set that does not find it ran out of memory, and has found nothing at all."""
+"""Matches every text. If a set does not find it, the set ran out of memory, and its result is invalid."""
 
 
 class PatternError(Exception):
-    """RE2 refuses the expression, or it is larger than the limits allow. The text is the reason."""
+    """RE2 refuses the expression, or it is larger than the limits allow. The message is the reason."""
 
 
 class CompiledPattern:
-    """A regular expression and what it costs, which follows from the expression alone.
+    """A regular expression and its cost, which depends only on the expression.
 
-    A harmless one costs a nanosecond or two for each byte of a text. An exploding one costs at most some
-    10 ns for each unit of its `work_per_byte`, and the larger that is, the shorter are the texts it takes.
+    A harmless one costs a nanosecond or two for each byte of a text. An exploding one costs at most about
+    10 ns for each byte and unit of its `work_per_byte`. The larger this is, the shorter are the texts that it
+    accepts.
     """
 
     __slots__ = (
@@ -72,7 +73,7 @@ class CompiledPattern:
     )
 
     def __init__(self, pattern: str, limits: PatternLimits) -> None:
-        """Compile it, unless it is one literal: that is compiled when it is first tried."""
+        """Compile the expression. A single literal is compiled when it is first tried."""
         tree = read(pattern)
         self._pattern = pattern
         self._find: Callable[[bytes], bool] | None = None
@@ -98,7 +99,7 @@ class CompiledPattern:
                 work_per_byte = max(1, size // _PLACE_INSTRUCTIONS, places(tree) if tree else 0)
             self._find = self._compiled(size)
         self.asked_for = pattern if self.is_whole else guard
-        """An expression that is found wherever this one is, and has few states together with many others."""
+        """An expression that matches wherever this one does, and has few states together with many others."""
         self._leading = leading(tree) if self.explodes else None
         self._longest = longest(tree) if tree is not None and self.explodes else None
         self.work_per_byte = work_per_byte
@@ -106,7 +107,7 @@ class CompiledPattern:
         self.text_bytes_max: int = limits.pattern_work_max // work_per_byte
 
     def found_in(self, text: str) -> bool:
-        """Tell whether the expression is found anywhere in the text.
+        """Tell whether the expression matches anywhere in the text.
 
         Never raises: a text that is too long, or that is not Unicode, does not match.
         """
@@ -121,29 +122,29 @@ class CompiledPattern:
         return self._find(encoded)
 
     def too_long(self, text: str) -> bool:
-        """Tell whether the text is longer than the texts on which this expression is tried."""
+        """Tell whether the text is too long for this expression to be tried."""
         if len(text) > self.text_chars_max:
             return True
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         return size > self.text_bytes_max
 
     def work(self, text: str, size: int) -> int:
-        """Give the work that the exploding expression can be in a text of `size` bytes with its literals."""
+        """Give the most work that the exploding expression can take in a text of `size` bytes."""
         if self.too_long(text):
             return 0
-        # States are built only while a match is under way: behind the literals with which each one begins.
+        # States are built only during a possible match, so only after a literal with which matches begin.
         if self._leading is not None and self._longest is not None and size == len(text):
             size = min(size, self._longest * sum(beginnings(literal, text) for literal in self._leading))
         return size * self.work_per_byte
 
     def _compiled(self, size: int) -> Callable[[bytes], bool]:
-        """Give what searches a text, compiled within the memory for so many instructions."""
+        """Give the search function, compiled with the memory for `size` instructions."""
         if self.explodes:
-            # In place of ever more states this one simulates the automaton.
+            # Instead of building ever more states, this search simulates the automaton.
             memory_bytes = EXPLODING_MEMORY_BYTES_MAX + EXPLODING_INSTRUCTION_MEMORY_BYTES * size
             search = re2.compile(self._pattern, _options(memory_bytes)).search
             return lambda text: search(text) is not None
-        # A set goes through the text forwards only, without regard to the order of preference.
+        # A set scans the text only forwards, and ignores the order of preference.
         match = compiled_set([self._pattern], MEMORY_BYTES_MAX + INSTRUCTION_MEMORY_BYTES * size)
         assert match is not None, "a harmless expression fits into its memory"
 
@@ -156,9 +157,9 @@ class CompiledPattern:
 
 
 def judged_pattern(pattern: str, limits: PatternLimits) -> CompiledPattern:
-    """Give the expression of a new condition, or raise PatternError.
+    """Compile the expression of a new condition. Raises PatternError.
 
-    What RE2 refuses, and what is too large, is told before anything else is asked about it.
+    First it checks that RE2 accepts the expression and that it is not too large.
     """
     size = program_size(pattern)
     if size > limits.pattern_program_max:
@@ -170,15 +171,15 @@ def judged_pattern(pattern: str, limits: PatternLimits) -> CompiledPattern:
 
 @lru_cache(maxsize=COMPILED_PATTERNS_MAX)
 def compile_pattern(pattern: str, limits: PatternLimits) -> CompiledPattern:
-    """Give an expression that was judged before. `pattern` holds whole characters only.
+    """Compile an expression that was validated before. `pattern` has no unpaired surrogates.
 
-    It may be of any size: a bound that was lowered is no reason to refuse what was stored before.
+    Its size is not checked, so lowering a bound does not invalidate stored expressions.
     """
     return CompiledPattern(pattern, limits)
 
 
 def program_size(pattern: str) -> int:
-    """Give how many instructions the expression has when compiled, or raise PatternError."""
+    """Give the number of compiled instructions of an expression. Raises PatternError."""
     try:
         size: int = re2.compile(pattern, _options(MEMORY_BYTES_MAX)).programsize
     except re2.error as error:
@@ -187,14 +188,14 @@ def program_size(pattern: str) -> int:
 
 
 def unicode_classes(pattern: str) -> int:
-    r"""Give how many classes such as `\pL` a pattern has, or more: each takes RE2 some 100 µs to read."""
+    r"""Give an upper bound of the number of classes such as `\pL`. RE2 parses each in about 100 µs."""
     return pattern.count(r"\p") + pattern.count(r"\P")
 
 
 def compiled_set(patterns: list[str], memory_bytes_max: int) -> Callable[[bytes], list[int] | None] | None:
-    """Give what finds the numbers of the expressions in a text, or None where it runs out of memory.
+    """Give the function that finds the numbers of the expressions that match a text.
 
-    None if they cannot be compiled within the memory.
+    It returns None if it runs out of memory. The result is None if the memory is too small to compile.
     """
     made = re2.Set.SearchSet(_options(memory_bytes_max))
     try:
@@ -212,16 +213,16 @@ def compiled_set(patterns: list[str], memory_bytes_max: int) -> Callable[[bytes]
 
 
 def _options(memory_bytes_max: int) -> "re2.Options":
-    """Give how every expression is read. Memory changes what a search costs, never what it finds."""
+    """Give RE2's options. The memory affects the cost of a search, never its result."""
     chosen = re2.Options()
     chosen.log_errors = False
-    # A search that need not say where its groups lie is the faster.
+    # A search without capturing groups is faster.
     chosen.never_capture = True
     chosen.max_mem = memory_bytes_max
     return chosen
 
 
 def _reason(error: Exception) -> str:
-    """Give RE2's own words, which it leaves as bytes."""
+    """Give RE2's own message, which may be bytes."""
     reason = error.args[0] if error.args else "no reason given"
     return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

@@ -1,4 +1,4 @@
-"""The patterns of one fact, and which of them are found in the text that it has at an event."""
+"""The patterns of one fact, and which of them match its text at an event."""
 
 from collections.abc import Container
 from typing import Final
@@ -8,19 +8,19 @@ from engine.patterns.limits import PatternLimits
 from engine.patterns.sets import WEIGHT_MAX, PatternSets
 
 SET_SEARCHES: Final = 50
-"""What one pass over a text for a full set of literals counts, because of texts that are made for it."""
+"""One pass over a text for a full set of literals counts as this many searches, as a hostile text may cost."""
 
 TRIED_SINGLY_MAX: Final = 32
-"""So many patterns are tried on a text one by one; then all are searched for together. Bounds what an event
-compiles, since a literal is compiled by itself when it is first tried by itself."""
+"""This many patterns are tried on a text one by one; then all are searched for together. This bounds what an
+event compiles, because a single literal is compiled when it is first tried by itself."""
 
 _CHARACTER_BYTES_MAX: Final = 4
 
 
 class FactPatterns:
-    """Tries each pattern at most once on a text, and not at all where a search for all rules it out.
+    """Tries each pattern at most once on a text, or not at all if a search for all patterns excludes it.
 
-    Texts are known by identity: what is asked about again and again during one event is one object.
+    Texts are recognized by identity, because all rules see the same object during an event.
     """
 
     def __init__(self, limits: PatternLimits) -> None:
@@ -33,25 +33,25 @@ class FactPatterns:
         self._compiled: dict[str, CompiledPattern] = {}
         self._exploding: dict[str, CompiledPattern] = {}
         self._work_per_byte = 0
-        """Of all that explode."""
+        """The sum for the exploding patterns."""
         self._sets = PatternSets()
         self._text: str | None = None
         self._size = 0
-        """Bytes of the text, once it has been searched for all patterns."""
+        """The bytes of the text, after a search for all patterns."""
         self._verdicts: dict[str, bool] = {}
         self._possible: dict[str, bool] | None = None
-        """The patterns that may be in the text and whether they certainly are, once it has been searched."""
+        """The patterns that may match the text, each with whether it surely does, after a search for all."""
 
     def __len__(self) -> int:
         return len(self._counts)
 
     @property
     def exploding(self) -> int:
-        """How many of them explode."""
+        """The number of exploding patterns."""
         return len(self._exploding)
 
     def add(self, pattern: str) -> None:
-        """Add a pattern; one that is there is counted."""
+        """Add a pattern, or count one more use of it."""
         self._counts[pattern] = self._counts.get(pattern, 0) + 1
         if self._counts[pattern] == 1:
             compiled = self._compiled[pattern] = compile_pattern(pattern, self._limits)
@@ -62,7 +62,7 @@ class FactPatterns:
             self._turn_to(None)
 
     def remove(self, pattern: str) -> None:
-        """Undo one `add`, if there was one."""
+        """Undo one `add` of the same pattern, if any."""
         if pattern not in self._counts:
             return
         self._counts[pattern] -= 1
@@ -74,42 +74,42 @@ class FactPatterns:
             self._turn_to(None)
 
     def compiled(self, pattern: str) -> CompiledPattern:
-        """Give a pattern as it is compiled, whether or not it is among these."""
+        """Give the compiled form of any pattern, even of one that was not added."""
         return self._compiled.get(pattern) or compile_pattern(pattern, self._limits)
 
     def compile_new(self) -> None:
-        """Compile what was added, so that no event has to."""
+        """Compile the patterns that were added, so that no event has to."""
         self._sets.compile_new()
 
-    # -- what patterns cost on a text -----------------------------------------------------------------------
+    # -- the cost of the patterns on a text -----------------------------------------------------------------
 
     def bytes_at_most(self, text: str) -> int:
-        """Give a bound on `bytes_of` that is told at once."""
+        """Give an upper bound of `bytes_of` without a search."""
         return len(self._counts) * len(text) * _CHARACTER_BYTES_MAX
 
     def bytes_of(self, text: str) -> int:
-        """Give the bytes of the text times the patterns that are tried on it."""
+        """Give the bytes of the text, times the patterns that are tried on it."""
         if len(text) > self._limits.pattern_text_chars_max:
             return 0
         passes = SET_SEARCHES * self._sets.weight * len(_encoded(text) or b"") // WEIGHT_MAX
         if passes > self._limits.pattern_event_bytes_max:
-            # Not even a search for all of them is affordable.
+            # Even the search for all patterns would pass the bound.
             return passes
         return passes + sum(self._size for certain in self._search(text).values() if not certain)
 
     def work_at_most(self, text: str) -> int:
-        """Give a bound on `work` that is told at once."""
+        """Give an upper bound of `work` without a search."""
         return self._work_per_byte * len(text) * (1 if text.isascii() else _CHARACTER_BYTES_MAX)
 
     def work(self, text: str) -> int:
-        """Give the work of the exploding patterns that may be in the text and take texts so long."""
+        """Give the work of the exploding patterns that may match the text and accept its length."""
         possible = self._search(text)
         return sum(self._exploding[each].work(text, self._size) for each in self._exploding.keys() & possible)
 
-    # -- what is found --------------------------------------------------------------------------------------
+    # -- matching -------------------------------------------------------------------------------------------
 
     def found(self, pattern: str, compiled: CompiledPattern, text: str) -> bool:
-        """Tell whether a pattern is found in the text of the fact at the current event."""
+        """Tell whether a pattern matches the text of the fact at the current event."""
         if self.untried or (self.exploding_untried and compiled.explodes):
             return False
         if text is not self._text:
@@ -127,14 +127,14 @@ class FactPatterns:
         return verdict
 
     def found_among(self, wanted: Container[str], text: str) -> list[str]:
-        """Give those of the wanted patterns that are found in the text of the fact at the current event."""
+        """Give those of the wanted patterns that match the text of the fact at the current event."""
         if self.untried:
             return []
         possible = self._search(text)
         return [each for each in possible if each in wanted and self.found(each, self._compiled[each], text)]
 
     def _search(self, text: str) -> dict[str, bool]:
-        """Give the patterns that may be in the text, and whether they certainly are."""
+        """Give the patterns that may match the text, each with whether it surely does."""
         if text is not self._text:
             self._turn_to(text)
         if self._possible is None:
@@ -152,7 +152,7 @@ class FactPatterns:
 
 
 def _encoded(text: str) -> bytes | None:
-    """Give a text as UTF-8; None for half a surrogate pair, in which nothing is found."""
+    """Give a text as UTF-8, or None if it has an unpaired surrogate, in which case nothing matches."""
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -1,9 +1,10 @@
-"""Many expressions searched for together, in few passes over a text.
+"""Searches for many expressions together, in few passes over a text.
 
-Literals go together well: an automaton for a thousand of them has no more states than they have characters,
-while a thousand `a.*b` together have more than any memory. So RE2's sets hold what is little more than
-literals: for other expressions a literal that no match can do without (`appdata` of `users.[^.]+.appdata`).
-The expression itself is tried only where that is found. One that has no such literal is tried on every text.
+An automaton for a thousand literals has no more states than they have characters. One for a thousand
+expressions such as `a.*b` has more than fit into any memory. So RE2's sets contain only literals and simple
+expressions. Any other expression is represented by a literal that each of its matches contains (`appdata` for
+`users.[^.]+.appdata`), and is tried only on texts with this literal. An expression without such a literal is
+tried on every text.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,43 +13,43 @@ from typing import Final
 from engine.patterns.compiled_pattern import compiled_set
 
 WEIGHT_MAX: Final = 18_000
-"""Bytes of the literals in one set: it compiles in some 6 ms. A free case weighs half as much more."""
+"""The most bytes of literals in one set, which compiles in about 6 ms. Ignoring case adds half the weight."""
 
 LONE_WEIGHT_MIN: Final = 2_000
-"""An expression with so many bytes is a pass of its own anyway."""
+"""An expression of at least this weight is in no set: it is tried by itself on every text."""
 
 RECENT_WEIGHT_MAX: Final = 800
-"""So small a set is compiled anew for each expression that is added, in some 0.2 ms."""
+"""A set up to this weight is compiled anew for each expression that is added, in about 0.2 ms."""
 
 GROWTH: Final = 4
-"""A set is merged with newer ones once they weigh a quarter of it, so each expression is compiled rarely."""
+"""A set is merged with newer ones when they reach a quarter of its weight, so recompilation is rare."""
 
 SET_MEMORY_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What RE2 may use for one set. It takes what the texts demand, and starts afresh when that is used up."""
+"""RE2's memory for one set. RE2 takes memory as texts need it, and clears its states when it is used up."""
 
 
 class PatternSets:
-    """Expressions, and which of them may be found in a text.
+    """Finds the expressions that may match a text.
 
-    `compile_new` makes small sets of what is new, and merges them into larger ones. Called after
-    each change it takes a fraction of a millisecond on average, and a search compiles nothing.
+    `compile_new` compiles new expressions into small sets, and merges these into larger ones. If it is called
+    after each change, it takes a fraction of a millisecond on average, and a search compiles nothing.
     """
 
     def __init__(self, memory_bytes_max: int = SET_MEMORY_BYTES_MAX) -> None:
         self._memory_bytes_max = memory_bytes_max
         self._entries: dict[str, _Entry] = {}
-        """All, and those that were removed and are still in a set."""
+        """All expressions, and those that were removed but are still in a set."""
         self._new: dict[str, _Entry] = {}
         self._sets: list[_Set] = []
-        """The lightest last."""
+        """In the order of their weight, the lightest last."""
         self._alone: dict[str, _Entry] = {}
         self.weight = 0
-        """Bytes of the literals that are asked for together; the same whatever was there before."""
+        """The weight of the expressions in sets. It does not depend on the history of changes."""
 
     def add(self, pattern: str, asked_for: str | None, *, is_whole: bool) -> None:
-        """Add an expression that is not there.
+        """Add a new expression.
 
-        It is found only where `asked_for` is; None if there is no such thing. `is_whole`: it is found there.
+        It matches only if `asked_for` does, which may be None. If `is_whole`, it then surely matches.
         """
         entry = self._entries.get(pattern)
         if entry is None:
@@ -60,7 +61,7 @@ class PatternSets:
         self.weight += 0 if entry.is_alone else entry.weight
 
     def remove(self, pattern: str) -> None:
-        """Remove an expression that is there."""
+        """Remove an expression."""
         entry = self._entries[pattern]
         self.weight -= 0 if entry.is_alone else entry.weight
         home = entry.home
@@ -74,7 +75,7 @@ class PatternSets:
             self._new |= {left.pattern: left for left in self._emptied(home)}
 
     def compile_new(self) -> None:
-        """Compile what is new."""
+        """Compile the new expressions."""
         if not self._new:
             return
         gathered = list(self._new.values())
@@ -87,9 +88,9 @@ class PatternSets:
         self._sets.sort(key=lambda one: -one.weight)
 
     def candidates(self, text: bytes) -> list[tuple[str, bool]]:
-        """Give the expressions that may be found in the text, and for each whether it certainly is.
+        """Give the expressions that may match the text, each with whether it surely does.
 
-        Their order follows from earlier calls.
+        Their order depends on earlier calls.
         """
         self.compile_new()
         found = [
@@ -102,7 +103,7 @@ class PatternSets:
         return found
 
     def _emptied(self, one: "_Set") -> Iterator["_Entry"]:
-        """Give what is left of a set that is given up, and forget what was removed from it."""
+        """Give the remaining entries of a set that is dissolved, and forget those that were removed."""
         for entry in one.entries:
             entry.home = None
             if entry.is_removed:
@@ -112,7 +113,7 @@ class PatternSets:
 
 
 class _Entry:
-    """One expression, and what it is asked for by."""
+    """One expression, with the literal or expression that is searched for in its place."""
 
     __slots__ = ("asked_for", "home", "is_alone", "is_removed", "is_whole", "pattern", "weight")
 
@@ -128,7 +129,7 @@ class _Entry:
 
 
 class _Set:
-    """Some expressions that are asked for together."""
+    """Some expressions that are searched for together."""
 
     def __init__(self, entries: list[_Entry], memory_bytes_max: int) -> None:
         self.entries = entries
@@ -140,12 +141,12 @@ class _Set:
             entry.home = self
 
     def mergeable(self, weight: int) -> bool:
-        """Tell whether the set should be merged with newer expressions of that weight."""
+        """Tell whether the set should be merged with newer expressions of this weight."""
         small_enough = self.weight <= max(RECENT_WEIGHT_MAX, GROWTH * weight)
         return small_enough and self.weight + weight <= WEIGHT_MAX
 
     def matched(self, text: bytes) -> list[_Entry]:
-        """Give those whose literal is in the text."""
+        """Give the entries whose `asked_for` matches the text."""
         assert self._match is not None
         numbers = self._match(text)
         assert numbers is not None, "no set runs out of its memory"
@@ -153,7 +154,7 @@ class _Set:
 
 
 def _parts(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
-    """Give the entries in parts that are no heavier than a set may be."""
+    """Split the entries into parts of at most WEIGHT_MAX."""
     part: list[_Entry] = []
     weight = 0
     for entry in entries:
