@@ -8,7 +8,7 @@ from engine.patterns.limits import PatternLimits
 from engine.patterns.sets import WEIGHT_MAX, PatternSets
 
 SET_SEARCHES: Final = 50
-"""One pass over a text for a full set of literals counts as this many searches, as a hostile text may cost."""
+"""One pass over a text for a full set of literals counts as this many searches, as on a hostile text."""
 
 TRIED_SINGLY_MAX: Final = 32
 """This many patterns are tried on a text one by one; then all are searched for together. This bounds what an
