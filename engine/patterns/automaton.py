@@ -1,9 +1,9 @@
-"""Counts the states of an expression's automaton, up to where their number no longer matters.
+"""Counts the states of an expression's automaton, up to the number from which it explodes.
 
-A state is the set of the places that the matches under way have come to: Glushkov's automaton (1961), one
-place for each character once repetitions are written out, made deterministic. Sets are the bits of integers,
-and most places lead to the next one alone, which is a shift, as in Navarro and Raffinot, "Fast and Simple
-Character Classes and Bounded Gaps Pattern Matching" (2003).
+This is the determinized automaton of Glushkov (1961). It has one place for each character once repetitions
+are written out. A state is the set of places that partial matches have reached. Sets are the bits of
+integers. Most places lead only to the next one, which is a shift, as in Navarro and Raffinot, "Fast and
+Simple Character Classes and Bounded Gaps Pattern Matching" (2003).
 """
 
 from typing import Final, NamedTuple, assert_never
@@ -24,11 +24,11 @@ from engine.patterns.syntax import (
 )
 
 STATES_MAX: Final = 400
-"""An expression with at most so many states, and one more for each place, is harmless: they fit into the
-memory that RE2 is given for it."""
+"""An expression with at most this many states, plus one for each place, is harmless: they fit into the memory
+that RE2 has for it."""
 
 STEPS_MAX: Final = 10_000
-"""Bounds the work of counting, to some 5 ms. An expression that takes more counts as exploding."""
+"""The most steps of counting, about 5 ms. An expression that takes more counts as exploding."""
 
 _LETTERS_A_STEP: Final = 8
 _END: Final = 0
@@ -36,15 +36,15 @@ _END: Final = 0
 
 
 class Counted(NamedTuple):
-    """Whether an expression explodes, and how many steps it took to tell."""
+    """Whether an expression explodes, and the number of steps to decide it."""
 
     explodes: bool
-    """Whether some text may have RE2 build a state for nearly each of its bytes."""
+    """Whether some text may make RE2 build a state for nearly each of its bytes."""
     steps: int
 
 
 def counted(tree: Tree) -> Counted:
-    """Count the states of a search for an expression, without regard to the order of preference."""
+    """Count the states of a search for an expression that ignores the order of preference."""
     automaton = _Automaton()
     try:
         explodes = automaton.explodes(tree)
@@ -54,30 +54,30 @@ def counted(tree: Tree) -> Counted:
 
 
 class _NotCountedError(Exception):
-    """The states are not counted within STEPS_MAX."""
+    """Counting the states takes more than STEPS_MAX."""
 
 
 class _Automaton:
-    """Places by number, each with the set of places that may come next. Assertions count as true."""
+    """Places by number, each with the set of places that may follow. Assertions count as true."""
 
     def __init__(self) -> None:
         self.steps = 0
         self._following: list[int] = [0]
         self._ranges: list[Ranges] = [()]
         self._unknown: list[int] = []
-        """Places that take some letters, of which it is not known which."""
+        """Places that accept an unknown set of letters."""
         self._conditions = 0
-        """How many assertions are repeated."""
+        """The number of assertions inside repetitions."""
 
     def explodes(self, tree: Tree) -> bool:
-        """Tell whether there are more states than are harmless."""
+        """Tell whether there are too many states to be harmless."""
         branches = tree.parts if isinstance(tree, Choice) else (tree,)
         first = restarting = 0
         for branch in branches:
             starts = self._build(branch, 1 << _END, repeated=False)
             first |= starts
             restarting |= 0 if _is_anchored(branch) else starts
-        # Where an assertion that is repeated may hold or not, before a match and behind it, states differ.
+        # Each repeated assertion can multiply the states by four: it may hold or not, before and after.
         states_max = (STATES_MAX + len(self._following)) >> (2 * self._conditions)
         letters = self._letters()
         stepping = sum(
@@ -101,7 +101,7 @@ class _Automaton:
         return len(known) > states_max
 
     def _build(self, tree: Tree, after: int, *, repeated: bool) -> int:
-        """Give the places that begin a tree which the places of `after` follow."""
+        """Add the places of a tree that `after` follows, and give its first places."""
         match tree:
             case Text(text, fold):
                 for letter in reversed(text):
@@ -132,12 +132,12 @@ class _Automaton:
                 assert_never(tree)
 
     def _repeated(self, tree: Repeat, after: int) -> int:
-        """Write out the copies as RE2 does: each optional one stands within the one before it."""
+        """Write out the copies as RE2 does: each optional copy is nested in the one before it."""
         end, least = after, tree.least
         if tree.most is None:
             start = len(self._following)
             after = self._build(tree.part, end, repeated=True)
-            # What leads out of the last copy leads back to its beginning as well.
+            # The places that end the last copy also lead back to its start.
             for place in range(start, len(self._following)):
                 if self._following[place] & end:
                     self._following[place] |= after
@@ -156,7 +156,7 @@ class _Automaton:
         return 1 << (len(self._following) - 1)
 
     def _letters(self) -> list[int]:
-        """Give the places that take a letter, for each kind of letter that the expression tells apart."""
+        """Give the places that accept a letter, for each class of letters that it distinguishes."""
         alike: dict[Ranges, int] = {}
         for place, ranges in enumerate(self._ranges):
             alike[ranges] = alike.get(ranges, 0) | 1 << place
@@ -182,7 +182,7 @@ class _Automaton:
 
 
 def _is_anchored(tree: Tree) -> bool:
-    """Tell whether a match can begin at the text's first character only; in doubt, it can elsewhere."""
+    """Tell whether a match can begin only at the start of the text. Give False if in doubt."""
     match tree:
         case Assertion():
             return tree.text_start

@@ -1,4 +1,4 @@
-"""What the shape of an expression tells about its cost: the same on every machine and at every time."""
+"""Estimates the cost of an expression from its syntax tree, so that the result is reproducible."""
 
 from typing import Final, assert_never
 
@@ -20,24 +20,24 @@ _BRIEF_CLASSES_MAX: Final = 4
 
 
 def is_plain(tree: Tree) -> bool:
-    """Tell whether the expression is one literal, perhaps anchored."""
+    """Tell whether the expression is a single literal, possibly anchored."""
     parts = tree.parts if isinstance(tree, Sequence) else (tree,)
     return all(isinstance(part, Text) or (isinstance(part, Assertion) and not part.word) for part in parts)
 
 
 def is_brief(tree: Tree) -> bool:
-    r"""Tell whether it consists of literals, of rows of non-letters, and of few single characters.
+    r"""Tell whether it consists of literals, repeated non-letters, and few single characters.
 
-    An example is `host[0-9]+:443`: a match that is under way ends with the next letter that is not its own.
-    A thousand of them therefore have few states together, as long as there is a letter in each.
+    An example is `host[0-9]+:443`: the next letter that does not belong to it ends a partial match. So a
+    thousand such expressions have few states together, if each contains a letter.
     """
     return _brief_classes(tree) <= _BRIEF_CLASSES_MAX
 
 
 def places(tree: Tree) -> int:
-    """Give how many characters the expression has once its repetitions are written out; at most a million.
+    """Count the characters of the expression with its repetitions written out, up to a million.
 
-    A copy that may be left out counts as one more: RE2 has to look past it.
+    An optional copy counts as one more, because RE2 must also look past it.
     """
     match tree:
         case Text():
@@ -56,7 +56,7 @@ def places(tree: Tree) -> int:
 
 
 def longest(tree: Tree) -> int | None:
-    """Give how many characters a match has at most; None if there is no bound, or one above a million."""
+    """Give the most characters of a match, or None if there is no bound, or one above a million."""
     match tree:
         case Repeat(part, _, most):
             length = longest(part)
@@ -71,7 +71,7 @@ def longest(tree: Tree) -> int | None:
 
 
 def _brief_classes(tree: Tree) -> int:
-    """Give how many classes stand in it; a million where it is not brief."""
+    """Count the classes in the expression; a million if it is not brief."""
     match tree:
         case Text() | Assertion():
             return 0
@@ -92,6 +92,6 @@ def _brief_classes(tree: Tree) -> int:
 
 
 def _has_letters(ranges: Ranges) -> bool:
-    """Tell whether the ranges have an ASCII letter, or anything beyond ASCII."""
+    """Tell whether the ranges contain an ASCII letter or any character beyond ASCII."""
     letters = ((65, 90), (97, 122), (128, POINT_MAX))
     return any(low <= end and start <= high for low, high in ranges for start, end in letters)

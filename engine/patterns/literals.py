@@ -1,4 +1,4 @@
-"""The literals of an expression: those that every match contains, and those that every match begins with."""
+"""Finds the literals of an expression: those that each match contains, and those that each begins with."""
 
 import re
 from itertools import chain
@@ -9,10 +9,10 @@ import re2
 from engine.patterns.syntax import Assertion, Choice, Repeat, Sequence, Text, Tree
 
 CHARACTERS_MIN: Final = 3
-"""Shorter literals are in nearly every text, and tell nothing apart."""
+"""Shorter literals are in nearly every text, so they are not selective."""
 
 CHARACTERS_MAX: Final = 32
-"""Longer literals are cut: the rest hardly tells more apart."""
+"""Longer literals are truncated: the rest hardly makes them more selective."""
 
 ALTERNATIVES_MAX: Final = 16
 
@@ -20,13 +20,13 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 def guard_of(tree: Tree | None) -> str | None:
-    """Give an expression of few literals that is found wherever this one is; None if none is known."""
+    """Give an expression of few literals that matches wherever this one does, or None if none is known."""
     guards = _contained(tree)
     return None if guards is None else "|".join(map(_written, guards))
 
 
 def leading(tree: Tree | None) -> tuple[Text, ...] | None:
-    """Give literals with one of which every match begins; None if they are not known."""
+    """Give literals such that each match begins with one of them, or None if none are known."""
     match tree:
         case Text():
             return _cut(tree)
@@ -41,15 +41,15 @@ def leading(tree: Tree | None) -> tuple[Text, ...] | None:
 
 
 def beginnings(literal: Text, text: str) -> int:
-    """Give how often a literal begins in an ASCII text, or more."""
+    """Give an upper bound of the number of places where a literal begins in an ASCII text."""
     wanted = literal.text.lower()
-    # Occurrences that overlap are not counted apart.
+    # `count` skips overlapping occurrences.
     times = len(wanted) if any(wanted.startswith(wanted[at:]) for at in range(1, len(wanted))) else 1
     return times * (text.lower().count(wanted) if literal.fold else text.count(literal.text))
 
 
 def _contained(tree: Tree | None) -> tuple[Text, ...] | None:
-    """Give literals of which every match contains one: the fewest, then the longest."""
+    """Give literals such that each match contains one of them: preferably few, then long ones."""
     match tree:
         case Text():
             return _cut(tree)
@@ -67,7 +67,7 @@ def _contained(tree: Tree | None) -> tuple[Text, ...] | None:
 
 
 def _cut(tree: Text) -> tuple[Text, ...] | None:
-    """Give the literal's beginning; None where it is too short, or no text can contain it."""
+    """Truncate the literal, or give None if it is too short or no text can contain it."""
     if len(tree.text) < CHARACTERS_MIN or _HALF.search(tree.text):
         return None
     return (Text(tree.text[:CHARACTERS_MAX], tree.fold),)

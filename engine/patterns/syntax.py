@@ -11,12 +11,12 @@ from typing import Final
 POINT_MAX: Final = 0x10FFFF
 
 Ranges = tuple[tuple[int, int], ...]
-"""Code points, from and to, both included; not sorted."""
+"""Unsorted ranges of code points, each with its first and its last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One character or more, literally; `fold` if their case is free."""
+    """One or more literal characters; `fold` if their case is ignored."""
 
     text: str
     fold: bool
@@ -31,12 +31,12 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """One character of which nothing else is known."""
+    """One character of an unknown set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A condition on a place, of no width. `text_start` holds at the first character of a text only."""
+    """A zero-width assertion. With `text_start`, it holds only at the start of a text."""
 
     text_start: bool
     word: bool
@@ -44,21 +44,21 @@ class Assertion:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One after the other."""
+    """Parts that follow one another."""
 
     parts: "tuple[Tree, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of them."""
+    """Alternatives."""
 
     parts: "tuple[Tree, ...]"
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The part, `least` to `most` times; without an upper bound where `most` is None."""
+    """A part repeated `least` to `most` times; without an upper bound if `most` is None."""
 
     part: "Tree"
     least: int
@@ -69,7 +69,7 @@ Tree = Text | Class | Opaque | Assertion | Sequence | Choice | Repeat
 
 _DEPTH_MAX: Final = 50
 _COUNTS_CHARS_MAX: Final = 64
-"""RE2 takes no number of repetitions above a thousand; zeros may stand before it."""
+"""RE2 accepts up to a thousand repetitions. The number may have leading zeros."""
 
 _LITERALS: Final = re.compile(r"(?:[^\\.\[(){*+?^$|]|\\[^A-Za-z0-9])+(?![*+?{])")
 """Literal characters, up to one that is repeated. Linear: a match gives back one character at most."""
@@ -99,7 +99,7 @@ _POSIX: Final[dict[str, Ranges]] = {
 
 
 def read(pattern: str) -> Tree | None:
-    """Give the tree of an expression that RE2 accepts; None where it uses syntax that is not known here."""
+    """Give the tree of an expression that RE2 accepts, or None if it uses syntax that is unknown here."""
     reader = _Reader(pattern)
     try:
         tree = reader.choice()
@@ -121,12 +121,12 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def merged(ranges: Ranges) -> Ranges:
-    """Give the same code points in ranges that are sorted and apart."""
+    """Give the same code points in ranges that are sorted and disjoint."""
     return complement(complement(ranges))
 
 
 def folded(ranges: Ranges) -> Ranges:
-    """Give the code points and those of the other case; any beyond ASCII stands for all beyond ASCII."""
+    """Add the code points of the other case. Any code point beyond ASCII adds all beyond ASCII."""
     more = [*ranges, *_other_case(ranges)]
     if any(end > _ASCII_MAX for _, end in ranges):
         more.append((_ASCII_MAX + 1, POINT_MAX))
@@ -150,7 +150,7 @@ _ASCII_MAX: Final = 127
 
 
 class _NotKnownError(Exception):
-    """The expression uses syntax that is not known here."""
+    """The expression uses syntax that is unknown here."""
 
 
 class _Reader:
@@ -202,7 +202,7 @@ class _Reader:
         return part
 
     def _times(self) -> tuple[int, int | None] | None:
-        """Read a repetition; None if there is none."""
+        """Read a repetition, or give None if there is none."""
         match self._pattern[self.at]:
             case "*":
                 counts: tuple[int, int | None] = 0, None
@@ -218,7 +218,7 @@ class _Reader:
         return counts
 
     def _counts(self) -> tuple[int, int | None] | None:
-        """Read `{n}`, `{n,}` or `{n,m}`; a brace that begins none of these is a literal."""
+        """Read `{n}`, `{n,}` or `{n,m}`. Any other brace is a literal."""
         end = self._pattern.find("}", self.at, self.at + _COUNTS_CHARS_MAX)
         if end < 0:
             return None
@@ -231,7 +231,7 @@ class _Reader:
         return int(least), int(most) if most else None
 
     def _atom(self) -> Tree | None:
-        """Read one atom; None for flags, which hold from here to the end of the group."""
+        """Read one atom, or give None for flags, which apply from here to the end of the group."""
         letter = self._pattern[self.at]
         self.at += 1
         match letter:
@@ -264,7 +264,7 @@ class _Reader:
         return inner
 
     def _flags(self) -> bool:
-        """Read flags up to their colon or parenthesis, and tell whether it was the parenthesis."""
+        """Read flags up to a colon or parenthesis, and tell whether it was the parenthesis."""
         on = True
         while True:
             letter = self._pattern[self.at]
@@ -320,7 +320,7 @@ class _Reader:
         if letter in _CONTROL:
             return _CONTROL[letter]
         if letter.isascii() and letter.isalnum():
-            # Octal numbers, \Q, \C: rare, with many rules of their own.
+            # Octal numbers, \Q and \C are rare, and have many rules of their own.
             raise _NotKnownError
         return ord(letter)
 
@@ -370,7 +370,7 @@ class _Reader:
         return Class(folded(ranges) if self._fold else ranges)
 
     def _next(self, expected: str) -> bool:
-        """Step over the expected text if it comes next, and tell whether it does."""
+        """Skip the expected text if it comes next, and tell whether it did."""
         there = self._pattern.startswith(expected, self.at)
         self.at += len(expected) if there else 0
         return there
