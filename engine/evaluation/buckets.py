@@ -100,14 +100,14 @@ class Bucket:
         self.pending: list[tuple[int, int]] = []
         self.size = 0
 
-    def add(self, member: int, depth: int = 0) -> None:
+    def add(self, member: int, depth: int) -> None:
         """Add a rule with depth 0, or the update of a memory with the temporal depth of its node."""
         self.size += 1
         self.pending.append((member, depth))
         if len(self.pending) >= _PENDING_MAX:
             self.take_in()
 
-    def remove(self, member: int, depth: int = 0) -> None:
+    def remove(self, member: int, depth: int) -> None:
         """Undo `add`."""
         self.size -= 1
         if (member, depth) in self.pending:

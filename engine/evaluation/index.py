@@ -78,7 +78,7 @@ class Index:
             return _ELEMENTS / (1 + _ELEMENTS + (len(fact.by_element) if fact else 0))
         return _PRESENT_COST if isinstance(trigger, Hit) else _HOLDING_COST
 
-    def add(self, member: int, triggers: Triggers | None, depth: int = 0) -> None:
+    def add(self, member: int, triggers: Triggers | None, depth: int) -> None:
         """Add a member to the buckets of its triggers; see `Bucket.add`.
 
         Triggers on memories are ignored here: each memory has its own bucket.
@@ -92,7 +92,7 @@ class Index:
             elif isinstance(trigger, Found):
                 self._bucket_of_pattern(trigger).add(member, depth)
 
-    def remove(self, member: int, triggers: Triggers | None, depth: int = 0) -> None:
+    def remove(self, member: int, triggers: Triggers | None, depth: int) -> None:
         """Undo `add` with the same arguments."""
         if triggers is None:
             self._always.remove(member, depth)

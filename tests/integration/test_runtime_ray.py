@@ -64,14 +64,14 @@ async def pid_of(fleet: Fleet, detector_id: str) -> int:
     """The process that hosts a detector."""
     actor = fleet.broker._queues[detector_id]._activation._worker
     assert actor is not None
-    return (await actor.handle.health()).pid
+    return (await actor.port.health()).pid
 
 
 def connection_of(fleet: Fleet, detector_id: str) -> Any:
     """The connection on which batches travel to the detector's actor; None where Ray carries them."""
     actor = fleet.broker._queues[detector_id]._activation._worker
     assert actor is not None
-    return actor.handle._connection
+    return actor.port._connection
 
 
 async def test_batches_travel_the_way_that_is_set(ray_fleet, tmp_path):
@@ -238,13 +238,13 @@ async def test_callers_that_wait_together_share_a_call(ray_fleet, tmp_path):
         actor = fleet.broker._queues[detector_id]._activation._worker
         assert actor is not None
         sizes = []
-        handle = actor.handle.handle
+        handle = actor.port.handle
 
         async def counted(batch: Any) -> Any:
             sizes.append(len(batch))
             return await handle(batch)
 
-        actor.handle.handle = counted
+        actor.port.handle = counted
         await asyncio.gather(*(fired(fleet, detector_id, 2) for _ in range(2_500)))
         assert sum(sizes) == 2_500
         assert len(sizes) <= 4

@@ -20,9 +20,9 @@ def test_rules_that_share_histories_agree_with_the_reference(
     scaled: Callable[[int], int],
     record_property: Callable[[str, object], None],
 ) -> None:
-    record_property("examples", scaled(100))
+    record_property("examples", scaled(30))
     joined = 0
-    for number in range(scaled(100)):
+    for number in range(scaled(30)):
         drawn = random.Random(f"{seed} {mode} {reloads} {number}")
         script = SharedWorld(drawn.choice).script()
         with in_mode(mode):

@@ -35,8 +35,6 @@ def _clocked_until_us(table: KeyTable, slot: int) -> int:
         if window_us is not None and clock_us + window_us <= latest_us:
             break
         latest_us = max(latest_us, column.until_us(slot))
-        if latest_us == FOREVER:
-            break
     return latest_us
 
 
