@@ -39,7 +39,7 @@ class _Families(Collector):
         yield GaugeMetricFamily(f"{PREFIX}ready", "Whether requests are served.", value=not status.reasons)
         yield GaugeMetricFamily(
             f"{PREFIX}troubles",
-            "Detectors with something in their way, as /readyz tells.",
+            "Detectors that cannot be activated or saved; /readyz names them.",
             value=status.troubles,
         )
         for name, meaning in COUNTERS.items():
@@ -67,7 +67,7 @@ class _Families(Collector):
         """Give the histogram of durations; Prometheus wants cumulative counts."""
         family = HistogramMetricFamily(
             f"{PREFIX}request_seconds",
-            "From a request's head to the end of its answer.",
+            "Seconds from a request's head to the end of its response.",
             labels=("operation",),
         )
         tallies = self._status.tallies

@@ -148,7 +148,7 @@ async def _serve_by_workers(
     grace_s: Callable[[], float],
 ) -> None:
     """Serve by several front-end processes. Raises StartError."""
-    assert isinstance(fleet.broker, LocalBroker), "the main process hosts the detectors"
+    assert isinstance(fleet.broker, LocalBroker), "the main process runs the broker"
     workers = Workers(settings, fleet.broker, listeners)
     try:
         await workers.start()

@@ -47,7 +47,7 @@ def decode_settings(data: bytes) -> Settings:
 
 
 class Worker:
-    """Serves requests on a listening socket; the main process, over `link`, hosts the detectors."""
+    """Serves requests on a listening socket; the main process, over `link`, runs the broker."""
 
     def __init__(self, settings: Settings, link: socket.socket, listener: socket.socket) -> None:
         self._settings = settings

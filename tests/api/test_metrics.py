@@ -73,7 +73,7 @@ async def test_requests_are_counted_by_operation_and_status_over_all_front_ends(
         await second("POST", path, {"event": {}})
         await second("POST", path + "/batch", {"events": []})
         await first("GET", "/api/nowhere")
-        # What the other one counts reaches this one by way of whoever hosts the detectors.
+        # What the other one counts reaches this one through the broker.
         await read(second)
         counted = await families(first)
     requests = {

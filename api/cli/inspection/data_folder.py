@@ -149,7 +149,7 @@ class _Reader:
         if deaths.too_many and not deaths.expired(now_us()):
             self._remarks.append(
                 f"{mark}: {deaths}, which is left alone for {LEFT_ALONE_S} s; "
-                "`rule-detector retry` has it tried at once"
+                "`rule-detector retry` allows it at once"
             )
         elif deaths.sequence:
             said = f"record {deaths.sequence} of the journal is being replayed, or a process ended at it"

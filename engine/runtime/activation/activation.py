@@ -296,7 +296,7 @@ class Activation:
         counts[RECORDS_READ] += activated.records
         counts[DAMAGED] += len(activated.damage)
         unwritable = activated.read_only
-        said = None if unwritable is None else f"it can only be read: {unwritable}"
+        said = None if unwritable is None else f"it is read-only: {unwritable}"
         self._services.trouble(self.detector_id, said)
         for damage in activated.damage:
             self._services.damaged(self.detector_id, damage)
@@ -345,7 +345,7 @@ class Activation:
         if missing is not None:
             self._save_at_s = self._loop.time()
             if missing != self._missing:
-                said = f"{missing} was removed or replaced while in use; a snapshot takes its place"
+                said = f"{missing} was removed or replaced while in use; a snapshot replaces it"
                 self._services.removed(self.detector_id, said)
         self._missing = missing
 

@@ -212,7 +212,7 @@ class DetectorQueue:
             else:
                 await self._idle()
         except ActorDied as error:
-            _log.warning("the detector %s lost its actor: %s", self.detector_id, error)
+            _log.warning("the detector %s lost its worker: %s", self.detector_id, error)
             self._services.counts[ACTORS_LOST] += 1
             self._lost_because = f"its process was lost: {error}"
             activation.died(self)
@@ -273,7 +273,7 @@ class DetectorQueue:
             reply = await self._activation.ask([request.operation for request in batch])
             self._pass_on(batch, reply)
         except ActorDied:
-            said = "detector %s: its process died amid requests"
+            said = "detector %s: its process died during requests"
             _log.warning(said, self.detector_id, extra={"fields": self._fields()})
             # A request with a key is safe to send again: if it was executed, its first answer is returned.
             self._mailbox.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
@@ -285,7 +285,7 @@ class DetectorQueue:
             unknown = str(error)
             raise
         except Exception:  # noqa: BLE001 -- the worker's error is logged, and the callers are answered
-            refused = Refused((Entry(INTERNAL, self._reference("the actor failed")),))
+            refused = Refused((Entry(INTERNAL, self._reference("the worker failed")),))
             for request in batch:
                 _settle(request, refused)
             # Its state is unknown now.

@@ -157,7 +157,7 @@ class DetectorWorkers:
         try:
             port = await self._starter.start()
         except Exception as error:  # noqa: BLE001 -- takers wait for a worker: try again
-            _log.warning("an actor did not start: %s", error)
+            _log.warning("a detector worker did not start: %s", error)
             await asyncio.sleep(self._settings.retry_s)
             return
         worker = DetectorWorker(port)
@@ -172,7 +172,7 @@ class DetectorWorkers:
 
     async def _watch(self, worker: DetectorWorker) -> None:
         await worker.port.watch()
-        _log.warning("the actor %s died", worker.port.name)
+        _log.warning("the detector worker %s died", worker.port.name)
         on_death = worker.on_death
         # The watcher is this task.
         worker.watcher = None

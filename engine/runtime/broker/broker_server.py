@@ -165,5 +165,5 @@ def _raised(number: int, error: BaseException) -> ToFront:
             return Refusing(number, error.entries)
         case DetectorUnavailable():
             return Unavailable(number, error.code, error.message, error.retry_after_s)
-    _log.error("what a front end asked failed", exc_info=error)
+    _log.error("a call from a front end failed", exc_info=error)
     return Failed(number, f"{type(error).__name__}: {error}")

@@ -63,7 +63,7 @@ class Fleet:
         status = await self.broker.status()
         if self.word_is_fresh:
             return status
-        stale = "there is no recent word from the owner of tokens and detectors"
+        stale = "the owner of tokens and detectors has not answered recently"
         return msgspec.structs.replace(status, reasons=[*status.reasons, stale])
 
     async def tally(self, counted: Tallies) -> None:

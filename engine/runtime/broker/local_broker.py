@@ -32,16 +32,16 @@ class LocalBroker:
     def __init__(
         self,
         settings: RuntimeSettings,
-        actors: WorkerStarter,
+        workers: WorkerStarter,
         directories: DirectoryStarter,
-        actors_trouble: Callable[[], str | None] = lambda: None,
+        workers_trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Start nothing yet. `actors_trouble` returns what keeps workers from starting, if anything."""
+        """Start nothing yet. `workers_trouble` returns what keeps workers from starting, if anything."""
         self._directory = DirectoryClient(directories, settings)
         slots = ActivationSlots(settings.max_resident)
         # If no worker is started ahead, one extra open slot lets the first one start.
         ahead = 0 if settings.spares else 1
-        self._workers = DetectorWorkers(actors, settings, lambda started: slots.open(started + ahead))
+        self._workers = DetectorWorkers(workers, settings, lambda started: slots.open(started + ahead))
         slots.open(ahead)
         self._services = Services(
             settings,
@@ -58,7 +58,7 @@ class LocalBroker:
         self._trouble: dict[str, str] = {}
         self._purges: set[asyncio.Task[None]] = set()
         self._tallies: dict[tuple[str, ...], float] = {}
-        self._actors_trouble = actors_trouble
+        self._workers_trouble = workers_trouble
         self._closing = False
 
     # -- start and end -------------------------------------------------------------------------------------
@@ -187,10 +187,10 @@ class LocalBroker:
         """Return the current state."""
         reasons = ["the server is shutting down"] if self._closing else []
         if not self._workers.started:
-            reasons.append("no process for detectors runs")
+            reasons.append("no detector worker is running")
         if self._directory.trouble is not None:
             reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.trouble}")
-        if (trouble := self._actors_trouble()) is not None:
+        if (trouble := self._workers_trouble()) is not None:
             reasons.append(trouble)
         return Status(
             reasons=reasons,
@@ -208,7 +208,7 @@ class LocalBroker:
         self._note(f"{whose}: set aside: {damage}")
 
     def _diverged(self, detector_id: str, which: str) -> None:
-        self._note(f"detector {detector_id}: {which}; answers from before and after differ in that")
+        self._note(f"detector {detector_id}: {which}; answers before and after differ in that")
 
     def _removed(self, detector_id: str, what: str) -> None:
         self._note(f"detector {detector_id}: {what}")

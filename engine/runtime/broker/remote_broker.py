@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 _STATUS_S: Final = 5.0
 _STATUS: Final = "status"
-_OUT_OF_REACH: Final = "the process that hosts the detectors is out of reach"
+_OUT_OF_REACH: Final = "the broker's process cannot be reached"
 
 
 class BrokerFailed(Exception):
@@ -124,7 +124,7 @@ class RemoteBroker:
             async with asyncio.timeout(_STATUS_S):
                 return await self._ask(_STATUS, Status)
         except TimeoutError:
-            said = "the process that hosts the detectors does not answer"
+            said = "the broker's process does not answer"
             raise DetectorUnavailable(STARTING, said, self._settings.retry_s) from None
 
     async def _ask(self, method: str, kind: type[T], *arguments: object) -> T:
@@ -185,7 +185,7 @@ class RemoteBroker:
         self._when_lost()
 
     def _refuse_asked(self, why: str) -> None:
-        said = f"{why}; what became of the request is not known"
+        said = f"{why}; the outcome of the request is unknown"
         for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(DetectorUnavailable(OUTCOME_UNKNOWN, said, self._settings.retry_s))

@@ -61,7 +61,7 @@ class CatalogueCache:
         """Whether a token is known. Raises DetectorUnavailable 1501 if the cache is stale."""
         if not self.fresh:
             silent_s = self._settings.word_age_max_s
-            message = f"there was no word from the owner of the tokens for {silent_s:g} seconds"
+            message = f"the owner of the tokens has not answered for {silent_s:g} seconds"
             raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
         return digest in self._tokens
 
@@ -134,7 +134,7 @@ class CatalogueCache:
                 _log.warning("%s", error.message)
             except Exception:  # noqa: BLE001
                 # The error may be gone at the next poll; without one the cache would go stale for good.
-                _log.exception("the directory's word was not understood")
+                _log.exception("polling the directory failed")
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.poll_s):
                     await self._look.wait()

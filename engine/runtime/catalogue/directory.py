@@ -50,7 +50,7 @@ _RECORD_BYTES_MAX: Final = 4096
 class Lease(msgspec.Struct, frozen=True):
     """The right of a worker to own a detector, until the next lease."""
 
-    actor: str
+    worker: str
     epoch: int
 
 
@@ -256,7 +256,7 @@ class Directory:
         destroy_folder(self._detectors_folder / detector_id, self._files)
         self._change(DetectorPurged(detector_id))
 
-    def lease(self, detector_id: str, actor: str) -> int | None:
+    def lease(self, detector_id: str, worker: str) -> int | None:
         """Grant a detector to a worker: return an epoch later than all before, None if it does not exist.
 
         A lease is valid until the next one for the same detector.
@@ -265,7 +265,7 @@ class Directory:
             return None
         self._granted += 1
         assert self._granted < _EPOCHS_PER_OPENING
-        lease = Lease(actor, self._opening + self._granted)
+        lease = Lease(worker, self._opening + self._granted)
         self._leases[detector_id] = lease
         return lease.epoch
 
@@ -279,7 +279,7 @@ class Directory:
         missing = self._store.missing()
         catalogue_state.apply(change, self._state)
         if missing is not None:
-            said = f"{missing} was removed or replaced while in use; a snapshot takes its place"
+            said = f"{missing} was removed or replaced while in use; a snapshot replaces it"
             self._remarks = [*self._remarks, said][-_REMARKS_KEPT:]
             self._save_if_can_be()
         self._save_if_long()

@@ -105,9 +105,9 @@ class DirectoryClient:
         """Delete the files of a detector that was removed and that is active nowhere."""
         await self._ask(lambda handle: handle.purge_detector(detector_id))
 
-    async def lease(self, detector_id: str, actor: str) -> int | None:
+    async def lease(self, detector_id: str, worker: str) -> int | None:
         """Grant a detector to a worker: return an epoch, None if it does not exist."""
-        return await self._ask(lambda handle: handle.lease(detector_id, actor))
+        return await self._ask(lambda handle: handle.lease(detector_id, worker))
 
     async def _ask(self, call: Callable[[DirectoryPort], Awaitable[T]]) -> T:
         answer, _ = await self._ask_once_more(call)
@@ -149,7 +149,7 @@ class DirectoryClient:
         except StorageError as error:
             if self.trouble is None:
                 # Logged once: front ends ask twice a second.
-                _log.error("the directory cannot do its work: %s", error)
+                _log.error("the directory failed: %s", error)
             if not isinstance(error, NoRoom):
                 # Memory and disk may differ; a new directory reads the disk.
                 self.trouble = str(error)

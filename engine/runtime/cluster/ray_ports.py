@@ -109,7 +109,11 @@ class RayWorkerPort(_Port):
             if address is not None:
                 self._connection = await BatchConnection.to(address)
         except (OSError, StorageError) as error:
-            _log.warning("batches to the actor %s go by Ray, for it cannot be reached: %s", self.name, error)
+            _log.warning(
+                "batches to the detector worker %s go by Ray, because it cannot be reached: %s",
+                self.name,
+                error,
+            )
 
     async def end(self) -> None:
         """End the worker's process. Nothing is saved."""
@@ -172,7 +176,7 @@ class RayWorkerPort(_Port):
             except NotSent as error:
                 # Ray knows whether the worker lives, and has no limit on the size.
                 if not connection.usable:
-                    _log.warning("batches to the actor %s go by Ray: %s", self.name, error)
+                    _log.warning("batches to the detector worker %s go by Ray: %s", self.name, error)
                     self._connection = None
         return None
 
@@ -208,9 +212,9 @@ class RayDirectoryPort(_Port):
         """Delete the files of a detector that was removed and that is active nowhere."""
         await self._ask("purge_detector", detector_id)
 
-    async def lease(self, detector_id: str, actor: str) -> int | None:
+    async def lease(self, detector_id: str, worker: str) -> int | None:
         """Grant a detector to a worker: return an epoch, None if it does not exist."""
-        return await self._ask("lease", detector_id, actor)  # type: ignore[no-any-return]
+        return await self._ask("lease", detector_id, worker)  # type: ignore[no-any-return]
 
     async def close(self) -> None:
         """Release the data folder."""

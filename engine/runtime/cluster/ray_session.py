@@ -125,7 +125,7 @@ def _check_reachable(address: str) -> None:
     """Raise ClusterError at once if nothing listens; Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if "://" in address:
-        raise ClusterError(f"`{address}` is not of the form HOST:PORT, which is what a cluster is joined by")
+        raise ClusterError(f"`{address}` is not an address of the form HOST:PORT")
     if not port.isdecimal():
         # Ray resolves `auto` and the like.
         return

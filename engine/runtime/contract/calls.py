@@ -59,7 +59,7 @@ def carry_out(actor: object, data: bytes | bytearray) -> bytes:
     """
     call = _call_decoder.decode(data)
     if call.method not in RESULTS:
-        raise ValueError(f"an actor has no method `{call.method}` to be called")
+        raise ValueError(f"a worker has no method `{call.method}` that can be called")
     return _encoder.encode(getattr(actor, call.method)(*call.arguments))
 
 

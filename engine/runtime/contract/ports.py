@@ -86,7 +86,7 @@ class DirectoryPort(Protocol):
     async def purge_detector(self, detector_id: str) -> None:
         """Delete the files of a detector that was removed and that is active nowhere."""
 
-    async def lease(self, detector_id: str, actor: str) -> int | None:
+    async def lease(self, detector_id: str, worker: str) -> int | None:
         """Grant a detector to a worker: return an epoch later than all before, None if it does not exist."""
 
     async def close(self) -> None:

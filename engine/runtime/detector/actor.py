@@ -306,7 +306,7 @@ class DetectorActor:
             self.discard()
             raise
         except StorageError as error:
-            said = f"nothing was done, because it could not be kept: {error}"
+            said = f"nothing was done, because it could not be stored: {error}"
             if active.store.broken is None:
                 return Refused((Entry(STARTING, said),))
             self.discard()

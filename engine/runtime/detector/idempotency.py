@@ -199,7 +199,7 @@ class IdempotencyCache:
                 return Done(*generation.results.at(rest[REQUEST_DIGEST_BYTES:]))
         if self._generations and self.size_bytes >= self._bytes_max:
             said = (
-                f"the answers to {len(self)} evaluations are kept for their idempotency keys, "
+                f"the answers to {len(self)} evaluations are stored for their idempotency keys, "
                 "which is the limit; nothing of this one was evaluated"
             )
             raise Refusal(Entry(TOO_MANY_WAIT, said))

@@ -252,7 +252,7 @@ class Replay:
         outcomes = self.detector.submit_clean(events)
         self.detector.forget_lookups()
         for refusal in outcomes.refused.values():
-            raise Diverged(f"an event was refused that had not been: {refusal}") from refusal
+            raise Diverged(f"an event was refused that was accepted originally: {refusal}") from refusal
 
     def _keep(self, kind: str, entry: Evaluated | EvaluatedBatch, at_us: int) -> None:
         answer, earlier = entry.answer, entry.earlier
@@ -270,7 +270,7 @@ def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
         if place in refused:
             continue
         if isinstance(line, Refusal):
-            raise Diverged(f"a line was refused that had not been: {line}")
+            raise Diverged(f"a line was refused that was accepted originally: {line}")
         events.append(event_in(line))
     return events
 

@@ -56,7 +56,7 @@ def restore(
     for page in recovered.pages:
         if page.version > PAGE_VERSION:
             raise NewerFormat(
-                f"answers were kept by a newer program, with version {page.version}; "
+                f"answers were stored by a newer program, with version {page.version}; "
                 f"this one knows versions up to {PAGE_VERSION}"
             )
         answers.load_page(page.body, page.version)
@@ -78,7 +78,7 @@ def restore(
             tells_limits = tells_limits or any(isinstance(entry, LimitsSet) for entry in told.entries)
         except Exception as error:
             raise Poisoned(
-                f"{record.path} at {record.offset}: the record {record.sequence} cannot be taken again: "
+                f"{record.path} at {record.offset}: the record {record.sequence} cannot be replayed: "
                 f"{type(error).__name__}: {error}"
             ) from error
         records += 1
@@ -109,4 +109,4 @@ class _Diverged:
     def said(self) -> str | None:
         if self._count <= 1:
             return self._first or None
-        return f"{self._first}; so it is with {self._count} records in all"
+        return f"{self._first}; the same holds for {self._count} records in all"

@@ -105,7 +105,7 @@ class ReplayAttempt:
             raise Poisoned(
                 f"{record.path} at {record.offset}: {before}, which is not replayed for {LEFT_ALONE_S} s; "
                 f"`rule-detector retry --data {self._folder.parent.parent} "
-                f"--detector {self._folder.name}` has it tried at once"
+                f"--detector {self._folder.name}` allows it at once"
             )
 
     def reached(self, record: Record) -> None:

@@ -1,4 +1,4 @@
-"""Front ends apart from whoever hosts the detectors: the same answers, and nothing left behind."""
+"""Front ends in processes apart from the broker: the same answers, and nothing left behind."""
 
 import asyncio
 import json
@@ -162,7 +162,7 @@ async def test_a_front_end_whose_host_is_silent_trusts_no_token(tmp_path):
         await until(lambda: apart.fleet.word_is_fresh)
         apart.serves.close()
         await until(lambda: not apart.fleet.word_is_fresh)
-        with pytest.raises(DetectorUnavailable, match="no word"):
+        with pytest.raises(DetectorUnavailable, match="has not answered"):
             apart.fleet.token_known(digest)
         assert await refused(apart.fleet.status()) == 1501
 

@@ -477,14 +477,14 @@ def test_where_no_room_can_be_had_nothing_is_done_and_that_is_said(make, actor, 
     assert [type(one) for one in reply.answers] == [Refused, Done, Refused]
     for refused in (reply.answers[0], reply.answers[2]):
         assert codes(refused) == [1501]
-        assert refused.entries[0].message.startswith("nothing was done, because it could not be kept: ")
+        assert refused.entries[0].message.startswith("nothing was done, because it could not be stored: ")
     files.fails_at = None
     assert fired(actor, -290_000, a=1) == [], "the clock has not moved"
 
 
 def test_where_the_journal_breaks_before_a_batch_nothing_is_done_and_that_is_said(actor, files):
     files.fail_next("sync_folder")
-    with pytest.raises(WriteFailed, match="nothing was done, because it could not be kept"):
+    with pytest.raises(WriteFailed, match="nothing was done, because it could not be stored"):
         actor.handle([event(1000, a=1)])
     assert actor.health().detector_id is None
 

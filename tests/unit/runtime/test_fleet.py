@@ -367,8 +367,8 @@ async def test_tokens_are_not_trusted_when_the_directory_has_been_silent_too_lon
         service.directories.refuse = True
         service.directories.started[-1].die()
         await until(lambda: not fleet.word_is_fresh)
-        assert "no recent word" in (await fleet.status()).reasons[0]
-        with pytest.raises(DetectorUnavailable, match="no word") as caught:
+        assert "has not answered recently" in (await fleet.status()).reasons[0]
+        with pytest.raises(DetectorUnavailable, match="has not answered") as caught:
             fleet.token_known(digest_of(minted.token))
         assert caught.value.code == 1501
         service.directories.refuse = False
@@ -770,7 +770,7 @@ async def test_a_process_that_is_lost_loses_nothing_that_it_wrote_but_what_was_n
 async def test_what_keeps_processes_from_starting_is_told(tmp_path):
     async with local_service(tmp_path) as service:
         assert (await service.fleet.status()).reasons == []
-        service.broker._actors_trouble = lambda: "ray does not answer"
+        service.broker._workers_trouble = lambda: "ray does not answer"
         assert (await service.fleet.status()).reasons == ["ray does not answer"]
 
 

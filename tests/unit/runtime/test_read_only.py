@@ -86,7 +86,7 @@ def test_a_resting_detector_can_be_read_though_nothing_can_be_written(
     for refused in (evaluated, removed):
         assert isinstance(refused, Refused)
         assert [entry.code for entry in refused.entries] == [STARTING]
-        said = "nothing was done, because the detector can only be read: "
+        said = "nothing was done, because the detector is read-only: "
         assert refused.entries[0].message.startswith(said)
     assert reply.no_room == activated.read_only
     assert (reply.unsaved, reply.unsynced, reply.journal_bytes) == (False, False, 0)

@@ -75,6 +75,6 @@ async def test_requests_whose_actor_dies_are_named(tmp_path, caplog, *, apart):
             await held.wait()
             actor.die()
             assert (await first).code == 1502
-            await until(lambda: told(caplog, "its process died amid requests"))
-        (fields,) = told(caplog, "its process died amid requests")
+            await until(lambda: told(caplog, "its process died during requests"))
+        (fields,) = told(caplog, "its process died during requests")
         assert fields == {"detector": detector_id, "requests": "one"}
