@@ -290,11 +290,11 @@ class Settings:
 @functools.cache
 def settings() -> tuple[Setting, ...]:
     """Every setting, in the order of the documentation."""
-    hints = typing.get_type_hints(Settings)
+    annotations = typing.get_type_hints(Settings)
     return tuple(
         Setting(
             field.name,
-            _type_of(hints[field.name], *field.metadata["bounds"]),
+            _type_of(annotations[field.name], *field.metadata["bounds"]),
             field.default,
             field.metadata["text"],
         )
@@ -302,16 +302,16 @@ def settings() -> tuple[Setting, ...]:
     )
 
 
-def _type_of(hint: Any, least: Any, most: Any) -> click.ParamType[Any]:
-    if typing.get_origin(hint) is Literal:
-        return click.Choice(typing.get_args(hint), case_sensitive=False)
-    if hint is int:
+def _type_of(annotation: Any, least: Any, most: Any) -> click.ParamType[Any]:
+    if typing.get_origin(annotation) is Literal:
+        return click.Choice(typing.get_args(annotation), case_sensitive=False)
+    if annotation is int:
         return click.IntRange(least, most)
-    if hint is float:
+    if annotation is float:
         return click.FloatRange(least, most)
-    if hint is bool:
+    if annotation is bool:
         return click.BOOL
-    return click.STRING if hint in (str, str | None) else click.Path(path_type=Path, readable=False)
+    return click.STRING if annotation in (str, str | None) else click.Path(path_type=Path, readable=False)
 
 
 def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
