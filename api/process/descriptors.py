@@ -13,7 +13,7 @@ _LIMIT_MAX: Final = 65_536
 _OWN: Final = 128
 """The descriptors of the process itself, Ray's connections included; half as many are usual."""
 _OF_DETECTOR: Final = 4
-"""The descriptors of an awake detector; two are usual."""
+"""The file descriptors of an active detector; usually two."""
 
 
 def raise_limit() -> None:

@@ -41,7 +41,7 @@ _LOOKS: Final = 3
 _PAUSE_S: Final = 0.1
 
 _FOLDERS_FROM_VERSION: Final = 2
-"""Of the catalogue: from then on each detector has a folder from its creation, not only once it was awake."""
+"""Of the catalogue. From it on, a detector has a folder from its creation, not its first activation."""
 
 
 class NoDataFolder(Exception):
