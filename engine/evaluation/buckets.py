@@ -57,7 +57,9 @@ class Group:
             elif isinstance(mine, array) and isinstance(column, array) and mine.typecode == column.typecode:
                 mine += column  # type: ignore[operator]  # of one kind
             else:
-                self.constants[place] = [*mine, *column]
+                if isinstance(mine, array):
+                    mine = self.constants[place] = list(mine)
+                mine.extend(column)
         self.rest += other.rest
 
     def remove(self, priority: int) -> bool:

@@ -6,7 +6,6 @@ Few rules are all evaluated at every event, by one function (`stream`). Once the
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, TypeVar
 
 from engine.evaluation.buckets import Bucket, run
@@ -19,9 +18,10 @@ from engine.evaluation.pattern_work import PatternWork
 from engine.evaluation.requirements import expiry_of, requirements_of, temporal_depth
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import Column
+from engine.evaluation.state.joining import JOINED_AT_ONCE, Joins
 from engine.evaluation.state.slices import Joined, NodeName, State, Store
 from engine.evaluation.state.tables import KeyTable
-from engine.evaluation.temporal import NEVER, Regime
+from engine.evaluation.temporal import Regime
 from engine.evaluation.triggers import Holding, Triggers, Unstarted, change_triggers_of, triggers_of
 from engine.evaluation.values import Relations
 from engine.language.limits import Limits
@@ -84,11 +84,7 @@ class RuleSet:
         """By number; empty until the rule set is indexed."""
         self._updater_of: dict[NodeName, int] = {}
         self._updaters_made = 0
-        self._newborn: list[tuple[NodeName, int]] = []
-        """Memories that no event has updated yet, and the clock at their birth."""
-        self._joining: list[tuple[int, int, NodeName]] = []
-        """A heap: the time after which a memory reads like an older one, a serial number, its name."""
-        self._joined_later = 0
+        self.joins = Joins(state)
         self._rules: dict[int, Rule] = {}
         """The rules by priority, for a faster look-up of those that fire."""
         self._nodes = 0
@@ -148,14 +144,9 @@ class RuleSet:
             self._state.begin_to_sleep(tick)
             for priority in self._by_priority:
                 self._let_sleep(priority)
-            for name in self._state.stores:
-                self._join_later(name, now_us)
-        if self._state.indexed:
-            for name in names:
-                if birth == tick:
-                    self._newborn.append((name, now_us))
-                else:
-                    self._join_later(name, now_us)
+            self.joins.await_all(tick, now_us)
+        if self._state.indexed and birth == tick:
+            self.joins.born(names, now_us)
 
     def remove(self, priority: int, now_us: int) -> None:
         """Remove a rule, and the memories that only it uses."""
@@ -187,37 +178,26 @@ class RuleSet:
         updated = joined.name if joined else name
         if users[name] == users[updated] == 1 and updated in self._updater_of:
             self._drop_updater(updated)
+        if users[name] == 1:
+            self.joins.newborn.pop(name, None)
         self._state.release(name, now_us)
 
     def restore_joined(self, name: NodeName, joined: Joined) -> None:
         """Restore a name that had joined another, before its rules are added."""
         self._state.restore_joined(name, joined, expiry_of(name.condition))
 
-    def _join_later(self, name: NodeName, clock_us: int) -> None:
-        """Schedule a memory to join an older one when all events before its birth expire, if they do."""
-        expires_after_us = expiry_of(name.condition)
-        if expires_after_us is not None and self._state.oldest(name) not in {None, name}:
-            self._joined_later += 1
-            heappush(self._joining, (clock_us + expires_after_us, self._joined_later, name))
-
     def _join_due(self, now_us: int) -> None:
-        """Join the memories that read like older ones from this event on."""
-        for name, clock_us in self._newborn:
-            if now_us > clock_us:
-                self._join(name, clock_us, now_us)
-            else:
-                # Events with this time came both before and after the birth.
-                self._join_later(name, clock_us)
-        self._newborn.clear()
-        while self._joining and self._joining[0][0] < now_us:
-            self._join(heappop(self._joining)[-1], NEVER, now_us)
+        """Have some memories join older ones that cannot be told from them from this event on."""
+        self.joins.meet(now_us)
+        for _ in range(JOINED_AT_ONCE):
+            due = self.joins.next_due(now_us)
+            if due is None:
+                return
+            self._join(due.name, due.since_us, now_us)
 
     def _join(self, name: NodeName, since_us: int, now_us: int) -> None:
         state = self._state
-        oldest = state.oldest(name)
-        if name not in state.stores or oldest is None or oldest == name:
-            return
-        store = state.stores[name]
+        store, oldest = state.stores[name], state.oldest(name)
         self._drop_updater(name)
         bucket = store.bucket if isinstance(store, Column) else state.whole.buckets.get(store)
         if bucket is not None:
@@ -333,7 +313,7 @@ class RuleSet:
         """Evaluate an event for the rules and memories whose triggers it meets."""
         if self.patterns.bounded:
             self.patterns.begin(fields, sent)
-        if self._newborn or (self._joining and self._joining[0][0] < now_us):
+        if self.joins.are_due(now_us):
             self._join_due(now_us)
         state = self._state
         met = self._index.met_by(fields, sent)

@@ -66,6 +66,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_detector.py",
                 "unit/evaluation/test_slices.py",
                 "unit/evaluation/test_eviction.py",
+                "unit/evaluation/test_shared_memories.py",
             ),
             files=(
                 "triggers.py",
@@ -84,6 +85,7 @@ ROOMS: Final = {
                 "rule_set.py",
                 "persistence/saved.py",
                 "ir.py",
+                "state/joining.py",
                 "state/slices.py",
                 "state/tables.py",
                 "state/tidying.py",

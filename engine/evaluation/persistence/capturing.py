@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import Column
+from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.slices import Joined, NodeName
 from engine.evaluation.state.tables import Key, KeyTable
 
@@ -58,6 +59,8 @@ class Captured:
     tables: list[CapturedTable]
     memories: list[tuple[NodeName, CapturedCell | CapturedColumn]]
     joined: list[tuple[NodeName, Joined]]
+    newborn: list[tuple[NodeName, int]]
+    joining: list[Joining]
 
 
 _NOTHING: Mapping[int, Any] = {}
@@ -82,6 +85,8 @@ def capture(detector: "Detector") -> Captured:
             for name, store in state.stores.items()
         ],
         joined=list(state.joined.items()),
+        newborn=list(detector.rule_set.joins.newborn.items()),
+        joining=detector.rule_set.joins.waiting,
     )
 
 

@@ -114,7 +114,7 @@ def _seen_where(seen: bytes, taken: list[bool]) -> bytes:
 
 def from_version_4(document: dict[str, Any]) -> dict[str, Any]:
     """Migrate a document of version 4 to version 5: every rule reads a memory of its own birth."""
-    return {**document, "joined": []}
+    return {**document, "joined": [], "newborn": [], "joining": None}
 
 
 def _without_marks(remembered: dict[str, Any], taken: list[bool]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ _BIN_32_TYPE: Final = 0xC6
 def packed(captured: Captured) -> Iterator[bytes]:
     """Give the bytes of the document, piece by piece."""
     packer = _packer()
-    yield packer.pack_map_header(len(captured.marks) + 4)
+    yield packer.pack_map_header(len(captured.marks) + 6)
     for name, mark in captured.marks.items():
         yield packer.pack(name) + packer.pack(mark)
     yield packer.pack("rules") + packer.pack_array_header(len(captured.rules))
@@ -59,6 +59,12 @@ def packed(captured: Captured) -> Iterator[bytes]:
     yield packer.pack("joined") + packer.pack_array_header(len(captured.joined))
     for node, joined in captured.joined:
         yield packer.pack([*_node(node), joined.name.birth, joined.since_us])
+    yield packer.pack("newborn") + packer.pack_array_header(len(captured.newborn))
+    for node, clock_us in captured.newborn:
+        yield packer.pack([*_node(node), clock_us])
+    yield packer.pack("joining") + packer.pack_array_header(len(captured.joining))
+    for due_us, _, node, since_us in captured.joining:
+        yield packer.pack([*_node(node), due_us, since_us])
 
 
 def numbers_packed(numbers: Iterable[int]) -> bytes:

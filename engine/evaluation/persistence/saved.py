@@ -13,6 +13,10 @@
               events of its `ticks`, see `Column`
     joined:   [condition as JSON, path, birth, birth of the shared memory that rules of the first birth read,
               time in microseconds up to which they ignore it]
+    newborn:  [condition as JSON, path, birth, time of the last event before it] of memories that no event has
+              met
+    joining:  [condition as JSON, path, birth, time after which it joins the oldest memory of its node, time
+              up to which it ignores that] in order; nil if that is not known
 
 A column of numbers is a byte string of little-endian 64-bit integers. Integers beyond 64 bits have an
 extension type, so keys of any size survive. Long texts as keys have another, which holds their digest.
@@ -35,6 +39,7 @@ from engine.evaluation.persistence.migrations import (
 from engine.evaluation.persistence.packing import ANY_TEXT, BIG_INTEGER, LONG_TEXT_TYPE, packed
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import PAGE_SLOTS, Column
+from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.slices import Joined, NodeName
 from engine.evaluation.state.tables import Key, KeyTable
 from engine.evaluation.values import LONG_TEXT, part_of_key, slice_key_of
@@ -83,6 +88,13 @@ def load(detector: "Detector", document: Any, version: int) -> None:
         detector.rule_set.restore_joined(
             NodeName(*node, birth), Joined(NodeName(*node, oldest_birth), since_us)
         )
+    detector.rule_set.joins.restore(
+        {NodeName(*_node(node), birth): clock_us for *node, birth, clock_us in document["newborn"]},
+        [
+            Joining(due_us, number, NodeName(*_node(node), birth), since_us)
+            for number, (*node, birth, due_us, since_us) in enumerate(document["joining"] or (), 1)
+        ],
+    )
     for rule_id, name, condition, enabled, notify, priority, birth in document["rules"]:
         rule = Rule(
             id=rule_id,
@@ -93,6 +105,8 @@ def load(detector: "Detector", document: Any, version: int) -> None:
             priority=priority,
         )
         detector.install(rule, birth)
+    if state.indexed and (document["joining"] is None or not document["indexed"]):
+        detector.rule_set.joins.await_all(detector.events_seen, detector.clock_us or 0)
     for row in document["tables"]:
         _load_table(state.tables[tuple(row["path"])], row)
     columns: dict[tuple[str, ...], list[Column]] = {path: [] for path in state.tables}
@@ -111,6 +125,11 @@ def load(detector: "Detector", document: Any, version: int) -> None:
     # The limits may have changed. The next event evicts what exceeds them, and reports it.
     state.due = state.live > state.live_max or state.bytes > state.bytes_max
     state.eviction.resume()
+
+
+def _node(saved: list[Any]) -> tuple[Condition, tuple[str, ...]]:
+    condition, path = saved
+    return stored_condition(condition), tuple(path)
 
 
 def _load_table(table: KeyTable, row: dict[str, Any]) -> None:

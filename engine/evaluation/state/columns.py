@@ -318,6 +318,16 @@ class Column:
             self.table.hold_sparsely(slot, self)
         self.ticks[slot] = tick
 
+    def drop_until(self, time_us: int, tick: int) -> None:
+        """Drop what is remembered from up to a time, which came with event `tick` at the latest."""
+        for slot in self.slots():
+            if self.at(slot) <= time_us:
+                self.close(slot)
+        if self.clocked:
+            for slot in [slot for slot, kept in self.ticks.items() if kept <= tick]:
+                self.drop_tick(slot)
+            self.whole_at = max(self.whole_at, tick)
+
     def drop_all(self) -> None:
         """Drop all entries, when the column itself is dropped."""
         table = self.table

@@ -8,6 +8,7 @@ birth then join the oldest memory of the same node, as soon as it reads like the
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -147,6 +148,7 @@ class State:
         "joined",
         "live",
         "live_max",
+        "readers",
         "stores",
         "swept_from",
         "tables",
@@ -167,6 +169,8 @@ class State:
         """By name, the number of rules that use it and of names that have joined it."""
         self.joined: dict[NodeName, Joined] = {}
         """The names without a memory of their own."""
+        self.readers: dict[NodeName, list[NodeName]] = {}
+        """By name, the names that have joined it, in order of birth."""
         self.views: dict[NodeName, View] = {}
         """By name, the view of a memory that can be shared, once rules are indexed."""
         self._shared: dict[tuple[Condition, tuple[str, ...]], list[NodeName]] = {}
@@ -206,10 +210,14 @@ class State:
         joined = self.joined.get(name)
         return self.stores[joined.name if joined else name]
 
-    def oldest(self, name: NodeName) -> NodeName | None:
-        """Give the name of the oldest memory of the same node, or None if none can be shared."""
+    def has_older(self, name: NodeName) -> bool:
+        """Tell whether there is an older memory of the same node, which can be shared."""
         shared = self._shared.get(name[:2])
-        return shared[0] if shared else None
+        return shared is not None and shared[0].birth < name.birth
+
+    def oldest(self, name: NodeName) -> NodeName:
+        """Give the name of the oldest memory of the same node, which can be shared."""
+        return self._shared[name[:2]][0]
 
     def join(self, name: NodeName, since_us: int, now_us: int) -> None:
         """Have a name read the oldest memory of its node, where only times later than `since_us` count.
@@ -217,10 +225,9 @@ class State:
         The name's own memory is dropped. From now on both must read the same.
         """
         oldest = self.oldest(name)
-        assert oldest is not None, name
         assert oldest != name, name
         self.users[oldest] += 1
-        # No key is freed, because the older memory holds a time for each of them.
+        # No key is given back: the other memory has held what this one holds, and will for as long.
         self._drop(name, now_us, keys=False)
         self._set_joined(name, Joined(oldest, since_us), self.views[name])
 
@@ -233,18 +240,47 @@ class State:
     def _set_joined(self, name: NodeName, joined: Joined, view: View) -> None:
         view.store, view.since_us = self.stores[joined.name], joined.since_us
         self.joined[name], self.views[name] = joined, view
+        insort(self.readers.setdefault(joined.name, []), name, key=_birth)
 
     def release(self, name: NodeName, now_us: int) -> None:
-        """Undo one `acquire`. The last one drops the memory, and the keys that only it held."""
+        """Give a memory back; the last one to do so drops it, and the keys that only it held."""
+        self._release(name, now_us, first=True)
+
+    def _release(self, name: NodeName, now_us: int, *, first: bool) -> None:
+        """Release a memory as one of those who have read it from the earliest time on, or not."""
         self.users[name] -= 1
         if self.users[name]:
+            if first and self.users[name] == len(self.readers.get(name, ())):
+                self._drop_unread(name, now_us)
             return
         del self.users[name]
         self.views.pop(name, None)
         if name in self.joined:
-            self.release(self.joined.pop(name).name, now_us)
+            oldest = self.joined.pop(name).name
+            readers = self.readers[oldest]
+            place = bisect_left(readers, name.birth, key=_birth)
+            del readers[place]
+            if not readers:
+                del self.readers[oldest]
+            self._release(oldest, now_us, first=not place)
         else:
             self._drop(name, now_us, keys=True)
+
+    def _drop_unread(self, name: NodeName, now_us: int) -> None:
+        """Drop what a memory holds from before the birth of all who still read it, and the keys of that."""
+        store, first = self.stores[name], self.readers[name][0]
+        since_us = self.joined[first].since_us
+        if not isinstance(store, Column) or since_us == NEVER:
+            return
+        slots = range(len(store.table.keys)) if store.clocked else store.slots()
+        store.drop_until(since_us, first.birth)
+        self._free_expired(store.table, slots, now_us)
+        self.eviction.renew()
+
+    def _free_expired(self, table: KeyTable, slots: Iterable[int], now_us: int) -> None:
+        for slot in slots:
+            if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
+                table.free(slot)
 
     def _drop(self, name: NodeName, now_us: int, *, keys: bool) -> None:
         """Drop a memory and, if `keys`, the keys that only it held."""
@@ -264,15 +300,14 @@ class State:
             table.remove_clock(store)
         store.drop_all()
         if keys:
-            for slot in slots:
-                if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
-                    table.free(slot)
+            self._free_expired(table, slots, now_us)
         if not table.columns:
             for slot in range(len(table.keys)):
                 if table.taken[slot]:
                     table.free(slot)
             del self.tables[name.path]
-        self.eviction.renew()
+        if keys:
+            self.eviction.renew()
 
     def table(self, path: tuple[str, ...]) -> KeyTable:
         """Give the key table of a path, a new one if there is none."""
