@@ -270,7 +270,9 @@ class State:
         """Drop what a memory holds from before the birth of all who still read it, and the keys of that."""
         store, first = self.stores[name], self.readers[name][0]
         since_us = self.joined[first].since_us
-        if not isinstance(store, Column) or since_us == NEVER:
+        # A memory that still waits to join this one may need what all others ignore.
+        waits = len(self._shared[name[:2]]) > 1
+        if waits or not isinstance(store, Column) or since_us == NEVER:
             return
         slots = range(len(store.table.keys)) if store.clocked else store.slots()
         store.drop_until(since_us, first.birth)

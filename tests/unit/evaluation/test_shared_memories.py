@@ -13,6 +13,7 @@ from engine.evaluation import rule_set
 from engine.evaluation.buckets import Group
 from engine.evaluation.state import eviction
 from engine.language.condition import Condition, Keyed
+from tests.differential.modes import in_mode
 from tests.worlds.evictions import AWAITED, CLOCKED
 
 ONE = "per k once within 10s p == 1"
@@ -129,3 +130,19 @@ def test_rows_are_taken_over_in_place() -> None:
     assert rules.constants == [[1, 2, 3, 4, 1.5], ["a", "b", "b", "b", "c"]]
     assert rules.rest == [1, 2, 3, 4, 5]
     assert odd.constants[0] == array("d", [1.5])
+
+
+def test_a_memory_that_waits_to_join_keeps_what_the_others_ignore() -> None:
+    rule = "per k (q == 1 since within 1s p == 1)"
+    with in_mode("asleep"):
+        made = Detector()
+        oldest = made.add_rule("oldest", rule)
+        made.evaluate({"k": 2}, 600)
+        made.add_rule("waits", rule)
+        # At the very time of its birth: it joins when its window has passed.
+        made.evaluate({"k": 2}, 600)
+        made.evaluate({"k": 1, "p": 1}, 1_500)
+        made.add_rule("joins", rule)
+        made.evaluate({"k": 2}, 1_501)
+        made.remove_rule(oldest)
+        assert [action["name"] for action in made.evaluate({"k": 1, "q": 1}, 1_800)] == ["waits"]
