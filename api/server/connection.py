@@ -30,7 +30,7 @@ use it again."""
 LET_GO_S = 60.0
 """From the end of a connection until what still runs for it is cancelled; nothing should by then."""
 
-AHEAD_BYTES_MAX: Final = 16 * 1024
+AHEAD_BYTES_MAX: Final = 256 * 1024
 """How much may have come ahead of the application before a connection is not read any more."""
 
 _LATE_BYTES_MAX: Final = 1024 * 1024
