@@ -200,7 +200,7 @@ def test_a_token_minted_offline_opens_the_service_which_mints_no_other(tmp_path:
 def test_shutting_down_is_announced_while_requests_are_still_served_and_those_under_way_finish(
     tmp_path: Path,
 ) -> None:
-    with served(tmp_path / "data", "--shutdown-wait-s", "2") as running:
+    with served(tmp_path / "data", "--shutdown-wait-s", "8") as running:
         detector = with_rule(running)
         events = [{"fields": {"a": 1, "text": "x" * 500}, "timestamp_ms": n} for n in range(10_000)]
         answers: list[httpx.Response] = []
