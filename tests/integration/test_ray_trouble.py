@@ -117,7 +117,7 @@ def test_a_ray_that_does_not_answer_is_told_and_does_not_keep_the_service_from_e
         os.kill(process_of(service, "log_monitor"), signal.SIGKILL)
         for name in ("raylet", "gcs_server"):
             pid = process_of(service, name)
-            assert service.request("GET", "/readyz").status_code == 200
+            until(lambda: service.request("GET", "/readyz").status_code == 200)
             os.kill(pid, signal.SIGSTOP)
             until(lambda: service.request("GET", "/readyz").status_code == 503, 5)
             (error,) = service.request("GET", "/readyz").json()["errors"]
