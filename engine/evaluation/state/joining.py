@@ -1,4 +1,9 @@
-"""When memories of the same node, of different births, can be told apart no more, and become one."""
+"""Decides when a memory can join the oldest memory of its node.
+
+Two memories of a node differ only by what happened before the later birth. A view hides that by its time, so
+the younger one joins once the clock has moved on. If events share the time of the birth, it waits until all
+that it did not see has expired.
+"""
 
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
@@ -9,15 +14,15 @@ from engine.evaluation.state.slices import NodeName, State
 from engine.evaluation.temporal import FOREVER, NEVER
 
 JOINED_AT_ONCE: Final = 16
-"""So many memories join older ones at one event: with thousands it would take seconds."""
+"""At most this many memories join at one event, because thousands would take seconds."""
 
 
 class Joining(NamedTuple):
-    """A memory that cannot be told from the oldest of its node after a time, and is to join it then."""
+    """A memory, and the time after which it can join the oldest memory of its node."""
 
     due_us: int
     number: int
-    """Tells those of one time apart, in the order in which they came."""
+    """Orders the entries of one due time."""
     name: NodeName
     since_us: int
 
@@ -28,28 +33,28 @@ class Joins:
     def __init__(self, state: State) -> None:
         self._state = state
         self.newborn: dict[NodeName, int] = {}
-        """Memories that no event has met yet, of nodes with an older one, and the clock at their birth."""
+        """The memories that no event has reached since their birth, and the clock at that time."""
         self._waiting: list[Joining] = []
-        """A heap."""
+        """A heap of all others."""
         self._count = 0
 
     @property
     def waiting(self) -> list[Joining]:
-        """The others, the first one first."""
+        """All but the newborn, in the order in which they are due."""
         return sorted(self._waiting)
 
     def restore(self, newborn: Mapping[NodeName, int], waiting: Iterable[Joining]) -> None:
-        """Take what waited before."""
+        """Restore what a snapshot holds."""
         self.newborn.update(newborn)
         self._waiting = list(waiting)
         self._count = len(self._waiting)
 
     def born(self, names: Iterable[NodeName], now_us: int) -> None:
-        """Take memories that the next event is the first to meet."""
+        """Add memories that the next event is the first to reach."""
         self.newborn |= dict.fromkeys(filter(self._state.has_older, names), now_us)
 
     def await_all(self, tick: int, now_us: int) -> None:
-        """Have every memory wait for its time, after event `tick`, whose time was `now_us`."""
+        """Add all memories when rules become indexed, after event `tick` at `now_us`."""
         for name in filter(self._state.has_older, self._state.stores):
             if name.birth == tick:
                 self.newborn[name] = now_us
@@ -57,21 +62,21 @@ class Joins:
                 self._wait_for_expiry(name, now_us)
 
     def are_due(self, now_us: int) -> bool:
-        """Tell whether an event at that time has to ask for what is due."""
+        """Tell whether an event at this time has to call `meet` and `next_due`."""
         return bool(self.newborn) or (bool(self._waiting) and self._waiting[0].due_us < now_us)
 
     def meet(self, now_us: int) -> None:
-        """Have what was newborn wait: an event at that time meets it."""
+        """Schedule the newborn memories, which an event at this time reaches."""
         for name, clock_us in self.newborn.items():
             if now_us > clock_us:
                 self._wait(name, clock_us, clock_us)
             else:
-                # Events at the very time of the birth came both before and after it.
+                # Of events at the very time of the birth, time alone cannot tell which came after it.
                 self._wait_for_expiry(name, clock_us)
         self.newborn.clear()
 
     def next_due(self, now_us: int) -> Joining | None:
-        """Give what can join an older memory from an event at that time on, one after another."""
+        """Remove and give the next memory that can join at an event at this time, or None."""
         while self._waiting and self._waiting[0].due_us < now_us:
             due = heappop(self._waiting)
             if due.name in self._state.stores and self._state.has_older(due.name):
@@ -79,7 +84,7 @@ class Joins:
         return None
 
     def _wait_for_expiry(self, name: NodeName, clock_us: int) -> None:
-        """Have a memory wait until all that it did not see has expired, if that ever happens."""
+        """Schedule a memory for when all that it did not see has expired. Without a window, nothing does."""
         expires_after_us = expiry_of(name.condition)
         if expires_after_us is not None:
             self._wait(name, clock_us + expires_after_us, NEVER)
@@ -89,7 +94,7 @@ class Joins:
         if due_us >= FOREVER:
             return
         if len(waiting) > 2 * len(stores) + JOINED_AT_ONCE:
-            # Most are of memories that have gone.
+            # Most entries are of memories that are gone.
             first: dict[NodeName, Joining] = {}
             for each in sorted(waiting):
                 if each.name in stores:

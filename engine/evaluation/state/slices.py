@@ -247,7 +247,7 @@ class State:
         self._release(name, now_us, first=True)
 
     def _release(self, name: NodeName, now_us: int, *, first: bool) -> None:
-        """Release a memory as one of those who have read it from the earliest time on, or not."""
+        """Release a memory. `first` tells whether whoever leaves was its earliest-born reader."""
         self.users[name] -= 1
         if self.users[name]:
             if first and self.users[name] == len(self.readers.get(name, ())):
@@ -267,10 +267,10 @@ class State:
             self._drop(name, now_us, keys=True)
 
     def _drop_unread(self, name: NodeName, now_us: int) -> None:
-        """Drop what a memory holds from before the birth of all who still read it, and the keys of that."""
+        """Drop what is older than every remaining reader of a memory, and the keys that only that held."""
         store, first = self.stores[name], self.readers[name][0]
         since_us = self.joined[first].since_us
-        # A memory that still waits to join this one may need what all others ignore.
+        # A memory that waits to join this one may need what all its readers ignore.
         waits = len(self._shared[name[:2]]) > 1
         if waits or not isinstance(store, Column) or since_us == NEVER:
             return
