@@ -6,16 +6,17 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Final, Self, cast
 
-from engine.evaluation.compiler import Event, Fired
+from engine.evaluation.dispatch.compiler import Event, Fired
+from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.intake import Intake
 from engine.evaluation.lateness import late, too_far_ahead, too_late
+from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.persistence import saved
+from engine.evaluation.plan.requirements import TRAITS
 from engine.evaluation.preparation import Preparation
-from engine.evaluation.rule_set import RuleSet
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition
 from engine.evaluation.state.slices import SETTLE_EVERY, State
-from engine.evaluation.temporal import NEVER
 from engine.evaluation.verdicts import Verdicts
 from engine.evaluation.warnings import warnings_on
 from engine.language.condition import Condition, microseconds
@@ -23,8 +24,6 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-
-_ANY_TIME: Final = 1 << 63
 
 
 class Detector:
@@ -42,7 +41,7 @@ class Detector:
         new_id: Callable[[], str] | None = None,
     ) -> None:
         self.limits = limits
-        self.state = State(limits.keys_max, limits.state_bytes_max)
+        self.state = State(limits.keys_max, limits.state_bytes_max, TRAITS)
         self.clock_us: int | None = None
         """The time of the last event; None before the first."""
         self.events_seen = 0
@@ -305,7 +304,7 @@ class Detector:
     @property
     def latest_us(self) -> int:
         """The latest timestamp that is accepted."""
-        return _ANY_TIME if self._now_us is None else self._now_us() + self.limits.ahead_ms_max * 1_000
+        return FOREVER if self._now_us is None else self._now_us() + self.limits.ahead_ms_max * 1_000
 
     def settle(self) -> None:
         """Expire memories, and evict keys beyond the limits."""
@@ -314,8 +313,8 @@ class Detector:
         if self._messages is None:
             return
         if evicted.by_number:
-            most = f"the detector keeps {self.limits.keys_max}"
-            self._messages.append(Entry(2002, f"{evicted.by_number} keys were forgotten: {most}"))
+            said = f"{evicted.by_number} keys were forgotten: the detector keeps {self.limits.keys_max}"
+            self._messages.append(Entry(2002, said))
         if evicted.by_bytes:
             most = f"the detector's keys may take {self.limits.state_bytes_max} bytes"
             self._messages.append(Entry(2002, f"{evicted.by_bytes} keys were forgotten: {most}"))

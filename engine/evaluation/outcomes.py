@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.evaluation.compiler import Fired
+from engine.evaluation.dispatch.compiler import Fired
 from engine.language.diagnostics import Entry, Refusal
 
 

@@ -6,7 +6,7 @@ from array import array
 from operator import attrgetter
 from typing import Final
 
-from engine.evaluation.compiler import Fired
+from engine.evaluation.dispatch.compiler import Fired
 
 _PRIORITY: Final = attrgetter("priority")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from engine.evaluation.rule_set import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX, RuleSet
+from engine.evaluation.dispatch.rule_set import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX, RuleSet
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
 

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation import compiler, detector, ir, lookups, rule_set
+from engine.evaluation import detector
+from engine.evaluation.dispatch import compiler, rule_set
+from engine.evaluation.facts import lookups
+from engine.evaluation.plan import ir
 from engine.evaluation.state import columns, slices, tidying
 
 LOOKED_UP = (

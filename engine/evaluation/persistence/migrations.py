@@ -5,8 +5,8 @@ from array import array
 from collections import Counter
 from typing import Any
 
+from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.state.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
-from engine.evaluation.temporal import FOREVER, NEVER
 
 
 def from_version_1(document: dict[str, Any]) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgpack
 import msgspec
 
+from engine.evaluation.facts.values import LONG_TEXT, scalar_of
 from engine.evaluation.persistence.capturing import Captured, CapturedCell, CapturedColumn, CapturedTable
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.slices import NodeName
 from engine.evaluation.state.tables import Key
-from engine.evaluation.values import LONG_TEXT, scalar_of
 from engine.language.condition import Condition
 from engine.language.json.writer import condition_to_document
 

@@ -24,12 +24,13 @@ extension type, so keys of any size survive. Long texts as keys have another, wh
 
 import sys
 from array import array
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgpack
 import msgspec
 
-from engine.evaluation.persistence.capturing import capture
+from engine.evaluation.facts.values import LONG_TEXT, part_of_key, slice_key_of
+from engine.evaluation.persistence.capturing import Saved, capture
 from engine.evaluation.persistence.migrations import (
     from_version_1,
     from_version_2,
@@ -42,17 +43,13 @@ from engine.evaluation.state.columns import PAGE_SLOTS, Column
 from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.slices import Joined, NodeName
 from engine.evaluation.state.tables import Key, KeyTable
-from engine.evaluation.values import LONG_TEXT, part_of_key, slice_key_of
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_from_stored
-
-if TYPE_CHECKING:
-    from engine.evaluation.detector import Detector
 
 STATE_VERSION: Final = 5
 
 
-def dump(detector: "Detector") -> bytes:
+def dump(detector: Saved) -> bytes:
     """Give the bytes from which `load` restores an equivalent detector."""
     return b"".join(packed(capture(detector)))
 
@@ -62,7 +59,7 @@ def unpack(data: bytes) -> Any:
     return msgpack.unpackb(data, ext_hook=_unpack_extension, strict_map_key=False, unicode_errors=ANY_TEXT)
 
 
-def load(detector: "Detector", document: Any, version: int) -> None:
+def load(detector: Saved, document: Any, version: int) -> None:
     """Restore an empty detector from a document of this version or an older one."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
@@ -85,9 +82,7 @@ def load(detector: "Detector", document: Any, version: int) -> None:
         state.table(path).restore(_keys(row["keys"], several=len(path) > 1), _unpacked(row["held"]))
     for condition, path, birth, oldest_birth, since_us in document["joined"]:
         node = stored_condition(condition), tuple(path)
-        detector.rule_set.restore_joined(
-            NodeName(*node, birth), Joined(NodeName(*node, oldest_birth), since_us)
-        )
+        detector.state.restore_joined(NodeName(*node, birth), Joined(NodeName(*node, oldest_birth), since_us))
     detector.rule_set.joins.restore(
         {NodeName(*_node(node), birth): clock_us for *node, birth, clock_us in document["newborn"]},
         [

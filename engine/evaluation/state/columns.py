@@ -8,11 +8,10 @@ from array import array
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from engine.evaluation.memory import FOREVER, NEVER, Bucket, Regime
 from engine.evaluation.state.sizes import ENTRY_BYTES, PAGE_BYTES, TICK_BYTES
-from engine.evaluation.temporal import FOREVER, NEVER, Regime
 
 if TYPE_CHECKING:
-    from engine.evaluation.buckets import Bucket
     from engine.evaluation.state.tables import KeyTable
 
 PAGE_BITS: Final = 8
@@ -218,7 +217,7 @@ class Column:
         """Whether events of slices that hold a time meet the bucket."""
         return self.bucket is not None and not self.begun
 
-    def watch(self, bucket: "Bucket") -> None:
+    def watch(self, bucket: Bucket) -> None:
         """Have events meet a bucket; see `bucket`."""
         self.bucket = bucket
         if self.few is None and not self.begun:

@@ -12,11 +12,11 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
+from engine.evaluation.memory import FOREVER
 from engine.evaluation.state.columns import PAGE_BITS
 from engine.evaluation.state.expiry import forget, page_until_us, until_us
 from engine.evaluation.state.minima import Minima
 from engine.evaluation.state.tables import KeyTable
-from engine.evaluation.temporal import FOREVER
 
 NEAR_SHARE: Final = (7, 8)
 FAR_SHARE: Final = (3, 4)

@@ -4,9 +4,9 @@ A time before the window reads like NEVER, see `temporal.py`, so a key with wind
 a memory without a window holds a time for the key, the key cannot expire until an event clears it.
 """
 
+from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.state.columns import PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.tables import KeyTable
-from engine.evaluation.temporal import FOREVER, NEVER
 
 
 def until_us(table: KeyTable, slot: int) -> int:

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from engine.evaluation.requirements import expiry_of
+from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.state.slices import NodeName, State
-from engine.evaluation.temporal import FOREVER, NEVER
 
 JOINED_AT_ONCE: Final = 16
 """At most this many memories join at one event, because thousands would take seconds."""
@@ -85,7 +84,7 @@ class Joins:
 
     def _wait_for_expiry(self, name: NodeName, clock_us: int) -> None:
         """Schedule a memory for when all that it did not see has expired. Without a window, nothing does."""
-        expires_after_us = expiry_of(name.condition)
+        expires_after_us = self._state.traits.expiry_of(name.condition)
         if expires_after_us is not None:
             self._wait(name, clock_us + expires_after_us, NEVER)
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from engine.evaluation.temporal import FOREVER
+from engine.evaluation.memory import FOREVER
 
 if TYPE_CHECKING:
     from array import array

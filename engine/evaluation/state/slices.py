@@ -10,21 +10,16 @@ birth then join the oldest memory of the same node, as soon as it reads like the
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from engine.evaluation.requirements import can_be_shared
+from engine.evaluation.memory import NEVER, Bucket, Regime, Traits
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.eviction import Evicted, Eviction
 from engine.evaluation.state.expiry import has_expired
 from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.state.tidying import bloated, tidy
-from engine.evaluation.state.views import View
-from engine.evaluation.temporal import NEVER, Regime
-from engine.evaluation.triggers import regime_of
+from engine.evaluation.state.views import Store, View
 from engine.language.condition import Condition
-
-if TYPE_CHECKING:
-    from engine.evaluation.buckets import Bucket
 
 SWEPT_FROM: Final = 1 << 14
 """Up to this many live keys, expired keys are kept, so that a key that returns finds its slot."""
@@ -81,7 +76,7 @@ class Whole:
         self.cells[cell] = NEVER
         self.free.append(cell)
 
-    def watch(self, cell: int, bucket: "Bucket", *, blank: bool) -> None:
+    def watch(self, cell: int, bucket: Bucket, *, blank: bool) -> None:
         """Have events meet a bucket while a cell holds a time or, if `blank`, while it holds none."""
         self.buckets[cell] = bucket
         if blank:
@@ -131,10 +126,6 @@ class Joined(NamedTuple):
     """Only later times in that memory count for these rules."""
 
 
-Store = int | Column
-"""The memory of one node: a Column with keys, the number of a cell without."""
-
-
 class State:
     """The memories of a detector by name, and the keys that they are kept for."""
 
@@ -153,13 +144,15 @@ class State:
         "swept_from",
         "tables",
         "tracking",
+        "traits",
         "users",
         "views",
         "whole",
     )
 
-    def __init__(self, live_max: int, bytes_max: int) -> None:
+    def __init__(self, live_max: int, bytes_max: int, traits: Traits) -> None:
         self.live_max, self.bytes_max = live_max, bytes_max
+        self.traits = traits
         self.swept_from = SWEPT_FROM
         self.indexed = False
         """Whether rules are indexed. Until then every event updates every memory."""
@@ -186,7 +179,7 @@ class State:
         """Whether the tables log the slots that events touch."""
         self.eviction = Eviction(self)
 
-    def acquire(self, name: NodeName, expires_after_us: int | None, tick: int) -> Store:
+    def acquire(self, name: NodeName, tick: int) -> Store:
         """Give the memory of a name, a new one if there is none, and count one more use."""
         if name in self.joined:
             self.users[name] += 1
@@ -194,7 +187,7 @@ class State:
         store = self.stores.get(name)
         if store is None:
             if name.path:
-                store = Column(self.table(name.path), expires_after_us, tick)
+                store = Column(self.table(name.path), self.traits.expiry_of(name.condition), tick)
                 store.table.columns.append(store)
             else:
                 store = self.whole.new_cell(tick)
@@ -231,9 +224,12 @@ class State:
         self._drop(name, now_us, keys=False)
         self._set_joined(name, Joined(oldest, since_us), self.views[name])
 
-    def restore_joined(self, name: NodeName, joined: Joined, expires_after_us: int | None) -> None:
-        """Restore a name that had joined another. The memory of the other may still be missing."""
-        store = self.acquire(joined.name, expires_after_us, 0)
+    def restore_joined(self, name: NodeName, joined: Joined) -> None:
+        """Restore a name that had joined another, before its rules are added.
+
+        The memory of the other may still be missing.
+        """
+        store = self.acquire(joined.name, 0)
         self._set_joined(name, joined, View(store, joined.since_us))
         self.users[name] = 0
 
@@ -333,8 +329,8 @@ class State:
             self.whole.ticks[store] = tick
 
     def _let_sleep(self, name: NodeName, store: Store) -> None:
-        regime = regime_of(name.condition)
-        if can_be_shared(name.condition):
+        regime = self.traits.regime_of(name.condition)
+        if self.traits.can_be_shared(name.condition):
             insort(self._shared.setdefault(name[:2], []), name, key=_birth)
             self.views[name] = View(store, NEVER)
         if not isinstance(store, Column):

@@ -3,15 +3,12 @@
 from array import array
 from bisect import insort
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
+from engine.evaluation.memory import FOREVER, NEVER, Bucket
 from engine.evaluation.state.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
 from engine.evaluation.state.sizes import SLOT_BYTES, key_bytes
-from engine.evaluation.temporal import FOREVER, NEVER
-from engine.evaluation.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
-
-if TYPE_CHECKING:
-    from engine.evaluation.buckets import Bucket
 
 Key = Any
 """The value of a path's keys: `key_of` for a single key, a tuple of `part_of_key` for several."""
@@ -164,7 +161,7 @@ class KeyTable:
             parts.append(key)
         return parts[0] if len(parts) == 1 else tuple(map(part_of_key, parts))
 
-    def woken(self) -> "list[Bucket]":
+    def woken(self) -> list[Bucket]:
         """Give the buckets that this event meets because of the entries of its slice."""
         slot = self.slot
         if slot < 0:

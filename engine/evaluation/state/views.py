@@ -5,15 +5,16 @@ rule. If not, no decisive event since the birth exists, because it would have be
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from engine.evaluation.state.slices import Store
+from engine.evaluation.state.columns import Column
+
+Store = int | Column
+"""The memory of one node: a Column with keys, the number of a cell without."""
 
 
 @dataclass(slots=True)
 class View:
     """A memory in which only times later than `since_us` count."""
 
-    store: "Store"
+    store: Store
     since_us: int

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from engine.evaluation.compiler import Event, Fired
 from engine.evaluation.detector import Detector
+from engine.evaluation.dispatch.compiler import Event, Fired
 from engine.evaluation.outcomes import Outcomes
 from engine.language.diagnostics import Entry, Refusal
 

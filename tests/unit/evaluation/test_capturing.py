@@ -5,7 +5,7 @@ import random
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import rule_set
+from engine.evaluation.dispatch import rule_set
 from engine.evaluation.persistence import packing
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.packing import packed

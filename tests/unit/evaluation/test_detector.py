@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from engine import BatchRefused, ConditionError, Detector, Limits, Refusal, parse
-from engine.evaluation.values import key_of
+from engine.evaluation.facts.values import key_of
 from engine.language.condition import Leaf
 from tests.differential.modes import in_mode
 

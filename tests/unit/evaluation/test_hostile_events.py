@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits, Refusal, parse
-from engine.evaluation import rule_set
-from engine.evaluation.values import KEY_CHARS_MAX
+from engine.evaluation.dispatch import rule_set
+from engine.evaluation.facts.values import KEY_CHARS_MAX
 from tests.reference import Event, verdict
 
 VALUES: tuple[Any, ...] = (

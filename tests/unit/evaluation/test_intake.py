@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from engine import BatchRefused, Detector, Refusal
-from engine.evaluation import rule_set
+from engine.evaluation.dispatch import rule_set
 
 NOON = datetime(2024, 3, 4, 12, tzinfo=UTC)
 NOON_MS = 1_709_553_600_000

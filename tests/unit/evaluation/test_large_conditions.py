@@ -3,7 +3,7 @@
 import pytest
 
 from engine import Detector
-from engine.evaluation.ir import Abstraction
+from engine.evaluation.plan.ir import Abstraction
 from engine.language.condition import FactArg, InRelation
 
 

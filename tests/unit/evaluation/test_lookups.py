@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation import lookups, rule_set, values
-from engine.evaluation.lookups import WALKED_MAX, Lookups
+from engine.evaluation.dispatch import rule_set
+from engine.evaluation.facts import lookups, values
+from engine.evaluation.facts.lookups import WALKED_MAX, Lookups
+from engine.evaluation.facts.values import canonical
 from engine.evaluation.state.tables import KeyTable
-from engine.evaluation.values import canonical
 from engine.evaluation.wire.events import Done, evaluate_batch_body
 from tests.reference_values import among, equal
 

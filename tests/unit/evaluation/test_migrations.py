@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import rule_set
+from engine.evaluation.dispatch import rule_set
 from engine.evaluation.state import columns
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.evaluation.names import Names
-from engine.evaluation.values import split_name, value_of
+from engine.evaluation.facts.names import Names
+from engine.evaluation.facts.values import split_name, value_of
 
 PARTS = st.sampled_from(["a", "b", "c", ""])
 NAMES = st.lists(PARTS, min_size=1, max_size=4).map(".".join)

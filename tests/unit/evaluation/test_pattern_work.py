@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.evaluation.pattern_work import PatternWork
+from engine.evaluation.facts.pattern_work import PatternWork
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.patterns.compiled_pattern import compile_pattern
 

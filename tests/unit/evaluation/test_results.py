@@ -7,7 +7,7 @@ import msgpack
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import rule_set
+from engine.evaluation.dispatch import rule_set
 from engine.evaluation.wire.events import Done, evaluate_batch_body
 from engine.evaluation.wire.lines import evaluate_lines
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation import rule_set
-from engine.evaluation.buckets import Group
+from engine.evaluation.dispatch import rule_set
+from engine.evaluation.dispatch.buckets import Group
 from engine.evaluation.state import eviction
 from engine.language.condition import Condition, Keyed
 from tests.differential.modes import in_mode

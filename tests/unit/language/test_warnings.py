@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.evaluation.values import split_name, value_of
+from engine.evaluation.facts.values import split_name, value_of
 from engine.language.samples import Sample
 from engine.language.text.parser import parse
 from engine.language.warnings import ConditionWarning, condition_warnings

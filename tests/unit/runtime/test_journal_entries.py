@@ -9,8 +9,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from engine.evaluation import rule_set
 from engine.evaluation.detector import Detector
+from engine.evaluation.dispatch import rule_set
 from engine.evaluation.wire.events import Done
 from engine.language.limits import Limits
 from engine.runtime.contract import operations as ops

@@ -10,8 +10,8 @@ from itertools import chain
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.names import Names
-from engine.evaluation.values import split_name
+from engine.evaluation.facts.names import Names
+from engine.evaluation.facts.values import split_name
 from engine.language.limits import Limits
 from engine.patterns.fact_patterns import FactPatterns
 

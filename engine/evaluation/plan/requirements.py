@@ -1,8 +1,9 @@
 """What a rule requires of its detector: memories, relations, patterns and literals."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from engine.evaluation.temporal import (
+from engine.evaluation.memory import Traits
+from engine.evaluation.plan.temporal import (
     HISTORICALLY,
     HISTORICALLY_FOR_STRONG,
     HISTORICALLY_FOR_WEAK,
@@ -12,6 +13,7 @@ from engine.evaluation.temporal import (
     SINCE_WITHIN,
     Operator,
 )
+from engine.evaluation.plan.triggers import regime_of
 from engine.language import condition as language
 from engine.language.condition import Condition, Keys, children, walk
 
@@ -21,8 +23,8 @@ class Requirements(NamedTuple):
 
     size: int
     """The number of its nodes."""
-    memories: tuple[tuple[Condition, Keys, int | None], ...]
-    """Each temporal node in the order of `walk`, its keys, and the microseconds until its memory expires."""
+    memories: tuple[tuple[Condition, Keys], ...]
+    """Each temporal node and its keys, in the order of `walk`."""
     relations: frozenset[str]
     patterns: frozenset[tuple[str, str]]
     """Each pattern, after the fact that it is matched against."""
@@ -35,7 +37,7 @@ def requirements_of(condition: Condition, keys: Keys = ()) -> Requirements:
     nodes = list(walk(condition, keys))
     return Requirements(
         len(nodes),
-        tuple((node, path, expiry_of(node)) for node, path in nodes if operator_of(node) is not None),
+        tuple((node, path) for node, path in nodes if operator_of(node) is not None),
         frozenset(node.relation for node, _ in nodes if isinstance(node, language.InRelation)),
         frozenset(
             (node.fact, str(node.value))
@@ -99,3 +101,7 @@ def expiry_of(node: Condition) -> int | None:
         # Any run is long enough for a window of 0, so its start never matters.
         return -1
     return node.window_us if operator.expires and isinstance(node, language.Windowed) else None
+
+
+TRAITS: Final = Traits(expiry_of, regime_of, can_be_shared)
+"""What a State asks."""

@@ -4,9 +4,9 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from engine.evaluation.compiler import Fire, Observe, Row
-from engine.evaluation.ir import Known
-from engine.evaluation.values import Relations
+from engine.evaluation.dispatch.compiler import Fire, Observe, Row
+from engine.evaluation.facts.values import Relations
+from engine.evaluation.plan.ir import Known
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
 

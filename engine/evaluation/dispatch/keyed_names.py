@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from engine.evaluation.names import Names
+from engine.evaluation.facts.names import Names
+from engine.evaluation.facts.values import split_name
 from engine.evaluation.state.tables import KeyTable
-from engine.evaluation.values import split_name
 
 
 class Turning:

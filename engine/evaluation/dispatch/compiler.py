@@ -8,16 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
-from engine.evaluation.codegen import EagerWriter, Writer
-from engine.evaluation.ir import Abstraction, Junction, Known, Memories, Predicate, Shape, updates
-from engine.evaluation.lookups import Lookups
-from engine.evaluation.pattern_work import PatternWork
-from engine.evaluation.rules import Rule
-from engine.evaluation.state.columns import NO_SLOT
-from engine.evaluation.state.slices import SETTLE_EVERY, State
-from engine.evaluation.state.tables import SHARDS
-from engine.evaluation.temporal import NEVER
-from engine.evaluation.values import (
+from engine.evaluation.dispatch.memory_access import EagerWriter, RowWriter
+from engine.evaluation.facts.lookups import Lookups
+from engine.evaluation.facts.pattern_work import PatternWork
+from engine.evaluation.facts.values import (
     KEY_CHARS_MAX,
     Relations,
     dig,
@@ -26,6 +20,12 @@ from engine.evaluation.values import (
     slice_key_of,
     split_name,
 )
+from engine.evaluation.memory import NEVER
+from engine.evaluation.plan.ir import Abstraction, Junction, Known, Memories, Predicate, Shape, updates
+from engine.evaluation.rules import Rule
+from engine.evaluation.state.columns import NO_SLOT
+from engine.evaluation.state.slices import SETTLE_EVERY, State
+from engine.evaluation.state.tables import SHARDS
 from engine.language.condition import Condition, Keys, microseconds
 
 Values = Mapping[str, Any]
@@ -203,7 +203,7 @@ def _rows(shape: Shape, parts: Abstraction) -> list[str]:
     If the first test of a row fails, only the constants of that test are read. With many rows, cache misses
     on the other constants would dominate the cost.
     """
-    writer = Writer()
+    writer = RowWriter()
     first = _first_constants(shape, parts)
     count = len(parts.constants)
     if not first:

@@ -8,22 +8,23 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from engine.evaluation.buckets import Bucket, run
-from engine.evaluation.compiler import Compiler, Fire, Fired, ObserveMany, Row
-from engine.evaluation.index import Index
-from engine.evaluation.ir import Known, Memories
-from engine.evaluation.keyed_names import Texts, Turning
-from engine.evaluation.lookups import Lookups
-from engine.evaluation.pattern_work import PatternWork
-from engine.evaluation.requirements import expiry_of, requirements_of, temporal_depth
+from engine.evaluation.dispatch.buckets import Bucket, run
+from engine.evaluation.dispatch.compiler import Compiler, Fire, Fired, ObserveMany, Row
+from engine.evaluation.dispatch.index import Index
+from engine.evaluation.dispatch.keyed_names import Texts, Turning
+from engine.evaluation.facts.lookups import Lookups
+from engine.evaluation.facts.pattern_work import PatternWork
+from engine.evaluation.facts.values import Relations
+from engine.evaluation.memory import Regime
+from engine.evaluation.plan.ir import Known, Memories
+from engine.evaluation.plan.requirements import requirements_of, temporal_depth
+from engine.evaluation.plan.triggers import Holding, Triggers, Unstarted, change_triggers_of, triggers_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.joining import JOINED_AT_ONCE, Joins
-from engine.evaluation.state.slices import Joined, NodeName, State, Store
+from engine.evaluation.state.slices import NodeName, State
 from engine.evaluation.state.tables import KeyTable
-from engine.evaluation.temporal import Regime
-from engine.evaluation.triggers import Holding, Triggers, Unstarted, change_triggers_of, triggers_of
-from engine.evaluation.values import Relations
+from engine.evaluation.state.views import Store
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
 
@@ -125,9 +126,9 @@ class RuleSet:
         """Add an enabled rule after event `tick`, whose time was `now_us`."""
         parts = requirements_of(rule.condition)
         names = []
-        for node, path, expires_after_us in parts.memories:
+        for node, path in parts.memories:
             names.append(NodeName(node, path, birth))
-            self._state.acquire(names[-1], expires_after_us, tick)
+            self._state.acquire(names[-1], tick)
         self.relations.update(parts.relations)
         self.lookups.add(parts.literals)
         for fact, pattern in parts.patterns:
@@ -181,10 +182,6 @@ class RuleSet:
         if users[name] == 1:
             self.joins.newborn.pop(name, None)
         self._state.release(name, now_us)
-
-    def restore_joined(self, name: NodeName, joined: Joined) -> None:
-        """Restore a name that had joined another, before its rules are added."""
-        self._state.restore_joined(name, joined, expiry_of(name.condition))
 
     def _join_due(self, now_us: int) -> None:
         """Have some memories join older ones that cannot be told from them from this event on."""
@@ -294,7 +291,7 @@ class RuleSet:
                 [
                     (
                         program.rule,
-                        {name[:2]: (stores[name], Regime.SEEN) for name in program.memories},
+                        {name[:2]: (stores[name], Regime.SEEN, False) for name in program.memories},
                     )
                     for program in programs
                 ]
@@ -350,8 +347,8 @@ class RuleSet:
             name = self._updaters[member].name
             nodes = requirements_of(name.condition, name.path).memories
             memories = {
-                **self._memories([NodeName(node, path, name.birth) for node, path, _ in nodes[1:]]),
-                name[:2]: self._memory(name),
+                **self._memories([NodeName(node, path, name.birth) for node, path in nodes[1:]]),
+                name[:2]: (*self._memory(name), False),
             }
             return self._compiler.updater(name.condition, name.path, memories, known)
         program = self._by_priority[member]
@@ -363,7 +360,7 @@ class RuleSet:
         found = {}
         for name in names:
             store, regime = self._memory(name)
-            found[name[:2]] = views.get(name, store), regime
+            found[name[:2]] = views.get(name, store), regime, name in views
         return found
 
     def _memory(self, name: NodeName) -> tuple[Store, Regime]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from engine.evaluation.values import Name
+from engine.evaluation.facts.values import Name
 
 T = TypeVar("T")
 

@@ -20,32 +20,10 @@ index each rule updates the memories that it shares.
 """
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
-
-NEVER: Final = -(1 << 63)
-"""Before any event. Event times are within 8.64e18 microseconds of 1970, so they fit 64 bits."""
-
-FOREVER: Final = (1 << 63) - 1
-"""A time after any event."""
 
 WINDOW_US_PLAIN: Final = 500_000_000_000_000_000
 """Up to this window, about 15 000 years, the edge is later than NEVER at any event."""
-
-
-class Regime(Enum):
-    """What an event that meets none of a memory's triggers does to the memory; see `triggers.py`."""
-
-    KEPT = "kept"
-    """Nothing."""
-    STAMPED = "stamped"
-    """It sets the memory to its time. The memory is not written: it is read as the time of the slice's last
-    event, unless that event met a trigger."""
-    BEGUN = "begun"
-    """It starts a run, if none is under way. The memory is not written: it is read as the time of the slice's
-    first event, or of the first event after the memory was cleared."""
-    SEEN = "seen"
-    """Unknown, so every event updates the memory."""
 
 
 @dataclass(frozen=True, slots=True)

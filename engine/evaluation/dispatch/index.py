@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from engine.evaluation.buckets import Bucket
-from engine.evaluation.ir import Known
-from engine.evaluation.lookups import Lookup, Lookups
-from engine.evaluation.names import Names
-from engine.evaluation.triggers import PRESENT, Element, Found, Hit, Trigger, Triggers
-from engine.evaluation.values import key_of, split_name
+from engine.evaluation.dispatch.buckets import Bucket
+from engine.evaluation.facts.lookups import Lookup, Lookups
+from engine.evaluation.facts.names import Names
+from engine.evaluation.facts.values import key_of, split_name
+from engine.evaluation.plan.ir import Known
+from engine.evaluation.plan.triggers import PRESENT, Element, Found, Hit, Trigger, Triggers
 from engine.patterns.fact_patterns import FactPatterns
 
 _PRESENT_COST: Final = 1.0

@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, assert_never
 from weakref import WeakValueDictionary
 
-from engine.evaluation.lookups import WALKED_MAX
-from engine.evaluation.requirements import operands_of, operator_of
-from engine.evaluation.state.views import View
-from engine.evaluation.temporal import WINDOW_US_PLAIN, Operator, Regime
-from engine.evaluation.values import key_of, split_name, value_of
+from engine.evaluation.facts.lookups import WALKED_MAX
+from engine.evaluation.facts.values import key_of, split_name, value_of
+from engine.evaluation.memory import Regime
+from engine.evaluation.plan.requirements import operands_of, operator_of
+from engine.evaluation.plan.temporal import WINDOW_US_PLAIN, Operator
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, Keys, LeafValue
 
@@ -63,11 +63,11 @@ class Memory(NamedTuple):
     operands: "tuple[tuple[str, Shape], ...]"
     """The operands that update the memory; none if it is only read, after its update for the event."""
     viewed: bool = False
-    """Whether the memory is read through a View."""
+    """Whether the memory is read through a view."""
 
 
-Memories = Mapping[tuple[Condition, Keys], tuple[Any, Regime]]
-"""The memory of each temporal node, by node and path, and its regime."""
+Memories = Mapping[tuple[Condition, Keys], tuple[Any, Regime, bool]]
+"""By node and path, the memory of each temporal node, its regime, and whether it is read through a view."""
 
 
 Shape = Predicate | Junction | Negation | Slice | Memory
@@ -159,7 +159,7 @@ class Abstraction:
     def _memory(self, node: Condition, path: Keys, *, updated: bool) -> Memory:
         operator = operator_of(node)
         assert isinstance(operator, Operator), node
-        memory, regime = self._memories[node, path]
+        memory, regime, viewed = self._memories[node, path]
         operands = operands_of(node) if updated else {}
         shapes = tuple((name, self._shape(operand, path)) for name, operand in operands.items())
         constants = [self._constant(memory)]
@@ -169,7 +169,6 @@ class Abstraction:
             far = node.window_us > WINDOW_US_PLAIN
         number = self._path(path) if path else -1
         self.sliced.add(number)
-        viewed = isinstance(memory, View)
         return Memory(operator.name, regime, far, number, tuple(constants), shapes, viewed)
 
     # -- predicates -----------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ Algorithms and Implementation for Very Fast Publish/Subscribe Systems", 2001).
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, assert_never
 
-from engine.evaluation.temporal import Regime
-from engine.evaluation.values import key_of
+from engine.evaluation.facts.values import key_of
+from engine.evaluation.memory import Regime
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg
 
