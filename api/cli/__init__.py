@@ -2,6 +2,7 @@
 
 import click
 
+from api.cli.backup import backup, restore
 from api.cli.check import check
 from api.cli.demo import demo
 from api.cli.inspect import inspect
@@ -13,7 +14,7 @@ from api.cli.token import token
 COMMANDS = {
     "Try it": (demo,),
     "Rules and events": (check, replay),
-    "Run a service": (serve, token, inspect, retry),
+    "Run a service": (serve, token, inspect, retry, backup, restore),
 }
 """The commands by their headings in --help."""
 

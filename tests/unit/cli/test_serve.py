@@ -91,7 +91,10 @@ def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_started
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["serve"], ["demo"], ["token"], ["token", "new"], ["check"], ["replay"], ["inspect"], ["retry"]],
+    [
+        *([], ["serve"], ["demo"], ["token"], ["token", "new"], ["check"], ["replay"]),
+        *(["inspect"], ["retry"], ["backup"], ["restore"]),
+    ],
 )
 def test_every_command_explains_itself(command: list[str]) -> None:
     run = invoke(*command, "--help")

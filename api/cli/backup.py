@@ -1,0 +1,68 @@
+"""`rule-detector backup` and `restore`: copy a data folder, in use or not."""
+
+from pathlib import Path
+
+import click
+
+from api.cli.failures import fail, warn
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_DATA = click.option(
+    "--data",
+    required=True,
+    metavar="DIR",
+    envvar="RULE_DETECTOR_DATA",
+    type=_FOLDER,
+    help="Data folder of the service.  [env RULE_DETECTOR_DATA]",
+)
+
+
+@click.command(
+    epilog="""\b
+Example:
+  rule-detector backup --data /var/lib/rule-detector /backup/monday
+"""
+)
+@_DATA
+@click.argument("target", metavar="TARGET", type=_FOLDER)
+def backup(data: Path, target: Path) -> None:
+    """Copy the data folder to TARGET, a new or empty folder. The service may be running or stopped.
+
+    The copy has everything that was acknowledged before the command began. Each detector is copied as it
+    was at some moment while the command ran, so detectors may differ by the seconds between them. `inspect`
+    reads the copy, and `restore` makes a data folder of it.
+    """
+    _copy(data, target, "copied")
+
+
+@click.command(
+    epilog="""\b
+Example:
+  rule-detector restore --data /var/lib/rule-detector /backup/monday
+"""
+)
+@_DATA
+@click.argument("source", metavar="BACKUP", type=_FOLDER)
+def restore(data: Path, source: Path) -> None:
+    """Make a data folder from a backup. The data folder must be new or empty.
+
+    Events that were evaluated after the backup are not in it: an idempotency key that was used since then
+    is new again.
+    """
+    _copy(source, data, "restored")
+
+
+def _copy(source: Path, target: Path, done: str) -> None:
+    from engine.runtime.catalogue.backup import copy_data_folder  # noqa: PLC0415 -- slow to import, which --help should not be
+    from snapshots.errors import StorageError  # noqa: PLC0415
+
+    try:
+        copied = copy_data_folder(source, target)
+    except StorageError as error:
+        fail(str(error))
+    number = f"{copied.detectors} detector{'' if copied.detectors == 1 else 's'}"
+    click.echo(f"{target}: {done} {number}, {copied.file_bytes / 1e6:.1f} MB.")
+    for damage in copied.damage:
+        warn(damage)
+    if copied.damage:
+        fail(f"{len(copied.damage)} of the folders are damaged in {source} as well; the others are whole")

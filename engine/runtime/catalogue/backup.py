@@ -1,0 +1,80 @@
+"""Copies a data folder, in use or not: backups, and their restoration."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.runtime.catalogue.directory import recovered_state
+from snapshots.backup import copy_folder
+from snapshots.data_folder.lock import FolderLock
+from snapshots.errors import NothingUsable, StorageError
+from snapshots.files import RealFiles, storage_errors
+from snapshots.format.file_names import listing
+from snapshots.inspection import inspect_folder, read_only
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What was copied, and the folders of it that a recovery would refuse."""
+
+    detectors: int
+    file_bytes: int
+    damage: tuple[str, ...]
+    """For each such folder, its path in the copy and the reason."""
+
+
+def copy_data_folder(source: Path, target: Path) -> Copied:
+    """Copy a data folder to a new or empty folder, durably. The source may be in use.
+
+    Every detector is copied as it was at some moment during the call. The copy has no id: it is another
+    folder. The catalogue gets its name last, so a copy that was interrupted has none. Raises StorageError,
+    FolderInUse.
+    """
+    if not (source / "directory").is_dir():
+        raise StorageError(f"{source} is no data folder: there is no folder {source / 'directory'}")
+    with storage_errors(f"{source} cannot be copied to {target}"):
+        if target.exists() and any(target.iterdir()):
+            raise StorageError(f"{target} is not empty")
+        with FolderLock(target):
+            return _copy(source, target)
+
+
+def _copy(source: Path, target: Path) -> Copied:
+    unfinished, detectors = target / "directory.unfinished", target / "detectors"
+    copied: dict[str, int] = {}
+    missing: set[str] = set()
+    while True:
+        # Before the detectors: each detector that it names has a folder, unless it was deleted meanwhile.
+        shutil.rmtree(unfinished, ignore_errors=True)
+        catalogue_bytes = copy_folder(source / "directory", unfinished)
+        named = recovered_state(read_only(unfinished)).detectors.keys()
+        gone = set()
+        for detector_id in named - copied.keys() - missing:
+            folder = source / "detectors" / detector_id
+            try:
+                copied[detector_id] = copy_folder(folder, detectors / detector_id)
+            except NothingUsable:
+                if folder.exists():
+                    raise
+                gone.add(detector_id)
+        # A directory that was opened again meanwhile has given later epochs than the copied catalogue knows.
+        if not gone and _epoch(source / "directory") == _epoch(unfinished):
+            break
+        # One that a later catalogue still names never had a folder: old versions made it at the first use.
+        missing |= gone
+    for detector_id in copied.keys() - named:
+        shutil.rmtree(detectors / detector_id)
+        del copied[detector_id]
+    files = RealFiles()
+    if copied:
+        files.sync_folder(detectors)
+    files.rename(unfinished, target / "directory")
+    files.sync_folder(target)
+    folders = [target / "directory", *(detectors / detector_id for detector_id in sorted(copied))]
+    refusals = {folder: inspect_folder(folder).refusal for folder in folders}
+    damage = tuple(f"{folder}: {reason}" for folder, reason in refusals.items() if reason)
+    return Copied(len(copied), catalogue_bytes + sum(copied.values()), damage)
+
+
+def _epoch(folder: Path) -> int:
+    return listing(RealFiles().names(folder)).epoch

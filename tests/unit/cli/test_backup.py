@@ -1,0 +1,139 @@
+"""`backup` and `restore`: copies of a data folder that a service goes on using."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from api.cli import main
+from api.cli.inspection.data_folder import read_data_folder
+from engine.runtime.catalogue.backup import copy_data_folder
+from engine.runtime.contract.operations import add_rule, evaluate, rules
+from snapshots.files import RealFiles
+from tests.local_runtime import LocalService, local_service
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+def event(number: int) -> bytes:
+    fields = {"user": f"u{number}", "ok": number % 2 == 0}
+    return json.dumps({"event": {"fields": fields, "timestamp_ms": 1_700_000_000_000 + number}}).encode()
+
+
+async def filled(service: LocalService, *names: str) -> list[str]:
+    detectors = []
+    for name in names:
+        detector = await service.fleet.create_detector(name)
+        await service.fleet.call(detector, add_rule("forced", "per user once ok == false", notify=True))
+        await service.fleet.call(detector, evaluate(event(1)))
+        detectors.append(detector)
+    return detectors
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    async def make() -> None:
+        async with local_service(tmp_path / "data") as service:
+            await service.fleet.mint_token()
+            await filled(service, "one", "two")
+
+    asyncio.run(make())
+    return tmp_path / "data"
+
+
+def test_a_backup_is_restored_to_a_folder_that_a_service_goes_on_with(data: Path, tmp_path: Path) -> None:
+    copied = run("backup", "--data", data, tmp_path / "backup")
+    assert copied.exit_code == 0
+    assert f"{tmp_path / 'backup'}: copied 2 detectors, " in copied.stdout
+    shutil.rmtree(data)
+    assert run("restore", "--data", data, tmp_path / "backup").exit_code == 0
+    assert read_data_folder(data).whole
+
+    async def go_on() -> list[int]:
+        async with local_service(data) as service:
+            detectors = [entry.id for entry in read_data_folder(data).detectors]
+            for detector in detectors:
+                await service.fleet.call(detector, evaluate(event(2)))
+                [rule] = json.loads((await service.fleet.call(detector, rules())).result)["rules"]
+                assert rule["name"] == "forced"
+        return [entry.contents.events_seen for entry in read_data_folder(data).detectors if entry.contents]
+
+    assert asyncio.run(go_on()) == [2, 2]
+
+
+async def test_a_backup_of_a_service_at_work_has_everything_acknowledged_before(tmp_path: Path) -> None:
+    acknowledged = 0
+    async with local_service(tmp_path / "data") as service:
+        fleet = service.fleet
+        [busy] = await filled(service, "busy")
+
+        async def work() -> None:
+            nonlocal acknowledged
+            while True:
+                await fleet.call(busy, evaluate(event(acknowledged)))
+                acknowledged += 1
+
+        async def come_and_go() -> None:
+            while True:
+                [detector] = await filled(service, "short")
+                await fleet.delete_detector(detector)
+
+        tasks = [asyncio.create_task(work()), asyncio.create_task(come_and_go())]
+        try:
+            for number in range(10):
+                await asyncio.sleep(0.05)
+                before, backup = acknowledged, tmp_path / str(number)
+                await asyncio.to_thread(copy_data_folder, tmp_path / "data", backup)
+                report = read_data_folder(backup)
+                assert report.whole, report.damage
+                assert not report.orphans
+                [contents] = [entry.contents for entry in report.detectors if entry.id == busy]
+                assert contents is not None
+                assert contents.events_seen >= before + 1
+        finally:
+            for task in tasks:
+                task.cancel()
+    assert acknowledged > 10
+
+
+def test_a_copy_has_no_id_so_it_is_another_folder(data: Path, tmp_path: Path) -> None:
+    run("backup", "--data", data, tmp_path / "backup")
+    assert read_data_folder(data).identity is not None
+    assert read_data_folder(tmp_path / "backup").identity is None
+
+
+def test_what_is_no_backup_or_would_overwrite_something_is_refused(data: Path, tmp_path: Path) -> None:
+    before = sorted(data.rglob("*"))
+    refused = run("restore", "--data", data, data)
+    assert (refused.exit_code, "is not empty" in refused.stderr) == (1, True)
+    assert sorted(data.rglob("*")) == before
+    refused = run("backup", "--data", tmp_path / "nothing", tmp_path / "backup")
+    assert refused.exit_code == 1
+    assert "is no data folder" in refused.stderr
+    assert not (tmp_path / "backup").exists()
+
+
+def test_an_interrupted_copy_is_no_data_folder(data: Path, tmp_path: Path, monkeypatch) -> None:
+    def killed(*_: object) -> None:
+        raise OSError("killed")
+
+    monkeypatch.setattr(RealFiles, "rename", killed)
+    assert run("backup", "--data", data, tmp_path / "backup").exit_code == 1
+    refused = run("restore", "--data", tmp_path / "again", tmp_path / "backup")
+    assert "is no data folder" in refused.stderr
+
+
+def test_damage_is_copied_and_told(data: Path, tmp_path: Path) -> None:
+    detector = min((data / "detectors").iterdir())
+    for snapshot in detector.glob("snapshot-*"):
+        snapshot.write_bytes(snapshot.read_bytes()[:-1] + b"?")
+    copied = run("backup", "--data", data, tmp_path / "backup")
+    assert copied.exit_code == 1
+    assert f"warning: {tmp_path / 'backup' / 'detectors' / detector.name}: " in copied.stderr
+    assert "1 of the folders are damaged" in copied.stderr
+    assert len(read_data_folder(tmp_path / "backup").detectors) == 2
