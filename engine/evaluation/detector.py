@@ -10,16 +10,16 @@ from engine.evaluation.dispatch.compiler import Event, Fired
 from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.intake import Intake
 from engine.evaluation.lateness import late, too_far_ahead, too_late
-from engine.evaluation.memory import FOREVER, NEVER
+from engine.evaluation.memory import FOREVER
 from engine.evaluation.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.persistence import saved
 from engine.evaluation.plan.requirements import TRAITS
 from engine.evaluation.preparation import Preparation
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition
-from engine.evaluation.state.slices import SETTLE_EVERY, State
+from engine.evaluation.state.slices import State
 from engine.evaluation.verdicts import Verdicts
 from engine.evaluation.warnings import warnings_on
-from engine.language.condition import Condition, microseconds
+from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
@@ -168,12 +168,7 @@ class Detector:
         results: list[Fired] = []
         given = Intake(self.limits).events(events, self.forget_lookups)
         try:
-            if not self.state.indexed:
-                self.rule_set.stream()(given, self, results)
-                return results
-            observe, append = self._observe, results.append
-            for fields, timestamp_ms, sent in given:
-                append(observe(fields, timestamp_ms, sent or _NOTHING))
+            self.rule_set.stream()(given, self, results)
         except Refusal as refusal:
             raise BatchRefused(*refusal.entries, index=len(results), results=tuple(results)) from None
         finally:
@@ -277,27 +272,9 @@ class Detector:
         return Outcome(fired, messages)
 
     def _evaluate(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
-        if self.state.indexed:
-            return self._observe(fields, timestamp_ms, sent)
         results: list[Fired] = []
         self.rule_set.stream()(((fields, timestamp_ms, sent),), self, results)
         return results[0]
-
-    def _observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
-        """Evaluate an event for its candidates, and give the rules that fire."""
-        clock_us = NEVER if self.clock_us is None else self.clock_us
-        now_us = timestamp_ms * 1_000 if type(timestamp_ms) is int else microseconds(timestamp_ms, 1_000)
-        if now_us < clock_us or self._now_us is not None:
-            now_us = self.time_of(now_us, clock_us)
-        self.clock_us = now_us
-        self.events_seen = tick = self.events_seen + 1
-        rule_set = self.rule_set
-        fired: list[int] = []
-        relations = rule_set.lookups.relations(sent) if rule_set.relations else None
-        rule_set.run(fields, sent, now_us, tick, relations, fired.append)
-        if self.state.due or not tick % SETTLE_EVERY:
-            self.settle()
-        return rule_set.rules(fired) if fired else ()
 
     # The interface for the compiled function over many events: `compiler.Stream`.
 

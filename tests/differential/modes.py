@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation import detector
 from engine.evaluation.dispatch import compiler, rule_set
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import ir
@@ -33,7 +32,7 @@ MODES = {
     "asleep, tidied at every event": (
         (rule_set, "EAGER_RULES_MAX", 0),
         (compiler, "SETTLE_EVERY", 1),
-        (detector, "SETTLE_EVERY", 1),
+        (rule_set, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
         (slices, "SETTLE_EVERY", 1),
         (tidying, "SHRUNK_FROM", 0),
@@ -41,7 +40,7 @@ MODES = {
     "awake, tidied at every event, looked up": (
         *LOOKED_UP,
         (compiler, "SETTLE_EVERY", 1),
-        (detector, "SETTLE_EVERY", 1),
+        (rule_set, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
         (slices, "SETTLE_EVERY", 1),
         (tidying, "SHRUNK_FROM", 0),

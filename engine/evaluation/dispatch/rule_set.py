@@ -5,26 +5,26 @@ Few rules are all evaluated at every event, by one function (`stream`). Once the
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from engine.evaluation.dispatch.buckets import Bucket, run
-from engine.evaluation.dispatch.compiler import Compiler, Fire, Fired, ObserveMany, Row
+from engine.evaluation.dispatch.compiler import Compiler, Event, Fired, ObserveMany, Row, Stream
 from engine.evaluation.dispatch.index import Index
 from engine.evaluation.dispatch.keyed_names import Texts, Turning
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
-from engine.evaluation.facts.values import Relations
-from engine.evaluation.memory import Regime
+from engine.evaluation.memory import NEVER, Regime
 from engine.evaluation.plan.ir import Known, Memories
 from engine.evaluation.plan.requirements import requirements_of, temporal_depth
 from engine.evaluation.plan.triggers import Holding, Triggers, Unstarted, change_triggers_of, triggers_of
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.joining import JOINED_AT_ONCE, Joins
-from engine.evaluation.state.slices import NodeName, State
+from engine.evaluation.state.slices import SETTLE_EVERY, NodeName, State
 from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.state.views import Store
+from engine.language.condition import microseconds
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
 
@@ -48,6 +48,9 @@ WARNING_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
 
 TURNED_ALL_MAX: Final = 8
 """Up to this many key tables, each event visits all of them; with more, those that it has a key for."""
+
+
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Program(NamedTuple):
@@ -282,8 +285,9 @@ class RuleSet:
     # -- events ---------------------------------------------------------------------------------------------
 
     def stream(self) -> ObserveMany:
-        """Give the function that evaluates many events for all rules. The rule set must not be indexed."""
-        assert not self._state.indexed, "an indexed rule set is evaluated by `run`"
+        """Give the function that evaluates many events. Any change of the rules makes it invalid."""
+        if self._state.indexed:
+            return self._observe_many
         if self._stream is None:
             programs = [self._by_priority[priority] for priority in sorted(self._by_priority)]
             stores = self._state.stores
@@ -298,46 +302,62 @@ class RuleSet:
             )
         return self._stream
 
-    def run(  # noqa: PLR0917 -- the arguments of `buckets.run`
-        self,
-        fields: Mapping[str, Any],
-        sent: Mapping[str, Any],
-        now_us: int,
-        tick: int,
-        relations: Relations | None,
-        fire: Fire,
-    ) -> None:
-        """Evaluate an event for the rules and memories whose triggers it meets."""
-        if self.patterns.bounded:
-            self.patterns.begin(fields, sent)
-        if self.joins.are_due(now_us):
-            self._join_due(now_us)
-        state = self._state
-        met = self._index.met_by(fields, sent)
-        for table in self._tables_with_keys(fields, sent):
-            table.turn_to(fields, sent, now_us, tick)
-            if table.watched or table.awake or table.begun:
-                met += table.woken()
-        if state.whole.awake:
-            met += state.whole.awake.values()
-        run(met, fields, sent, now_us, tick, relations, fire)
-        state.whole.previous_us = now_us
+    def _observe_many(self, events: Iterable[Event], detector: Stream, results: list[Fired]) -> None:
+        """Evaluate events for the rules and memories whose triggers they meet; see `compiler.ObserveMany`."""
+        state, joins, rules = self._state, self.joins, self._rules
+        whole, met_by, append = state.whole, self._index.met_by, results.append
+        begin = self.patterns.begin if self.patterns.bounded else None
+        relations_of = self.lookups.relations if self.relations else None
+        relations: Any = None
+        tables = state.tables.values()
+        turns_all = len(tables) <= TURNED_ALL_MAX
+        clock = NEVER if detector.clock_us is None else detector.clock_us
+        latest, tick, joins_us = detector.latest_us, detector.events_seen, joins.due_us
+        try:
+            for fields, timestamp_ms, sent in events:
+                now = timestamp_ms * 1_000 if type(timestamp_ms) is int else microseconds(timestamp_ms, 1_000)
+                if not clock <= now <= latest:
+                    now = detector.time_of(now, clock)
+                clock = now
+                tick += 1
+                sent = sent or _NOTHING  # noqa: PLW2901 -- None stands for no vars
+                if begin is not None:
+                    begin(fields, sent)
+                if relations_of is not None:
+                    relations = relations_of(sent)
+                if joins_us < now:
+                    self._join_due(now)
+                    joins_us = joins.due_us
+                met = met_by(fields, sent)
+                for table in tables if turns_all else self._tables_with_keys(fields, sent):
+                    table.turn_to(fields, sent, now, tick)
+                    if table.watched or table.awake or table.begun:
+                        met += table.woken()
+                if whole.awake:
+                    met += whole.awake.values()
+                if met:
+                    fired: list[int] = []
+                    run(met, fields, sent, now, tick, relations, fired.append)
+                    if len(fired) > 1:
+                        append(tuple([rules[priority] for priority in sorted(set(fired))]))
+                    else:
+                        append((rules[fired[0]],) if fired else ())
+                else:
+                    append(())
+                whole.previous_us = now
+                if state.due or not tick % SETTLE_EVERY:
+                    detector.clock_us, detector.events_seen = clock, tick
+                    detector.settle()
+        finally:
+            if clock != NEVER:
+                detector.clock_us, detector.events_seen = clock, tick
 
-    def _tables_with_keys(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[KeyTable]:
-        """Give the tables to turn to the event. The others have no key for it."""
+    def _tables_with_keys(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[KeyTable]:
+        """Give the tables that have a key for the event. The others leave the previous event."""
         tables = self._state.tables
-        if len(tables) <= TURNED_ALL_MAX:
-            return tables.values()
         if self._turning is None:
             self._turning = Turning(tables.values())
         return self._turning.tables_at(fields, sent)
-
-    def rules(self, fired: list[int]) -> Fired:
-        """Give the rules of these priorities, each once, in order of priority."""
-        rules = self._rules
-        if len(fired) == 1:
-            return (rules[fired[0]],)
-        return tuple([rules[priority] for priority in sorted(set(fired))])
 
     def _new_bucket(self, known: Known | None) -> Bucket:
         return Bucket(self._row, known)

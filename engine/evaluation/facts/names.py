@@ -1,6 +1,6 @@
 """Many names at once: finds those that lead to a value, by names or by values, whichever are fewer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from engine.evaluation.facts.values import Name
@@ -66,33 +66,31 @@ class Names(Generic[T]):
                 break
             del branches[step]
 
-    def found_in(self, values: Mapping[str, Any]) -> Iterator[tuple[T, Any]]:
+    def found_in(self, values: Mapping[str, Any]) -> list[tuple[T, Any]]:
         """Give each item whose name leads to a value, with the value. The look-up is that of `values.dig`."""
-        yield from _common(self._plain, values)
+        found = _common(self._plain, values)
         if self._dotted:
-            yield from _common(self._dotted, values)
+            found += _common(self._dotted, values)
             if type(values) is dict:
-                yield from _behind(self._branches, values, values)
+                _find_behind(self._branches, values, values, found)
+        return found
 
 
-def _common(names: Mapping[str, T], values: Mapping[str, Any]) -> Iterator[tuple[T, Any]]:
+def _common(names: Mapping[str, T], values: Mapping[str, Any]) -> list[tuple[T, Any]]:
     if len(names) <= len(values):
-        for name, item in names.items():
-            value = values.get(name)
-            if value is not None:
-                yield item, value
-    else:
-        for name, value in values.items():
-            if value is not None and name in names:
-                yield names[name], value
+        return [(item, value) for name, item in names.items() if (value := values.get(name)) is not None]
+    return [(names[name], value) for name, value in values.items() if value is not None and name in names]
 
 
-def _behind(
-    branches: Mapping[str, _Branch[T]], values: Mapping[str, Any], fields: Mapping[str, Any]
-) -> Iterator[tuple[T, Any]]:
+def _find_behind(
+    branches: Mapping[str, _Branch[T]],
+    values: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    found: list[tuple[T, Any]],
+) -> None:
     for branch, value in _common(branches, values):
         # A field with the whole name takes precedence, even if it is null.
         if branch.item is not None and branch.whole not in fields:
-            yield branch.item, value
+            found.append((branch.item, value))
         if branch.branches and type(value) is dict:
-            yield from _behind(branch.branches, value, fields)
+            _find_behind(branch.branches, value, fields, found)

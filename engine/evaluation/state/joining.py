@@ -60,9 +60,12 @@ class Joins:
             else:
                 self._wait_for_expiry(name, now_us)
 
-    def are_due(self, now_us: int) -> bool:
-        """Tell whether an event at this time has to call `meet` and `next_due`."""
-        return bool(self.newborn) or (bool(self._waiting) and self._waiting[0].due_us < now_us)
+    @property
+    def due_us(self) -> int:
+        """The time after which an event has to call `meet` and `next_due`."""
+        if self.newborn:
+            return NEVER
+        return self._waiting[0].due_us if self._waiting else FOREVER
 
     def meet(self, now_us: int) -> None:
         """Schedule the newborn memories, which an event at this time reaches."""
