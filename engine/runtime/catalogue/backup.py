@@ -15,12 +15,12 @@ from snapshots.inspection import inspect_folder, read_only
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was copied, and the folders of it that a recovery would refuse."""
+    """What was copied, and what of it is damaged."""
 
     detectors: int
     file_bytes: int
     damage: tuple[str, ...]
-    """For each such folder, its path in the copy and the reason."""
+    """Why a recovery would refuse a folder, for each such one; those without a snapshot are not copied."""
 
 
 def copy_data_folder(source: Path, target: Path) -> Copied:
@@ -43,24 +43,27 @@ def _copy(source: Path, target: Path) -> Copied:
     unfinished, detectors = target / "directory.unfinished", target / "detectors"
     copied: dict[str, int] = {}
     missing: set[str] = set()
+    unusable: dict[str, str] = {}
     while True:
         # Before the detectors: each detector that it names has a folder, unless it was deleted meanwhile.
         shutil.rmtree(unfinished, ignore_errors=True)
         catalogue_bytes = copy_folder(source / "directory", unfinished)
         named = recovered_state(read_only(unfinished)).detectors.keys()
         gone = set()
-        for detector_id in named - copied.keys() - missing:
+        for detector_id in named - copied.keys():
             folder = source / "detectors" / detector_id
             try:
                 copied[detector_id] = copy_folder(folder, detectors / detector_id)
-            except NothingUsable:
-                if folder.exists():
-                    raise
-                gone.add(detector_id)
+            except NothingUsable as error:
+                if detector_id not in missing:
+                    # It may be being removed; then the next catalogue does not name it.
+                    gone.add(detector_id)
+                elif folder.exists():
+                    unusable[detector_id] = str(error)
+                # Otherwise it never had a folder: old versions made it at the first use.
         # A directory that was opened again meanwhile has given later epochs than the copied catalogue knows.
         if not gone and _epoch(source / "directory") == _epoch(unfinished):
             break
-        # One that a later catalogue still names never had a folder: old versions made it at the first use.
         missing |= gone
     for detector_id in copied.keys() - named:
         shutil.rmtree(detectors / detector_id)
@@ -72,8 +75,9 @@ def _copy(source: Path, target: Path) -> Copied:
     files.sync_folder(target)
     folders = [target / "directory", *(detectors / detector_id for detector_id in sorted(copied))]
     refusals = {folder: inspect_folder(folder).refusal for folder in folders}
-    damage = tuple(f"{folder}: {reason}" for folder, reason in refusals.items() if reason)
-    return Copied(len(copied), catalogue_bytes + sum(copied.values()), damage)
+    damage = [f"{folder}: {reason}" for folder, reason in refusals.items() if reason]
+    damage += [reason for detector_id, reason in unusable.items() if detector_id in named]
+    return Copied(len(copied), catalogue_bytes + sum(copied.values()), tuple(damage))
 
 
 def _epoch(folder: Path) -> int:

@@ -137,3 +137,15 @@ def test_damage_is_copied_and_told(data: Path, tmp_path: Path) -> None:
     assert f"warning: {tmp_path / 'backup' / 'detectors' / detector.name}: " in copied.stderr
     assert "1 of the folders are damaged" in copied.stderr
     assert len(read_data_folder(tmp_path / "backup").detectors) == 2
+
+
+def test_a_detector_that_lost_its_snapshots_does_not_keep_the_others_from_being_copied(
+    data: Path, tmp_path: Path
+) -> None:
+    lost = min((data / "detectors").iterdir())
+    for snapshot in lost.glob("snapshot-*"):
+        snapshot.unlink()
+    copied = run("backup", "--data", data, tmp_path / "backup")
+    assert copied.exit_code == 1
+    assert f"warning: {lost} holds no snapshot" in copied.stderr
+    assert [path.name for path in (tmp_path / "backup" / "detectors").iterdir()] != [lost.name]
