@@ -40,14 +40,15 @@ def _open_all(folder: Path, files: Files, opened: ExitStack) -> dict[str, IO[byt
         found = listing(files.names(folder))
         if not found.snapshots:
             raise NothingUsable(f"{folder} holds no snapshot")
-        names = {*found.snapshots.values(), *found.claims.values(), *found.pages.values()}
-        names.update(found.segments.values())
+        # A segment tells what its writer has read of earlier ones, so those must be copied after it.
+        names = [*reversed(found.segments.values()), *found.snapshots.values()]
+        names += [*found.claims.values(), *found.pages.values()]
         sources: dict[str, IO[bytes]] = {}
         with ExitStack() as stack, suppress(FileNotFoundError):
             for name in names:
                 sources[name] = stack.enter_context((folder / name).open("rb"))
             # If a file was removed meanwhile, a snapshot that replaces it may be missing here.
-            if names <= set(files.names(folder)):
+            if set(names) <= set(files.names(folder)):
                 opened.push(stack.pop_all())
                 return sources
         time.sleep(_PAUSE_S)

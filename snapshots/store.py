@@ -59,6 +59,8 @@ class Store:
         """In order of epoch and number; the current one is the last."""
         self._obsolete: frozenset[Path] = frozenset()
         """Files that the recovery found and nobody needs."""
+        self._continues = False
+        """Whether there are records of an earlier epoch after the snapshot."""
         self._earlier_parts: list[tuple[int, int]] = []
         """The last record and the length of each part of the journal before the current segment."""
         self._snapshot_sequence = 0
@@ -87,6 +89,7 @@ class Store:
             claimed.epoch,
             sequence=plan.sequence,
             after=plan.epoch,
+            first_file=claimed.segment,
             segment_bytes_max=self._segment_bytes_max,
             files=self._files,
         )
@@ -94,12 +97,14 @@ class Store:
         self._obsolete = frozenset(plan.obsolete)
         # From here on `close` closes its file, too.
         self._journal = journal
+        self._continues = bool(plan.ranges)
         if plan.ranges:
-            # Whoever sees the state after these records must be right for good.
-            self._settle(journal)
+            # The header goes with the first record, or comes before an answer without one.
+            self._next_segment(journal)
+            journal.reserve(0)
         self._earlier_parts.append((plan.sequence, plan.journal_bytes))
         self._snapshot_sequence = plan.snapshot.sequence if plan.snapshot else 0
-        return recovered(plan, self._files, claimed.damage)
+        return recovered(plan, self._files, claimed.damage, rested=claimed.rested)
 
     @property
     def sequence(self) -> int:
@@ -153,7 +158,10 @@ class Store:
 
         Raises StorageError if it cannot be known.
         """
-        self._usable()
+        journal = self._usable()
+        if self._continues:
+            # Whoever sees the state after those records must be right for good.
+            self._settle(journal)
         with self._checking() as claim:
             claim.check_unread()
 
@@ -174,18 +182,19 @@ class Store:
             self._next_segment_if_possible(journal)
         journal.reserve(bytes_)
 
-    def begin_snapshot(self) -> int:
+    def begin_snapshot(self, *, goes_on: bool = True) -> int:
         """Sync, begin a new segment, and return the last record that a snapshot of now includes.
 
-        Raises NoRoom or StorageError if that is impossible, and the journal goes on; SyncFailed, and the
-        store is then broken.
+        An owner that goes on only if the snapshot fails needs no new segment. Raises NoRoom or StorageError
+        if it is impossible, and the journal goes on; SyncFailed, and the store is then broken.
         """
         journal = self._usable()
         with self._breaking():
             journal.sync()
         # Without a segment of this epoch nothing would say what the snapshot comes after.
         self._settle(journal)
-        self._next_segment(journal)
+        if goes_on:
+            self._next_segment(journal)
         return journal.sequence
 
     def save_page(self, body: bytes, *, version: int, sequence: int, expires_us: int) -> None:
@@ -228,6 +237,16 @@ class Store:
             self._segments = [segment for segment in self._segments if segment.path not in removed]
             self._obsolete -= removed
         return file_bytes
+
+    def rest(self) -> None:
+        """Close the files, and remove the claim if everything is on the disk: the next owner need not ask.
+
+        The claim stays where this epoch has no header, for then earlier owners' later records may count.
+        """
+        journal, claim = self._recovered(), self._claim
+        if claim is not None and self.broken is None and journal.settled and not journal.unsynced:
+            claim.give_up()
+        self.close()
 
     def close(self) -> None:
         """Close the files, without a sync. The store refuses everything from then on."""

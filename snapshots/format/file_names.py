@@ -8,6 +8,9 @@ from typing import Final
 CLAIM_NUMBER: Final = 0
 """The file with this number, before an epoch's first segment, is the epoch's claim. It is always empty."""
 
+FIRST_NUMBER: Final = 1
+"""The number of an epoch's first segment."""
+
 _SNAPSHOT: Final = re.compile(r"snapshot-([0-9]{20})\.rds")
 _SEGMENT: Final = re.compile(r"journal-([0-9]{20})-([0-9]{6,})\.rdj")
 _PAGE: Final = re.compile(r"page-([0-9]{20})\.rdp")
@@ -50,16 +53,21 @@ class Listing:
 
 def listing(names: Iterable[str]) -> Listing:
     """Sort the names of a folder by what they say."""
-    known = sorted(names)
-    journal = {(int(found[1]), int(found[2])): name for name in known if (found := _SEGMENT.fullmatch(name))}
+    kinds: dict[str, list[str]] = {".rds": [], ".rdj": [], ".rdp": []}
+    others: list[str] = []
+    for name in sorted(names):
+        kinds.get(name[-4:], others).append(name)
+    journal = {
+        (int(found[1]), int(found[2])): name for name in kinds[".rdj"] if (found := _SEGMENT.fullmatch(name))
+    }
     return Listing(
-        {int(found[1]): name for name in known if (found := _SNAPSHOT.fullmatch(name))},
+        {int(found[1]): name for name in kinds[".rds"] if (found := _SNAPSHOT.fullmatch(name))},
         {epoch: name for (epoch, number), name in journal.items() if number == CLAIM_NUMBER},
         {place: journal[place] for place in sorted(journal) if place[1] != CLAIM_NUMBER},
-        {int(found[1]): name for name in known if (found := _PAGE.fullmatch(name))},
-        {name: int(found[1]) for name in known if (found := _UNFINISHED.fullmatch(name))},
-        frozenset(name for name in known if _SET_ASIDE.fullmatch(name)),
-        frozenset(int(found[1]) for name in known if (found := _DAMAGED_SNAPSHOT.fullmatch(name))),
+        {int(found[1]): name for name in kinds[".rdp"] if (found := _PAGE.fullmatch(name))},
+        {name: int(found[1]) for name in others if (found := _UNFINISHED.fullmatch(name))},
+        frozenset(name for name in others if _SET_ASIDE.fullmatch(name)),
+        frozenset(int(found[1]) for name in others if (found := _DAMAGED_SNAPSHOT.fullmatch(name))),
     )
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from snapshots.errors import ClaimRemoved, Fenced, NewerFormat, NothingUsable, StorageError
-from snapshots.files import Files, OpenFile
-from snapshots.format.file_names import CLAIM_NUMBER, Listing, listing, segment_name
+from snapshots.files import Files, OpenFile, close_and_remove
+from snapshots.format.file_names import CLAIM_NUMBER, FIRST_NUMBER, Listing, listing, segment_name
 from snapshots.format.snapshot_file import HEADER_BYTES, epoch_of
 from snapshots.takeover.planner import list_and_plan
 from snapshots.takeover.recovered import Damage
@@ -55,6 +55,12 @@ class Claim:
         with contextlib.suppress(OSError):
             self._file.close()
 
+    def give_up(self) -> None:
+        """Remove the claim, if it is there and this one: everything that its owner wrote is on the disk."""
+        with contextlib.suppress(OSError):
+            if self._file.is_named(self._path):
+                self._files.remove(self._path)
+
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
@@ -62,8 +68,12 @@ class Claimed:
 
     epoch: int
     claim: Claim
+    segment: OpenFile
+    """The epoch's first segment, empty."""
     plan: RecoveryPlan
     damage: tuple[Damage, ...]
+    rested: bool
+    """Whether the last owner that wrote gave the folder up, with everything on the disk."""
 
 
 def claim_folder(
@@ -80,9 +90,10 @@ def claim_folder(
     if missing_is_empty:
         files.make_folder(folder)
     with contextlib.ExitStack() as unless_claimed:
-        claim = _make_claim(folder, epoch, files, unless_claimed)
-        _clear_away(folder, epoch, names, files)
-        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
+        claim, segment = _make_claim(folder, epoch, files, unless_claimed)
+        untouched = _clear_away(folder, epoch, names, files)
+        rested = untouched is not None
+        plan = _plan(folder, epoch, files, untouched, now_us=now_us, missing_is_empty=missing_is_empty)
         if plan.snapshot is not None and plan.snapshot.epoch > epoch:
             raise Fenced(f"{folder} has a snapshot by epoch {plan.snapshot.epoch}, later than {epoch}")
         if isinstance(plan.refusal, NewerFormat):
@@ -92,29 +103,34 @@ def claim_folder(
             files.sync_folder(folder)
         if plan.refusal is not None:
             raise plan.refusal
-        if plan.unsynced is not None:
+        if plan.unsynced is not None and not rested:
             # The previous owner may have died before its sync, or because of it. What it wrote counts from
             # now on, so it must be on the disk before anything follows it.
             begin, end = plan.unsynced.begin, plan.unsynced.end
-            files.write_again(plan.unsynced.path, begin, files.read(plan.unsynced.path)[begin:end])
+            files.write_again(plan.unsynced.path, begin, plan.read(plan.unsynced.path, files)[begin:end])
         unless_claimed.pop_all()
-        return Claimed(epoch, claim, plan, damage)
+        return Claimed(epoch, claim, segment, plan, damage, rested)
 
 
-def _make_claim(folder: Path, epoch: int, files: Files, unless_claimed: contextlib.ExitStack) -> Claim:
+def _make_claim(
+    folder: Path, epoch: int, files: Files, unless_claimed: contextlib.ExitStack
+) -> tuple[Claim, OpenFile]:
+    """Make the claim, and the first segment with it: one sync is enough for both names."""
+    path = folder / segment_name(epoch, FIRST_NUMBER)
     try:
-        file = files.create(folder / segment_name(epoch, CLAIM_NUMBER))
+        claim = Claim(folder, epoch, files.create(folder / segment_name(epoch, CLAIM_NUMBER)), files)
+        unless_claimed.callback(claim.close)
+        segment = files.create(path)
+        unless_claimed.callback(close_and_remove, segment, path, files)
     except FileExistsError:
         raise Fenced(f"{folder} is owned by epoch {epoch} already") from None
-    claim = Claim(folder, epoch, file, files)
-    unless_claimed.callback(claim.close)
     # From here on no earlier owner renames a snapshot: each looks for later claims before.
     files.sync_folder(folder)
-    return claim
+    return claim, segment
 
 
-def _clear_away(folder: Path, epoch: int, before: Listing, files: Files) -> None:
-    """Remove what earlier owners are still writing, and their claims.
+def _clear_away(folder: Path, epoch: int, before: Listing, files: Files) -> Listing | None:
+    """Remove what earlier owners are still writing, and their claims. If there is neither, list the folder.
 
     Then they can rename nothing and answer nothing, because each looks for its claim before. Nothing else is
     ever removed before there is a new snapshot: a file that is empty now may soon have records that a still
@@ -122,7 +138,8 @@ def _clear_away(folder: Path, epoch: int, before: Listing, files: Files) -> None
     """
     names = _listed(folder, epoch, files)
     unfinished = [name for name, writer in names.unfinished.items() if writer < epoch]
-    for name in (*unfinished, *(name for claimed, name in names.claims.items() if claimed < epoch)):
+    claims = [name for claimed, name in names.claims.items() if claimed < epoch]
+    for name in (*unfinished, *claims):
         with contextlib.suppress(FileNotFoundError):
             files.remove(folder / name)
     seen, now = ((one.snapshots, one.segments, one.pages) for one in (before, names))
@@ -130,12 +147,17 @@ def _clear_away(folder: Path, epoch: int, before: Listing, files: Files) -> None
         # What was removed must not come back after a crash, and what is found now must not go away. The names
         # from before the claim are on the disk with it.
         files.sync_folder(folder)
+    return None if unfinished or claims else names
 
 
-def _plan(folder: Path, epoch: int, files: Files, *, now_us: int, missing_is_empty: bool) -> RecoveryPlan:
+def _plan(
+    folder: Path, epoch: int, files: Files, names: Listing | None, *, now_us: int, missing_is_empty: bool
+) -> RecoveryPlan:
+    """Plan the recovery; `names` is the folder's listing if there is one after which no owner can save."""
+    listings = iter([names] if names is not None else [])
     _, plan = list_and_plan(
         folder,
-        lambda: _listed(folder, epoch, files),
+        lambda: next(listings, None) or _listed(folder, epoch, files),
         files,
         now_us=now_us,
         missing_is_empty=missing_is_empty,
@@ -144,9 +166,11 @@ def _plan(folder: Path, epoch: int, files: Files, *, now_us: int, missing_is_emp
 
 
 def _listed(folder: Path, epoch: int, files: Files) -> Listing:
+    """List the folder, without this epoch's own segment. Raises Fenced."""
     names = listing(files.names(folder))
     if names.epoch > epoch:
         raise _fenced(folder, names, epoch)
+    names.segments.pop((epoch, FIRST_NUMBER), None)
     return names
 
 

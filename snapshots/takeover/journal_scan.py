@@ -27,7 +27,7 @@ def _scan(plan: RecoveryPlan, segment: Segment, later: list[Segment], files: Fil
         raise Hole(
             f"{segment.path} begins with record {segment.first}, and those from {begin} on are missing"
         )
-    reader = SegmentReader(current(files.read(segment.path)), segment.path, segment.first, fence)
+    reader = SegmentReader(current(plan.read(segment.path, files)), segment.path, segment.first, fence)
     begin_offset = HEADER_BYTES
     for record in reader:
         if record.sequence <= begin:

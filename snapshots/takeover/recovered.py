@@ -37,11 +37,15 @@ class Recovered:
     records: Iterable[Record]
     damage: tuple[Damage, ...] = ()
     pages: Iterable[Page] = ()
+    rested: bool = False
+    """Whether the last owner that wrote gave the folder up, so it did not die of these records."""
 
 
-def recovered(plan: RecoveryPlan, files: Files, damage: tuple[Damage, ...]) -> Recovered:
+def recovered(
+    plan: RecoveryPlan, files: Files, damage: tuple[Damage, ...], *, rested: bool = False
+) -> Recovered:
     """Return what a plan says is in the folder."""
-    return Recovered(plan.snapshot, _Records(plan, files), damage, _Pages(plan, files))
+    return Recovered(plan.snapshot, _Records(plan, files), damage, _Pages(plan, files), rested)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class _Records:
         for range_ in self.plan.ranges:
             path = range_.segment.path
             with storage_errors(f"{self.plan.folder} cannot be read"):
-                data = current(self.files.read(path))
+                data = current(self.plan.read(path, self.files))
             reader = SegmentReader(data, path, range_.segment.first, range_.end + 1)
             for record in reader:
                 if record.sequence >= range_.begin:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from snapshots.errors import StorageError
+from snapshots.files import Files
 from snapshots.format.segments import Segment
 from snapshots.format.snapshot_file import Snapshot
 
@@ -59,8 +60,15 @@ class RecoveryPlan:
     pages: list[Path] = field(default_factory=list)
     """The pages that belong to the snapshot and have not expired, in order."""
     flaws: list[Flaw] = field(default_factory=list)
+    small: dict[Path, bytes] = field(default_factory=dict)
+    """The small segments as they were read, so that each is read once."""
     unsynced: Unsynced | None = None
     refusal: StorageError | None = None
+
+    def read(self, path: Path, files: Files) -> bytes:
+        """Return a whole segment. Raises OSError."""
+        data = self.small.get(path)
+        return files.read(path) if data is None else data
 
     def set_aside(self, path: Path, suffix: str, reason: str) -> None:
         """Note a file that does not fit: copy it, and remove it after the next snapshot."""

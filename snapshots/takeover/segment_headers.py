@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from snapshots.errors import Damaged, NewerFormat
 from snapshots.files import Files
 from snapshots.format.file_names import Listing
 from snapshots.format.segment_reader import header_is_torn, last_known_synced
-from snapshots.format.segments import HEADER_BYTES, Segment, decode_header
+from snapshots.format.segments import Segment, decode_header
 from snapshots.takeover.recovery_plan import RecoveryPlan
+
+_SMALL_BYTES: Final = 16 * 1024
+"""A smaller segment is read with its header: most detectors rest with a few short ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +30,19 @@ class Headerless:
 def read_headers(plan: RecoveryPlan, names: Listing, files: Files) -> list[Headerless]:
     """Add the segments with a whole header to the plan; return those without. Raises NewerFormat."""
     headerless = []
-    for place, name in names.segments.items():
+    # A header tells what its writer has read of earlier segments, so those must be read after it.
+    for place, name in reversed(names.segments.items()):
         path = plan.folder / name
-        start = files.read_start(path, HEADER_BYTES)
+        start = files.read_start(path, _SMALL_BYTES)
+        if len(start) < _SMALL_BYTES:
+            plan.small[path] = start
         if not start:
             # It was created for a record that was never written.
             plan.obsolete.append(path)
         elif isinstance(header := _header(place, path, start), Segment):
             plan.segments.append(header)
         else:
-            data = files.read(path)
+            data = plan.read(path, files)
             # A newer format may have a longer header.
             _header(place, path, data)
             headerless.append(
@@ -43,7 +50,8 @@ def read_headers(plan: RecoveryPlan, names: Listing, files: Files) -> list[Heade
                     place, path, f"at offset 0, {header}", header_is_torn(data), last_known_synced(data)
                 )
             )
-    return headerless
+    plan.segments.reverse()
+    return headerless[::-1]
 
 
 def judge_headerless(plan: RecoveryPlan, headerless: list[Headerless], history: set[int]) -> None:

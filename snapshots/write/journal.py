@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from snapshots.errors import NoRoom, SyncFailed, WriteFailed
-from snapshots.files import NO_ROOM, Files, OpenFile, storage_errors, write_all
-from snapshots.format.file_names import segment_name
+from snapshots.files import NO_ROOM, Files, OpenFile, close_and_remove, storage_errors, write_all
+from snapshots.format.file_names import FIRST_NUMBER, segment_name
 from snapshots.format.segments import (
     HEADER_BYTES,
     RECORD_OVERHEAD_BYTES,
@@ -56,8 +56,9 @@ class _OpenSegment:
 class Journal:
     """The segments of one epoch, which continue after record `sequence` of epoch `after`. For one thread.
 
-    A segment is created when there is something to write to it; the header is written with the first
-    record. `sequence` is the last record, `synced` the last one known to be on the disk.
+    `first_file` is its first segment, empty; the next one is created when there is something to write to it.
+    The header is written with the first record. `sequence` is the last record, `synced` the last one known to
+    be on the disk.
 
     A disk error other than a full disk ends the journal: it is unknown what the next write would follow.
     """
@@ -69,6 +70,7 @@ class Journal:
         *,
         sequence: int,
         after: int,
+        first_file: OpenFile,
         segment_bytes_max: int,
         files: Files,
     ) -> None:
@@ -79,9 +81,11 @@ class Journal:
         self._after = after
         self._files = files
         self._segment_bytes_max = segment_bytes_max
-        self._current: _OpenSegment | None = None
-        self._settled = False
+        self.settled = False
         """Whether the header of any segment of this epoch is known to be on the disk."""
+        self._first_file: OpenFile | None = first_file
+        """None once it is the current segment."""
+        self._current: _OpenSegment | None = None
         self._promised = False
         """Whether the current segment has space reserved for the next record."""
         self._number = 0
@@ -148,22 +152,22 @@ class Journal:
         return sequence
 
     def settle(self) -> None:
-        """Write and sync the header, which says where this epoch continues, before the first record.
+        """Return once the header, which says where this epoch continues, is on the disk.
 
         Raises WriteFailed, SyncFailed; NoRoom, with nothing changed.
         """
+        if self.settled:
+            return
         current = self._the_current()
-        if not self._settled and not current.bytes_:
+        if not current.bytes_:
             self.reserve(0)
             current.write(encode_header(current.segment))
-            self._sync(current)
-            self._settled = True
+        self._sync(current)
 
     def sync(self) -> None:
         """Return once every record is on the disk. Raises SyncFailed."""
         if self._current is not None and self.unsynced:
             self._sync(self._current)
-            self.synced = self.sequence
 
     def next_segment(self) -> Segment | None:
         """Begin a new segment and return it; None if the current one has no records yet.
@@ -176,9 +180,15 @@ class Journal:
             if self.sequence < current.segment.first:
                 return None
             self.sync()
-            self._settled = True
         self._number += 1
         path = self._folder / segment_name(self._epoch, self._number)
+        file, self._first_file = self._first_file or self._created(path), None
+        self.close()
+        segment = Segment(self._epoch, self._number, self.sequence + 1, self._after, path)
+        self._current = _OpenSegment(segment, file)
+        return segment
+
+    def _created(self, path: Path) -> OpenFile:
         with storage_errors(f"{path} cannot be made"):
             file = self._files.create(path)
         try:
@@ -187,22 +197,23 @@ class Journal:
             with contextlib.suppress(OSError):
                 file.close()
             raise SyncFailed(f"{self._folder} cannot be synced: {error}") from error
-        self.close()
-        segment = Segment(self._epoch, self._number, self.sequence + 1, self._after, path)
-        self._current = _OpenSegment(segment, file)
-        return segment
+        return file
 
     def close(self) -> None:
         """Give back the unused reserved space and close the file.
 
         Removes a segment that was never written to, so that nobody else ever takes it for an empty one.
         """
+        first_file, self._first_file = self._first_file, None
+        if first_file is not None:
+            close_and_remove(first_file, self._folder / segment_name(self._epoch, FIRST_NUMBER), self._files)
         current, self._current = self._current, None
-        if current is not None:
+        if current is None:
+            return
+        if current.bytes_:
             current.close()
-            if not current.bytes_:
-                with contextlib.suppress(OSError):
-                    self._files.remove(current.segment.path)
+        else:
+            close_and_remove(current.file, current.segment.path, self._files)
 
     def _the_current(self) -> _OpenSegment:
         assert self._current is not None, "a segment is created before anything is written"
@@ -214,3 +225,5 @@ class Journal:
         except OSError as error:
             path = current.segment.path
             raise SyncFailed(f"{path} cannot be synced after offset {current.bytes_}: {error}") from error
+        self.synced = self.sequence
+        self.settled = True

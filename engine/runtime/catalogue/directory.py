@@ -119,6 +119,7 @@ class Directory:
     def _open(self) -> Opened:
         self._begin()
         recovered = self._store.recover()
+        self._store.check_owner()
         self._state = recovered_state(recovered)
         assert self._store.epoch is not None, "to recover is to have an epoch"
         self._opening = self._store.epoch * _EPOCHS_PER_OPENING

@@ -101,8 +101,9 @@ class DetectorActor:
         attempt = ReplayAttempt(folder, self._files, now_us=self._now_us, crashes_to=self._crashes_to)
         answers = IdempotencyCache(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
         try:
-            attempt.begin()
             recovered = store.recover()
+            if not recovered.rested:
+                attempt.begin()
             try:
                 restored = replay.restore(recovered, answers, settings.limits, attempt.reached)
             except Exception:
@@ -197,15 +198,17 @@ class DetectorActor:
         """
         if self._read_only is not None:
             return False
-        active = self._the_active()
+        return self._begin_saving(self._the_active(), goes_on=True)
+
+    def _begin_saving(self, active: ActiveDetector, *, goes_on: bool) -> bool:
         try:
-            return self._begin_saving(active)
+            return self._begun(active, goes_on=goes_on)
         except BaseException:
             if active.store.broken is not None:
                 self.discard()
             raise
 
-    def _begin_saving(self, active: ActiveDetector) -> bool:
+    def _begun(self, active: ActiveDetector, *, goes_on: bool) -> bool:
         assert active.saving is None, "one snapshot at a time"
         store = active.store
         if not active.unsaved and not store.journal_bytes:
@@ -213,7 +216,7 @@ class DetectorActor:
         if active.unsaved:
             # The journal lacks some events: the snapshot gets a record of its own to stand for.
             self._write(store, active.detector, ())
-        sequence = store.begin_snapshot()
+        sequence = store.begin_snapshot(goes_on=goes_on)
         page = active.answers.begin_page(self._now_us())
         active.saving = PendingSnapshot(
             store, detector_snapshot.take_snapshot(active.detector), active.answers, page, sequence
@@ -261,10 +264,11 @@ class DetectorActor:
         store = active.store
         long = store.journal_bytes > _PASSIVATED_JOURNAL_BYTES or store.segment_count > _PASSIVATED_SEGMENTS
         if active.unsaved or active.diverged or long or store.missing() is not None:
-            if self.begin_saving():
+            if self._begin_saving(active, goes_on=False):
                 self.finish_saving()
         elif store.unsynced:
             self.sync()
+        store.rest()
         self.discard()
         return self.health().resident_bytes
 

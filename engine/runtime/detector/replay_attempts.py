@@ -6,6 +6,9 @@ process that crashes by itself (a segmentation fault, an abort) writes a crash r
 Without a report, the process was killed from outside, by an operator or the out-of-memory killer. A kill says
 less about the record, so more kills than crashes are allowed.
 
+The first attempt after a rest is not marked, because nearly all are: it begins where nobody died, and leaves
+the folder claimed if it dies. So a record may kill one process more than the marks count.
+
 The mark covers the death of a process, not of the machine, so it is not synced.
 """
 
@@ -90,11 +93,14 @@ class ReplayAttempt:
         self._files = files
         self._now_us = now_us
         self._crashes_to = crashes_to
+        self._marks = False
+        """Whether this attempt is marked."""
         self._before = Deaths()
         self._file: OpenFile | None = None
 
     def begin(self) -> None:
-        """Read how the previous attempts ended. Raises OSError."""
+        """Read how the previous attempts ended, and mark this one. Raises OSError."""
+        self._marks = True
         deaths = last_deaths(self._path, self._files)
         self._before = Deaths() if deaths.expired(self._now_us()) else deaths
 
@@ -110,6 +116,8 @@ class ReplayAttempt:
 
     def reached(self, record: Record) -> None:
         """Mark that a record is about to be replayed. Raises Poisoned if processes died of it."""
+        if not self._marks:
+            return
         self.refuse(record)
         before = self._before
         if before.too_many and record.sequence < before.sequence:

@@ -133,15 +133,24 @@ class Owner:
     def batch(self, *sizes: int) -> "Owner":
         return self.append(*sizes).answer()
 
-    def snapshot(self) -> "Owner":
+    def snapshot_to_rest(self) -> "Owner":
+        """Save as an owner does that then rests."""
+        return self.snapshot(goes_on=False)
+
+    def snapshot(self, *, goes_on: bool = True) -> "Owner":
         try:
-            sequence = self.store.begin_snapshot()
+            sequence = self.store.begin_snapshot(goes_on=goes_on)
             data = body(self.view)
             self.store.save([data[: len(data) // 2], data[len(data) // 2 :]], version=1, sequence=sequence)
         except StorageError:
             # An owner goes on without a snapshot, as long as its journal does.
             if not self.history.tolerant or self.store.broken:
                 raise
+        return self
+
+    def rest(self) -> "Owner":
+        """End as an owner does that is no longer needed."""
+        self.store.rest()
         return self
 
     def try_batch(self, *sizes: int) -> bool:

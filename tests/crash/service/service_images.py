@@ -116,16 +116,14 @@ class Owner:
         found = position_of(self.actor)
         if found not in self.known.positions:
             raise Lost(f"an owner found {found} and not one of {self.known.positions}")
-        # What an owner before this one did not have written by now is none of the detector's history.
-        place = self.known.positions.index(found)
-        if place < self.known.answered:
-            raise Lost(f"an owner found {found} after {self.known.positions[self.known.answered]}")
-        del self.known.positions[place + 1 :]
+        self.place = self.known.positions.index(found)
+        """Of its last position."""
+        self._check_nothing_else_was_answered()
 
     def ask(self, *operations: Operation) -> None:
         """Send a batch; note before that it may be found, and after that it must be."""
         known = self.known
-        rules, events, clock_us = known.positions[-1]
+        rules, events, clock_us = known.positions[self.place]
         for one in operations:
             if one.kind == ops.ADD_RULE:
                 rules += 1
@@ -136,14 +134,22 @@ class Owner:
         reply = self.actor.handle(operations)
         assert reply.crash is None, reply.crash
         assert all(isinstance(answer, Done) for answer in reply.answers), reply.answers
-        if reached not in known.positions:
-            raise Lost(f"{reached} was answered, and another owner had come who does not know of it")
-        known.answered = known.positions.index(reached)
+        self._check_nothing_else_was_answered()
+        # What another owner wrote that this one does not have is no longer any of the detector's history.
+        known.positions[self.place + 1 :] = [reached]
+        self.place += 1
+        known.answered = self.place
         if self.run.sync == "always" or any(one.kind == ops.ADD_RULE for one in operations):
             known.durable = known.answered
         for one, answer in zip(operations, reply.answers, strict=True):
             if one.key:
                 known.keyed[one.key] = known.answered, one, answer
+
+    def _check_nothing_else_was_answered(self) -> None:
+        known = self.known
+        if known.answered > self.place:
+            answered = known.positions[known.answered]
+            raise Lost(f"an owner has {known.positions[self.place]}, and {answered} was answered")
 
     def save(self) -> None:
         assert self.actor.begin_saving()

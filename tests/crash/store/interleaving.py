@@ -83,17 +83,22 @@ def first_life(owner: Owner) -> None:
     owner.snapshot()
     owner.append(40)
     owner.snapshot()
-    owner.batch(30)
+    owner.batch(30).rest()
 
 
 def second_life(owner: Owner) -> None:
     owner.recover().batch(30)
     owner.snapshot()
-    owner.batch(40)
+    owner.batch(40).rest()
 
 
 def third_life(owner: Owner) -> None:
-    owner.recover().batch(50).batch(30)
+    owner.recover().answer().batch(50).batch(30)
+
+
+def glance(owner: Owner) -> None:
+    """An owner that answers what it found, and rests."""
+    owner.recover().answer().rest()
 
 
 def reader(owner: Owner) -> None:

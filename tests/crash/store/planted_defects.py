@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,16 @@ from tests.crash.model.history import Owner
 from tests.crash.store.corruption import Changed, folder_of_segments, long_folder, small_folder
 from tests.crash.store.crash_images import Images
 from tests.crash.store.file_faults import FileFaults
-from tests.crash.store.interleaving import Interleavings, drawn, first_life, second_life, switches, third_life
+from tests.crash.store.interleaving import (
+    Interleavings,
+    Life,
+    drawn,
+    first_life,
+    glance,
+    second_life,
+    switches,
+    third_life,
+)
 from tests.crash.store.runs import RUNS
 
 
@@ -52,9 +62,9 @@ def two_owners() -> None:
         interleavings.run(lives, schedule)
 
 
-def three_owners() -> None:
+def three_owners(*later: Life) -> None:
     interleavings = Interleavings()
-    lives = [first_life, second_life, third_life]
+    lives = [first_life, *(later or (second_life, third_life))]
     lengths = interleavings.lengths(lives)
     for _ in range(4_000):
         interleavings.run(lives, drawn(lengths, interleavings.chance))
@@ -85,13 +95,27 @@ class Defect:
             yield
 
 
+_CLAIMED = """        claim, segment = _make_claim(folder, epoch, files, unless_claimed)
+"""
+_CLEARED = """        untouched = _clear_away(folder, epoch, names, files)
+        rested = untouched is not None
+"""
+_PLANNED = (
+    "        plan = _plan("
+    "folder, epoch, files, untouched, now_us=now_us, missing_is_empty=missing_is_empty)\n"
+)
+_PLANNED_FIRST = _PLANNED.replace("untouched", "None")
+
 DEFECTS: dict[str, Defect] = {
     "records are not synced": Defect(Journal, "sync", "self._sync(self._current)", "pass", crash_images),
     "an answer does not wait for the sync": Defect(
         Owner, "answer", "self.store.sync()", "pass", crash_images
     ),
     "a new segment's name is not synced": Defect(
-        Journal, "next_segment", "self._files.sync_folder(self._folder)", "pass", crash_images
+        Journal, "_created", "self._files.sync_folder(self._folder)", "pass", crash_images
+    ),
+    "the names of a claim and its first segment are not synced": Defect(
+        claim, "_make_claim", "files.sync_folder(folder)", "pass", crash_images
     ),
     "a segment is left before it is synced": Defect(
         Journal, "next_segment", "self.sync()", "self.synced = self.sequence", crash_images
@@ -111,7 +135,12 @@ DEFECTS: dict[str, Defect] = {
         crash_images,
     ),
     "what the last owner left unsynced is taken for synced": Defect(
-        store, "claim_folder", "if plan.unsynced is not None:", "if False:", crash_images, claim.claim_folder
+        store,
+        "claim_folder",
+        "if plan.unsynced is not None and not rested:",
+        "if False:",
+        crash_images,
+        claim.claim_folder,
     ),
     "a failed sync is tried again": Defect(
         Journal,
@@ -149,32 +178,23 @@ DEFECTS: dict[str, Defect] = {
         Owner,
         "batch",
         "return self.append(*sizes).answer()",
-        "self.store.check_owner(); self.append(*sizes); self.store.sync(); self.history.answer(self.view)",
+        "self.store.check_owner(); self.append(*sizes); self.store.sync(); "
+        "self.history.answer(self.view); return self",
         two_owners,
     ),
     "a claim is made after the folder was read": Defect(
         store,
         "claim_folder",
-        """        claim = _make_claim(folder, epoch, files, unless_claimed)
-        _clear_away(folder, epoch, names, files)
-        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
-""",
-        """        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
-        claim = _make_claim(folder, epoch, files, unless_claimed)
-        _clear_away(folder, epoch, names, files)
-""",
+        _CLAIMED + _CLEARED + _PLANNED,
+        _PLANNED_FIRST + _CLAIMED + _CLEARED,
         two_owners,
         claim.claim_folder,
     ),
     "a claim is removed after the folder was read": Defect(
         store,
         "claim_folder",
-        """        _clear_away(folder, epoch, names, files)
-        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
-""",
-        """        plan = _plan(folder, epoch, files, now_us=now_us, missing_is_empty=missing_is_empty)
-        _clear_away(folder, epoch, names, files)
-""",
+        _CLEARED + _PLANNED,
+        _PLANNED_FIRST + _CLEARED,
         two_owners,
         claim.claim_folder,
     ),
@@ -183,6 +203,19 @@ DEFECTS: dict[str, Defect] = {
     ),
     "nobody looks for the claim": Defect(
         claim.Claim, "check_unread", "if not self._file.is_named(self._path):", "if False:", two_owners
+    ),
+    "an answer without a record comes before the header": Defect(
+        store.Store,
+        "check_owner",
+        "if self._continues:",
+        "if False:",
+        partial(three_owners, second_life, glance),
+    ),
+    "an owner rests with records that are not synced": Defect(
+        store.Store, "rest", " and not journal.unsynced", "", crash_images
+    ),
+    "an owner without a header of its own rests": Defect(
+        store.Store, "rest", " and journal.settled", "", crash_images
     ),
     "what fenced owners write counts": Defect(
         planner._Planner, "_choose_history", "history = {epoch}", "history = {epoch, *after}", three_owners

@@ -81,6 +81,36 @@ def several_at_once(history: History, files: Files) -> None:
         fourth.batch(30).snapshot().batch(30)
 
 
+def rests(history: History, files: Files) -> None:
+    """Owners that rest, with and without records of their own, some of them with unsynced ones."""
+    create(history, files)
+    with history.life():
+        Owner(history, files, 1).recover().batch(30).rest()
+    with history.life():
+        Owner(history, files, 2).recover().answer().rest()
+    with history.life():
+        Owner(history, files, 3).recover().batch(600).append(30).rest()
+    with history.life():
+        Owner(history, files, 4, snapshots_kept=1).recover().batch(30).snapshot_to_rest().rest()
+    with history.life():
+        Owner(history, files, 5).recover().batch(30)
+
+
+def rests_beside_another(history: History, files: Files) -> None:
+    """The first owner does not know yet that it was fenced off, and writes what the second never reads."""
+    create(history, files)
+    first, second, third = (Owner(history, files, epoch) for epoch in range(1, 4))
+    with history.life():
+        first.recover().batch(30)
+    with history.life():
+        second.recover()
+        if first.view:
+            first.append(40)
+        second.rest()
+    with history.life():
+        third.recover().batch(50)
+
+
 RUNS: dict[str, Run] = {
     run.__name__: run
     for run in (
@@ -91,5 +121,7 @@ RUNS: dict[str, Run] = {
         unsynced_over_segments,
         one_after_the_other,
         several_at_once,
+        rests,
+        rests_beside_another,
     )
 }

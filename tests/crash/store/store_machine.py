@@ -85,6 +85,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.owner.store.close()
         self.owner = None
 
+    @precondition(lambda self: self.owner)
+    @rule()
+    def rest(self) -> None:
+        self.owner.rest()
+        self.owner = None
+
     @rule(seed=st.integers(0, 2**16))
     def crash(self, seed: int) -> None:
         """The machine ends, and with it everyone."""

@@ -14,6 +14,7 @@ from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError, WrongFolder
 from snapshots.files import RealFiles
 from snapshots.folders import create_folder
+from snapshots.format.segments import HEADER_BYTES
 from snapshots.store import Store
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import newborn
@@ -223,6 +224,13 @@ def test_a_folder_that_is_of_no_detector_is_told_of_and_left_alone(opened, tmp_p
     again.close()
     assert str(other) in remark
     assert other.exists()
+
+
+def test_what_was_found_at_the_opening_is_settled_before_anything_is_answered(opened, tmp_path):
+    opened().create_detector(A, "a")
+    opened()
+    segments = sorted((tmp_path / "directory").glob("journal-*-000001.rdj"))
+    assert [path.stat().st_size >= HEADER_BYTES for path in segments] == [True, True]
 
 
 def test_a_catalogue_that_is_gone_is_not_begun_anew(opened, tmp_path):

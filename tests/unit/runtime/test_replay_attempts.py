@@ -94,8 +94,7 @@ class Killed(BaseException):
     """As a process that is killed does, what nobody catches leaves the mark behind."""
 
 
-@pytest.fixture
-def deadly(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def kill(monkeypatch: pytest.MonkeyPatch) -> None:
     take = Replay.take
 
     def killed(replay: Replay, told: Any) -> bool:
@@ -104,6 +103,11 @@ def deadly(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         return take(replay, told)
 
     monkeypatch.setattr(Replay, "take", killed)
+
+
+@pytest.fixture
+def deadly(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    kill(monkeypatch)
     return monkeypatch
 
 
@@ -158,6 +162,23 @@ def test_a_record_at_which_many_were_killed_is_left_alone_for_ten_minutes(
     assert attempts.last_deaths(world.mark, RealFiles()).kills == 1, "it is counted anew"
     deadly.undo()
     assert world.wake() == 4
+
+
+def test_the_first_attempt_after_a_rest_is_not_marked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        world.epoch += 1
+        actor = DetectorActor(RuntimeSettings(data=world.data), now_us=lambda: world.now_us)
+        actor.activate(ONE, world.epoch)
+        assert not world.mark.exists()
+        actor.handle([ops.rules()])
+        actor.passivate()
+    kill(monkeypatch)
+    for kills in range(6):
+        assert attempts.last_deaths(world.mark, RealFiles()).kills == kills - (kills > 0)
+        with pytest.raises(Killed):
+            world.wake()
+    with pytest.raises(Poisoned, match="5 processes were killed at record 3"):
+        world.wake()
 
 
 def test_deaths_at_different_records_do_not_add_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from snapshots import backup
 from snapshots.backup import copy_folder
 from snapshots.errors import NoRoom, NothingUsable, StorageError
-from snapshots.files import RealFiles
+from snapshots.files import OpenFile, RealFiles
 from snapshots.folders import create_folder
 from snapshots.format.file_names import snapshot_name
 from snapshots.inspection import inspect_folder
@@ -67,6 +67,28 @@ class Interrupted(RealFiles):
 
 def nothing() -> None:
     pass
+
+
+class Noting(RealFiles):
+    """Notes in which order files are made."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def create(self, path: Path) -> OpenFile:
+        self.made.append(path.name)
+        return super().create(path)
+
+
+def test_a_segment_is_copied_before_those_that_its_writer_has_read(folder, tmp_path):
+    """An owner that has claimed the folder may read a record that was written after the folder was listed."""
+    for epoch in (1, 2):
+        Owner(folder, epoch).write(9)
+    files = Noting()
+    copy_folder(folder, tmp_path / "copy", files)
+    copied = [name for name in files.made if name.endswith(("1.rdj", "2.rdj"))]
+    assert len(copied) == 4
+    assert copied == sorted(copied, reverse=True)
 
 
 def test_a_copy_has_what_was_written_before_it(folder, tmp_path):

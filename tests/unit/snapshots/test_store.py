@@ -25,6 +25,7 @@ from snapshots.files import OpenFile, RealFiles
 from snapshots.folders import create_folder, destroy_folder
 from snapshots.format.file_names import CLAIM_NUMBER, segment_name, snapshot_name
 from snapshots.format.snapshot_file import Snapshot, encode
+from snapshots.inspection import read_only
 from snapshots.store import Store
 from snapshots.takeover.recovered import Recovered
 from tests.faulty_files import FaultyFiles
@@ -258,7 +259,87 @@ def test_what_was_read_is_settled_before_anyone_sees_what_it_makes(folder):
     first = write(opened(folder, 1), b"one")
     second = opened(folder, 2)
     first.append(b"late", version=3)
+    # An answer without a record needs the header, too.
+    second.check_owner()
     assert opened(folder, 3).sequence == second.sequence == 1
+
+
+def test_who_reads_finds_what_was_answered_before_a_segment_that_continues_it(folder):
+    """A small segment is read whole with its header, while its owner may still answer."""
+    listed, go_on, found = threading.Event(), threading.Event(), list[bytes]()
+    first, second = write(opened(folder, 1), b"one"), Store(folder, epoch=2)
+
+    class Paused(RealFiles):
+        def read_start(self, path: Path, bytes_: int) -> bytes:
+            start = super().read_start(path, bytes_)
+            listed.set()
+            go_on.wait(10)
+            return start
+
+    def read() -> None:
+        found.extend(record.payload for record in read_only(folder, Paused()).records)
+
+    reader = threading.Thread(target=read)
+
+    class Claiming(RealFiles):
+        def sync_folder(self, folder: Path) -> None:
+            super().sync_folder(folder)
+            if not reader.ident:
+                reader.start()
+                assert listed.wait(10)
+                write(first, b"two")
+
+    second._files = Claiming()
+    second.recover()
+    write(second, b"three")
+    go_on.set()
+    reader.join()
+    assert found[:2] == [b"one", b"two"]
+
+
+def test_an_owner_that_rests_leaves_nothing_to_do_for_the_next_one(folder):
+    write(opened(folder, 1), b"one").rest()
+    assert not any(segment_name(1, CLAIM_NUMBER) in name for name in names(folder))
+    files = FaultyFiles()
+    second = opened(folder, 2, files=files)
+    assert {"write_again", "sync_data", "remove"}.isdisjoint(files.calls)
+    assert files.calls.count("sync_folder") == 1
+    write(second, b"two")
+    assert files.calls.count("sync_data") == 1, "the header comes to the disk with the first record"
+    second.rest()
+    found = Store(folder, epoch=3).recover()
+    assert (found.rested, [record.payload for record in found.records]) == (True, [b"one", b"two"])
+
+
+def test_an_owner_that_cannot_vouch_for_the_disk_leaves_its_claim(folder):
+    def unsynced(store: Store) -> None:
+        store.append(b"unsynced", version=3)
+
+    def broken(store: Store) -> None:
+        store.broken = StorageError("it broke")
+
+    def only_looked(_: Store) -> None:
+        """An earlier owner may write after it has looked, which counts if this one has no header."""
+
+    for epoch, what in enumerate((unsynced, broken, only_looked), start=2):
+        first = write(opened(folder, 10 * epoch), b"one")
+        store = opened(folder, 10 * epoch + 1)
+        if what is not only_looked:
+            store.check_owner()
+        what(store)
+        first.append(b"late", version=3)
+        store.rest()
+        assert segment_name(10 * epoch + 1, CLAIM_NUMBER) in names(folder), what
+        files = FaultyFiles()
+        assert not Store(folder, epoch=10 * epoch + 2, files=files).recover().rested
+        assert "write_again" in files.calls
+
+
+def test_an_owner_that_was_fenced_off_takes_nobody_elses_claim_when_it_rests(folder):
+    first = write(opened(folder, 1), b"one")
+    second = opened(folder, 2)
+    first.rest()
+    write(second, b"two")
 
 
 def test_a_snapshot_cuts_off_earlier_owners_too(folder):
@@ -384,6 +465,7 @@ def test_no_descriptor_is_left_where_recovering_fails(tmp_path):
         store = Store(folder, files=files)
         with suppress(StorageError):
             store.recover()
+            store.check_owner()
         failed.update(files.calls[calls : calls + 1])
         store.close()
         assert len(list(descriptors.iterdir())) == before, files.calls
@@ -675,12 +757,12 @@ def test_what_a_recovery_gives_is_what_it_says_it_is(folder):
 
 
 def test_a_journal_of_more_segments_than_a_name_was_made_for_is_read_to_its_end(folder):
-    store = opened(folder, segment_bytes_max=1)
+    store = write(opened(folder, segment_bytes_max=1), b"0")
     store._journal._number = 999_997
     for payload in (b"1", b"2", b"3", b"4"):
         write(store, payload)
     store.close()
-    assert recovered(folder) == (b"born", [b"1", b"2", b"3", b"4"])
+    assert recovered(folder) == (b"born", [b"0", b"1", b"2", b"3", b"4"])
 
 
 def test_owners_that_write_nothing_leave_nothing_behind(folder):
