@@ -164,6 +164,17 @@ SHAPES = (
         lambda share: _event(x=list(range(int(150_000 * share)))),
     ),
     Shape(
+        "10 rules of 390 predicates, each of which selects the rule",
+        _many(" or ".join(f'x{number} contains "no {{}}"' for number in range(390)), 10),
+        lambda share: _batch(
+            10,
+            **{
+                f"x{number}": "no 0, no 1, no 2, no 3, no 4, no 5, no 6, no 7, no 8, no 9"
+                for number in range(int(390 * share))
+            },
+        ),
+    ),
+    Shape(
         "20 000 rules on other names, 10 000 events",
         _many("a.b{} == 1 or $c{} == 1", 20_000),
         lambda share: _batch(int(10_000 * share), x=1),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from engine.evaluation.dispatch.compiler import Fire, Observe, Row
+from engine.evaluation.dispatch.selection import SelectedRows, Selection, rows_at
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.ir import Known
 
@@ -91,29 +92,38 @@ class Bucket:
     a hundred thousand rules, evaluating fifty that are scattered takes several times as long.
     """
 
-    __slots__ = ("_compile", "_known", "pending", "rules", "size", "updaters")
+    __slots__ = ("_compile", "_known", "_selected", "pending", "rules", "several", "size", "updaters")
 
-    def __init__(self, compile_member: Compile, known: Known | None = None) -> None:
+    def __init__(self, compile_member: Compile, selected: SelectedRows, known: Known | None = None) -> None:
         self._compile = compile_member
+        self._selected = selected
         self._known = known
         self.rules: Groups = {}
         self.updaters: dict[int, Groups] = {}
         """By temporal depth: how many temporal nodes are nested in one another, from 1."""
-        self.pending: list[tuple[int, int]] = []
+        self.several: Selection = {}
+        """The members with several triggers. Their rows are in `SelectedRows`."""
+        self.pending: list[tuple[int, int, bool]] = []
         self.size = 0
 
-    def add(self, member: int, depth: int) -> None:
-        """Add a rule with depth 0, or the update of a memory with the temporal depth of its node."""
+    def add(self, member: int, depth: int, *, several: bool = False) -> None:
+        """Add a rule with depth 0, or the update of a memory with the temporal depth of its node.
+
+        `several` tells whether an event may meet more buckets of this member.
+        """
         self.size += 1
-        self.pending.append((member, depth))
+        self.pending.append((member, depth, several))
         if len(self.pending) >= _PENDING_MAX:
             self.take_in()
 
-    def remove(self, member: int, depth: int) -> None:
+    def remove(self, member: int, depth: int, *, several: bool = False) -> None:
         """Undo `add`."""
         self.size -= 1
-        if (member, depth) in self.pending:
-            self.pending.remove((member, depth))
+        if (member, depth, several) in self.pending:
+            self.pending.remove((member, depth, several))
+            return
+        if several:
+            self._remove_selected(member, depth)
             return
         groups = self.updaters[depth] if depth else self.rules
         for observe, group in groups.items():
@@ -125,18 +135,35 @@ class Bucket:
                 return
         raise AssertionError(member)
 
+    def _remove_selected(self, member: int, depth: int) -> None:
+        observe = self._selected.row(member)[-1]
+        shapes = self.several[depth]
+        del shapes[observe][member]
+        if not shapes[observe]:
+            del shapes[observe]
+            if not shapes:
+                del self.several[depth]
+
     def take_over(self, other: "Bucket") -> None:
         """Add all members of another bucket."""
         other.take_in()
         _take_over(self.rules, other.rules)
         for depth, groups in other.updaters.items():
             _take_over(self.updaters.setdefault(depth, {}), groups)
+        for depth, shapes in other.several.items():
+            mine = self.several.setdefault(depth, {})
+            for observe, rows in shapes.items():
+                mine.setdefault(observe, {}).update(rows)
         self.size += other.size
 
     def take_in(self) -> None:
         """Compile the members that are pending."""
         while self.pending:
-            member, depth = self.pending.pop(0)
+            member, depth, several = self.pending.pop(0)
+            if several:
+                row = self._selected.row(member)
+                self.several.setdefault(depth, {}).setdefault(row[-1], {})[member] = row
+                continue
             observe, constants, rest = self._compile(member, self._known)
             groups = self.updaters.setdefault(depth, {}) if depth else self.rules
             group = groups.get(observe)
@@ -161,23 +188,36 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     relations: Relations | None,
     fire: Fire,
 ) -> None:
-    """Evaluate an event for the buckets that it meets.
+    """Evaluate an event for the buckets that it meets, each member once.
 
     Updates come first, those of inner nodes before those of outer ones. Then come the rules.
     """
     depths: set[int] = set()
+    several: list[Selection] = []
     for bucket in met:
         if bucket.pending:
             bucket.take_in()
         if bucket.updaters:
             depths.update(bucket.updaters)
+        if bucket.several:
+            several.append(bucket.several)
+    for selection in several:
+        depths.update(selection)
+    depths.discard(0)
     for depth in sorted(depths) if len(depths) > 1 else depths:
         for bucket in met:
             for observe, group in bucket.updaters.get(depth, _NONE).items():
                 observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
+        if several:
+            for observe, rows in rows_at(depth, several):
+                observe(_NO_COLUMNS, rows.values(), fields, sent, now_us, tick, relations, fire)
     for bucket in met:
         for observe, group in bucket.rules.items():
             observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
+    if several:
+        for observe, rows in rows_at(0, several):
+            observe(_NO_COLUMNS, rows.values(), fields, sent, now_us, tick, relations, fire)
 
 
 _NONE: Final[Groups] = {}
+_NO_COLUMNS: Final[list[Any]] = []

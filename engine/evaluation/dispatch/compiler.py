@@ -33,7 +33,7 @@ Values = Mapping[str, Any]
 Fire = Callable[[int], None]
 """Called with the priority of each rule that fires."""
 
-Observe = Callable[[list[Any], list[Any], Values, Values, int, int, Relations | None, Fire], None]
+Observe = Callable[[list[Any], Iterable[Any], Values, Values, int, int, Relations | None, Fire], None]
 """(constants, rest, fields, vars, time in microseconds, number of the event, relations, fire)."""
 
 Event = tuple[Values, float, Values | None]
@@ -46,7 +46,8 @@ Fired = tuple[Rule, ...]
 class Row(NamedTuple):
     """A rule or an update as a row: the function that its shape shares, and its own constants.
 
-    `rest` are the constants that are read only if the first test succeeds.
+    `rest` are the constants that are read only if the first test succeeds. If rows are selected one by one,
+    `rest` are all.
     """
 
     observe: Observe
@@ -86,29 +87,36 @@ class Compiler:
         # A function lives as long as a rule uses it.
         self._functions: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
 
-    def row(self, condition: Condition, memories: Memories, known: Known | None) -> Row:
-        """Compile a condition that reads its memories, for events of which `known` is known."""
-        parts = Abstraction(self._patterns.finder, known)
-        return self._row(parts, parts.reader(condition, memories))
+    def row(
+        self, condition: Condition, memories: Memories, known: Known | None, *, selected: bool = False
+    ) -> Row:
+        """Compile a condition that reads its memories, for events of which `known` is known.
 
-    def updater(self, node: Condition, path: Keys, memories: Memories, known: Known | None) -> Row:
-        """Compile the update of a temporal node's memory, for events of which `known` is known."""
+        The rows that its function takes are columns or, if they are selected one by one, each a tuple.
+        """
         parts = Abstraction(self._patterns.finder, known)
-        return self._row(parts, parts.updater(node, path, memories))
+        return self._row(parts, parts.reader(condition, memories), selected=selected)
 
-    def _row(self, parts: Abstraction, shape: Shape) -> Row:
+    def updater(
+        self, node: Condition, path: Keys, memories: Memories, known: Known | None, *, selected: bool = False
+    ) -> Row:
+        """Compile the update of a temporal node's memory; see `row`."""
+        parts = Abstraction(self._patterns.finder, known)
+        return self._row(parts, parts.updater(node, path, memories), selected=selected)
+
+    def _row(self, parts: Abstraction, shape: Shape, *, selected: bool) -> Row:
         tables = tuple(
             self._state.tables[path] if number in parts.sliced else None
             for number, path in enumerate(parts.paths)
         )
-        name = (shape, parts.facts, parts.paths, *map(id, tables))
+        name = (selected, shape, parts.facts, parts.paths, *map(id, tables))
         observe = self._functions.get(name)
         if observe is None:
             whole = self._state.whole
             given = [*self._names(parts), *tables, whole, whole.cells, whole.ticks]
-            observe = _rows_factory(_rows_source(shape, parts))(given)
+            observe = _rows_factory(_rows_source(shape, parts, selected=selected))(given)
             self._functions[name] = observe
-        count = _first_constants(shape, parts)
+        count = 0 if selected else _first_constants(shape, parts)
         return Row(observe, parts.constants[:count], parts.constants[count:])
 
     def stream(self, rules: Sequence[tuple[Rule, Memories]]) -> ObserveMany:
@@ -197,7 +205,7 @@ def _first_constants(shape: Shape, parts: Abstraction) -> int:
             return len(parts.constants)
 
 
-def _rows(shape: Shape, parts: Abstraction) -> list[str]:
+def _rows(shape: Shape, parts: Abstraction, *, selected: bool) -> list[str]:
     """Give the statements that evaluate the rows of a shape.
 
     If the first test of a row fails, only the constants of that test are read. With many rows, cache misses
@@ -206,6 +214,13 @@ def _rows(shape: Shape, parts: Abstraction) -> list[str]:
     writer = RowWriter()
     first = _first_constants(shape, parts)
     count = len(parts.constants)
+    if selected:
+        test = f"if {writer.verdict(shape)}: fire(priority)"
+        lines = writer.lines if updates(shape) else [test]
+        return [
+            f"for {_numbered('c', range(count))}priority, _ in rest:",
+            *(f" {line}" for line in lines),
+        ]
     if not first:
         return [
             "each = iter(rest)",
@@ -236,7 +251,7 @@ def _numbered(letter: str, numbers: Iterable[int]) -> str:
     return "".join(f"{letter}{number}, " for number in numbers)
 
 
-def _rows_source(shape: Shape, parts: Abstraction) -> str:
+def _rows_source(shape: Shape, parts: Abstraction, *, selected: bool) -> str:
     lookups = _fact_lookups(parts.facts)
     for number, path in enumerate(parts.paths):
         if number in parts.sliced:
@@ -246,7 +261,7 @@ def _rows_source(shape: Shape, parts: Abstraction) -> str:
     return _ROWS.format(
         given=_given(parts) + _numbered("table", range(len(parts.paths))),
         lookups=_block(lookups, 2),
-        rows=_block(_rows(shape, parts), 2),
+        rows=_block(_rows(shape, parts, selected=selected), 2),
     )
 
 

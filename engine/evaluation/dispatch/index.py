@@ -78,7 +78,7 @@ class Index:
             return _ELEMENTS / (1 + _ELEMENTS + (len(fact.by_element) if fact else 0))
         return _PRESENT_COST if isinstance(trigger, Hit) else _HOLDING_COST
 
-    def add(self, member: int, triggers: Triggers | None, depth: int) -> None:
+    def add(self, member: int, triggers: Triggers | None, depth: int, *, several: bool) -> None:
         """Add a member to the buckets of its triggers; see `Bucket.add`.
 
         Triggers on memories are ignored here: each memory has its own bucket.
@@ -88,20 +88,20 @@ class Index:
             return
         for trigger in triggers:
             if isinstance(trigger, Hit | Element):
-                self._bucket(trigger).add(member, depth)
+                self._bucket(trigger).add(member, depth, several=several)
             elif isinstance(trigger, Found):
-                self._bucket_of_pattern(trigger).add(member, depth)
+                self._bucket_of_pattern(trigger).add(member, depth, several=several)
 
-    def remove(self, member: int, triggers: Triggers | None, depth: int) -> None:
+    def remove(self, member: int, triggers: Triggers | None, depth: int, *, several: bool) -> None:
         """Undo `add` with the same arguments."""
         if triggers is None:
             self._always.remove(member, depth)
             return
         for trigger in triggers:
             if isinstance(trigger, Hit | Element):
-                self._bucket(trigger).remove(member, depth)
+                self._bucket(trigger).remove(member, depth, several=several)
             elif isinstance(trigger, Found):
-                self._bucket_of_pattern(trigger).remove(member, depth)
+                self._bucket_of_pattern(trigger).remove(member, depth, several=several)
             else:
                 continue
             self._drop_if_empty(trigger)

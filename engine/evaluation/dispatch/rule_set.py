@@ -12,12 +12,20 @@ from engine.evaluation.dispatch.buckets import Bucket, run
 from engine.evaluation.dispatch.compiler import Compiler, Event, Fired, ObserveMany, Row, Stream
 from engine.evaluation.dispatch.index import Index
 from engine.evaluation.dispatch.keyed_names import Texts, Turning
+from engine.evaluation.dispatch.selection import SelectedRow, SelectedRows
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.memory import NEVER, Regime
 from engine.evaluation.plan.ir import Known, Memories
 from engine.evaluation.plan.requirements import requirements_of, temporal_depth
-from engine.evaluation.plan.triggers import Holding, Triggers, Unstarted, change_triggers_of, triggers_of
+from engine.evaluation.plan.triggers import (
+    Holding,
+    Triggers,
+    Unstarted,
+    change_triggers_of,
+    may_meet_several,
+    triggers_of,
+)
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.joining import JOINED_AT_ONCE, Joins
@@ -82,6 +90,7 @@ class RuleSet:
         self.patterns = PatternWork(limits)
         self.lookups = Lookups()
         self._compiler = Compiler(state, self.patterns, self.lookups)
+        self._selected = SelectedRows(self._selected_row)
         self._index = Index(self._new_bucket, self.patterns.of, self.lookups)
         self._by_priority: dict[int, Program] = {}
         self._updaters: dict[int, Updater] = {}
@@ -243,17 +252,23 @@ class RuleSet:
         self._let_go(updater.number, updater.depth, name.birth, updater.triggers)
 
     def _take_in(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
-        self._index.add(member, triggers, depth)
+        several = may_meet_several(triggers)
+        if several:
+            self._selected.add(member, depth)
+        self._index.add(member, triggers, depth, several=several)
         for store, blank in self._waking(birth, triggers):
-            self._wakers(store, blank=blank).add(member, depth)
+            self._wakers(store, blank=blank).add(member, depth, several=several)
 
     def _let_go(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
-        self._index.remove(member, triggers, depth)
+        several = may_meet_several(triggers)
+        self._index.remove(member, triggers, depth, several=several)
         for store, blank in self._waking(birth, triggers):
             bucket = self._wakers(store, blank=blank)
-            bucket.remove(member, depth)
+            bucket.remove(member, depth, several=several)
             if not bucket.size:
                 self._unwatch(store)
+        if several:
+            self._selected.remove(member)
 
     def _waking(self, birth: int, triggers: Triggers | None) -> list[tuple[Store, bool]]:
         """Give the memories among the triggers, each with whether it triggers while it is empty."""
@@ -339,7 +354,7 @@ class RuleSet:
                     fired: list[int] = []
                     run(met, fields, sent, now, tick, relations, fired.append)
                     if len(fired) > 1:
-                        append(tuple([rules[priority] for priority in sorted(set(fired))]))
+                        append(tuple([rules[priority] for priority in sorted(fired)]))
                     else:
                         append((rules[fired[0]],) if fired else ())
                 else:
@@ -360,9 +375,13 @@ class RuleSet:
         return self._turning.tables_at(fields, sent)
 
     def _new_bucket(self, known: Known | None) -> Bucket:
-        return Bucket(self._row, known)
+        return Bucket(self._row, self._selected, known)
 
-    def _row(self, member: int, known: Known | None) -> Row:
+    def _selected_row(self, member: int) -> SelectedRow:
+        observe, _, constants = self._row(member, None, selected=True)
+        return (*constants, member, observe)
+
+    def _row(self, member: int, known: Known | None, *, selected: bool = False) -> Row:
         if member < 0:
             name = self._updaters[member].name
             nodes = requirements_of(name.condition, name.path).memories
@@ -370,9 +389,9 @@ class RuleSet:
                 **self._memories([NodeName(node, path, name.birth) for node, path in nodes[1:]]),
                 name[:2]: (*self._memory(name), False),
             }
-            return self._compiler.updater(name.condition, name.path, memories, known)
-        program = self._by_priority[member]
-        return self._compiler.row(program.rule.condition, self._memories(program.memories), known)
+            return self._compiler.updater(name.condition, name.path, memories, known, selected=selected)
+        rule, _, names, _ = self._by_priority[member]
+        return self._compiler.row(rule.condition, self._memories(names), known, selected=selected)
 
     def _memories(self, names: Iterable[NodeName]) -> Memories:
         """Give memories as rules read them: through a view, if they can be shared."""

@@ -75,6 +75,17 @@ def change_triggers_of(node: Condition, path: tuple[str, ...], cost: Cost) -> Tr
     return _Analysis(cost).changes(node, path)[1]
 
 
+def may_meet_several(triggers: Triggers | None) -> bool:
+    """Tell whether one event may meet several of the triggers. A fact has only one value at a time."""
+    if triggers is None or len(triggers) == 1:
+        return False
+    facts = {
+        trigger.fact if isinstance(trigger, Hit) and trigger.value is not PRESENT else None
+        for trigger in triggers
+    }
+    return len(facts) > 1 or None in facts
+
+
 def regime_of(node: Condition) -> Regime:
     """Give the regime of a temporal node. It depends only on the node, so all rules agree on it."""
     return _ANALYSIS.changes(node, ())[0]

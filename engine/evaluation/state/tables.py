@@ -170,7 +170,10 @@ class KeyTable:
         if self.begun and self.previous_tick <= self.begun_at:
             # Some of these nodes may be younger than the slice, and see the first event of it now.
             oldest = max(self.previous_tick, self.first_ticks[slot])
-            columns += [column for column in self.begun if column.whole_at >= oldest]
+            # Those with a tick for the slot are awake already.
+            columns += [
+                column for column in self.begun if column.whole_at >= oldest and slot not in column.ticks
+            ]
         return [column.bucket for column in columns if column.bucket is not None]
 
     def admit(self, key: Key, tick: int, now_us: int) -> int:

@@ -1,0 +1,80 @@
+"""A rule is evaluated, and a memory updated, at most once for each event, however many triggers it meets."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.dispatch.rule_set import RuleSet
+from tests.differential.feeding import answers, in_batches
+from tests.differential.modes import in_mode
+from tests.worlds.many_rules import ManyRulesWorld
+from tests.worlds.scripts import World
+from tests.worlds.shared_histories import SharedWorld
+from tests.worlds.steady_facts import SteadyFactsWorld
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
+    """Count the runs of each member at each event."""
+    counted: Counter[tuple[int, int]] = Counter()
+    wrapped: dict[Any, Any] = {}
+    compile_row = RuleSet._row
+
+    def row(self: RuleSet, member: int, known: Any, *, selected: bool = False) -> Any:
+        made = compile_row(self, member, known, selected=selected)
+        width = len(made.rest) + 1
+
+        def observe(constants: Any, rest: Any, *args: Any) -> None:
+            members = [each[-2] for each in rest] if selected else rest[width - 1 :: width]
+            tick = args[3]
+            counted.update((tick, each) for each in members)
+            made.observe(constants, rest, *args)
+
+        return made._replace(observe=wrapped.setdefault(made.observe, observe))
+
+    monkeypatch.setattr(RuleSet, "_row", row)
+    return counted
+
+
+@pytest.mark.parametrize("world", [ManyRulesWorld, SharedWorld, SteadyFactsWorld])
+def test_no_event_runs_a_member_twice(
+    world: type[World],
+    runs: Counter[tuple[int, int]],
+    seed: int,
+    scaled: Callable[[int], int],
+    record_property: Callable[[str, object], None],
+) -> None:
+    record_property("examples", scaled(10))
+    ran = 0
+    modes = ("asleep", "asleep, tidied at every event", "falling asleep")
+    for number in range(scaled(10)):
+        script = world(random.Random(f"{seed} {number}").choice).script()
+        with in_mode(modes[number % len(modes)]):
+            answers(script, in_batches)
+        assert max(runs.values(), default=1) == 1, f"script {number} of seed {seed}: {script}"
+        ran += len(runs)
+        runs.clear()
+    assert ran
+
+
+def test_many_triggers_that_are_met_together_run_a_rule_once(runs: Counter[tuple[int, int]]) -> None:
+    detector = Detector()
+    for number in range(40):
+        detector.add_rule("other", f"z == {number}")
+    rules = [
+        " or ".join(f"f{n} == 1" for n in range(50)),
+        'a == 1 or a contains "x" or tags contains "x" or tags contains "y" or a matches "x"',
+        "per k (a == 1 since b == 1)",
+    ]
+    for rule in rules:
+        detector.add_rule("rule", rule)
+    fields = {f"f{n}": 1 for n in range(50)} | {"a": "x", "tags": ["x", "y"], "k": 1, "b": 1}
+    for number in range(3):
+        fired = detector.evaluate(fields, number)
+        assert [action["priority"] for action in fired] == [41, 42, 43]
+    assert len(runs) == 3 * (len(rules) + 1)
+    assert set(runs.values()) == {1}
