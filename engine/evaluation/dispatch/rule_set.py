@@ -6,12 +6,13 @@ Few rules are all evaluated at every event, by one function (`stream`). Once the
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from engine.evaluation.dispatch.buckets import Bucket, run
 from engine.evaluation.dispatch.compiler import Compiler, Event, Fired, ObserveMany, Row, Stream
 from engine.evaluation.dispatch.index import Index
 from engine.evaluation.dispatch.keyed_names import Texts, Turning
+from engine.evaluation.dispatch.members import Program, Updater
 from engine.evaluation.dispatch.selection import SelectedRow, SelectedRows
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
@@ -59,26 +60,6 @@ TURNED_ALL_MAX: Final = 8
 
 
 _NOTHING: Final[Mapping[str, Any]] = {}
-
-
-class Program(NamedTuple):
-    """An enabled rule with what its evaluation needs."""
-
-    rule: Rule
-    birth: int
-    memories: tuple[NodeName, ...]
-    """Those of its temporal nodes, in the order of `requirements_of`."""
-    triggers: Triggers | None
-
-
-class Updater(NamedTuple):
-    """The update of one memory, for all rules that read it."""
-
-    number: int
-    """Below 0, which distinguishes it from the priority of a rule."""
-    name: NodeName
-    depth: int
-    triggers: Triggers | None
 
 
 class RuleSet:

@@ -1,0 +1,27 @@
+"""The members of the index: the rules to evaluate and the memories to update."""
+
+from typing import NamedTuple
+
+from engine.evaluation.plan.triggers import Triggers
+from engine.evaluation.rules import Rule
+from engine.evaluation.state.slices import NodeName
+
+
+class Program(NamedTuple):
+    """An enabled rule with what its evaluation needs."""
+
+    rule: Rule
+    birth: int
+    memories: tuple[NodeName, ...]
+    """Those of its temporal nodes, in the order of `requirements_of`."""
+    triggers: Triggers | None
+
+
+class Updater(NamedTuple):
+    """The update of one memory, for all rules that read it."""
+
+    number: int
+    """Below 0, which distinguishes it from the priority of a rule."""
+    name: NodeName
+    depth: int
+    triggers: Triggers | None
