@@ -8,6 +8,8 @@ actions = detector.evaluate({"user": "ada", "ok": False}, 1_700_000_000_000)
 """
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.explanation.explaining import explain
+from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.outcomes import BatchRefused, Outcome
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition
@@ -22,10 +24,14 @@ __all__ = [
     "ConditionError",
     "Detector",
     "Entry",
+    "ExplainedRule",
+    "Explanation",
     "Limits",
+    "Node",
     "Outcome",
     "Refusal",
     "Rule",
+    "explain",
     "format",
     "parse",
 ]

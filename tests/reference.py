@@ -56,10 +56,18 @@ def tuples(sent: Any) -> list[list[Any]]:
     return rows if all(kind(row) == "array" and all(map(scalar, row)) for row in rows) else []
 
 
-def verdict(condition: terms.Condition, history: Sequence[Event]) -> bool:
-    """Tell whether the condition is true now, at the last event of the history."""
+def sliced(history: Sequence[Event], key: str) -> list[Event]:
+    """Give the events whose key has the value that it has now."""
+    return [event for event in history if equal(event[key], history[-1][key])]
+
+
+def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | None = None) -> bool:
+    """Tell whether the condition is true at the last event of the history, or later if nothing else happens.
+
+    Then only time has passed: windows end at `at_us`, and no event was there.
+    """
     now, count = history[-1], len(history)
-    ages_us = [now.time_us - event.time_us for event in history]
+    ages_us = [(now.time_us if at_us is None else at_us) - event.time_us for event in history]
 
     def was(inner: terms.Condition) -> list[bool]:
         return [verdict(inner, history[: i + 1]) for i in range(count)]
@@ -74,11 +82,11 @@ def verdict(condition: terms.Condition, history: Sequence[Event]) -> bool:
             values = [now[arg.fact] if isinstance(arg, terms.FactArg) else arg for arg in args]
             return among(values, tuples(now.vars.get(relation)))
         case terms.All(members):
-            return all(verdict(member, history) for member in members)
+            return all(verdict(member, history, at_us) for member in members)
         case terms.Any(members):
-            return any(verdict(member, history) for member in members)
+            return any(verdict(member, history, at_us) for member in members)
         case terms.Not(inner):
-            return not verdict(inner, history)
+            return not verdict(inner, history, at_us)
         case terms.Once(inner):
             return any(was(inner))
         case terms.Historically(inner):
@@ -97,7 +105,7 @@ def verdict(condition: terms.Condition, history: Sequence[Event]) -> bool:
             held, begun = was(left), was(right)
             return any(begun[i] and all(held[i + 1 :]) for i in range(count) if ages_us[i] <= window_us(secs))
         case terms.Keyed(inner, key):
-            return scalar(now[key]) and verdict(inner, [e for e in history if equal(e[key], now[key])])
+            return scalar(now[key]) and verdict(inner, sliced(history, key), at_us)
         case _:
             assert_never(condition)
 

@@ -249,6 +249,16 @@ class Column:
         """Give the time that a STAMPED memory has for a slot after event `tick` of its slice."""
         return self.at(slot) if self.ticks.get(slot, self.whole_at) >= tick else now_us
 
+    def past_us(self, slot: int) -> int:
+        """Give the time that the memory of a slot has after the slice's last event, or NEVER."""
+        if slot == NO_SLOT:
+            return NEVER
+        if self.begun:
+            return self.began(slot)
+        if self.clocked and self.ticks.get(slot, self.whole_at) < self.table.seen[slot]:
+            return self.table.times[slot]
+        return self.at(slot)
+
     def slots(self) -> list[int]:
         """Give the slots with an entry, in the order of snapshots."""
         if self.few is not None:
@@ -258,16 +268,9 @@ class Column:
     def until_us(self, slot: int) -> int:
         """Give the last time at which the memory of a slot has not expired.
 
-        It is NEVER without a remembered time, and FOREVER without expiry. The clock of the slice is
-        considered.
+        It is NEVER without a remembered time, and FOREVER without expiry.
         """
-        table = self.table
-        if self.begun:
-            time_us = self.began(slot)
-        elif self.clocked and self.ticks.get(slot, self.whole_at) < table.seen[slot]:
-            time_us = table.times[slot]
-        else:
-            time_us = self.at(slot)
+        time_us = self.past_us(slot)
         if time_us == NEVER:
             return NEVER
         return FOREVER if self.expires_after_us is None else min(time_us + self.expires_after_us, FOREVER)

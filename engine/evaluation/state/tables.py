@@ -145,6 +145,11 @@ class KeyTable:
             self.previous_tick = self.previous_us = 0
             self.slot = self.admit(key, tick, now_us)
 
+    def slot_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> int:
+        """Give the slot of an event's key, or NO_SLOT if the key is not live. Changes nothing."""
+        key = self._key_at(fields, sent)
+        return NO_SLOT if key is None else self.shards[hash((key,)) % SHARDS].get(key, NO_SLOT)
+
     def leave(self) -> None:
         """Leave the event: set no key."""
         self.key = None

@@ -1,0 +1,183 @@
+"""Explains events without recording them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, assert_never
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.explanation.decisive_events import Temporal, settle
+from engine.evaluation.explanation.futures import Future, every, negated, some
+from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
+from engine.evaluation.explanation.predicates import Predicate, Predicates
+from engine.evaluation.explanation.remembered import Remembered
+from engine.evaluation.explanation.shown import Shown
+from engine.evaluation.explanation.why_not import why_not
+from engine.evaluation.facts.values import key_of
+from engine.evaluation.intake import Intake
+from engine.evaluation.lateness import late
+from engine.evaluation.memory import NEVER
+from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.rules import LiveRule
+from engine.evaluation.state.slices import NodeName
+from engine.evaluation.warnings import warnings_on
+from engine.language import condition as language
+from engine.language.condition import Condition, Keys, microseconds
+from engine.language.diagnostics import Entry, Refusal, json_type, quoted
+
+NODES_MAX: Final = 4_000
+"""The most nodes that are explained at once, unless they are those of one rule."""
+
+_DISABLED: Final = "the rule is disabled, so it observes no events"
+
+
+def explain(
+    detector: Detector,
+    fields: Mapping[str, Any],
+    timestamp_ms: float | datetime,
+    vars: Mapping[str, Any] | None = None,  # noqa: A002
+    *,
+    rule_id: str | None = None,
+) -> Explanation:
+    """Explain for each rule, or the one with that id, why it would fire at an event or not.
+
+    The event is not recorded, and nothing is changed. Raises Refusal as `Detector.evaluate` does, and also
+    1201 for an unknown rule and 1400 if the rules are too many to be explained at once.
+    """
+    event = Intake(detector.limits).event(fields, timestamp_ms, vars)
+    return explain_clean(detector, *event, rule_id=rule_id)
+
+
+def explain_clean(
+    detector: Detector,
+    fields: Mapping[str, Any],
+    timestamp_ms: float,
+    sent: Mapping[str, Any],
+    *,
+    rule_id: str | None = None,
+) -> Explanation:
+    """Explain one event that consists of JSON values, as `explain` does."""
+    if rule_id is not None:
+        detector.rule(rule_id)
+        explained: Sequence[LiveRule] = [detector.live[rule_id]]
+    else:
+        explained = list(detector.live.values())
+        _check_size(explained)
+    stamped_us = microseconds(timestamp_ms, 1_000)
+    clock_us = NEVER if detector.clock_us is None else detector.clock_us
+    now_us = detector.time_of(stamped_us, clock_us)
+    rule_set = detector.rule_set
+    messages: list[Entry] = [] if stamped_us == now_us else [late(now_us - stamped_us)]
+    try:
+        if rule_set.relations or rule_set.texts:
+            messages += warnings_on(fields, sent, rule_set, detector.limits)
+        if rule_set.patterns.bounded:
+            rule_set.patterns.begin(fields, sent)
+        predicates = Predicates(fields, sent, rule_set.lookups, rule_set.patterns)
+        remembered = Remembered(detector.state, detector.events_seen, fields, sent)
+        rules = tuple([_rule(live, predicates, remembered, now_us) for live in explained])
+    finally:
+        detector.forget_lookups()
+    return Explanation(now_us, rules, tuple(messages))
+
+
+def _check_size(explained: Sequence[LiveRule]) -> None:
+    left = NODES_MAX
+    for number, live in enumerate(explained):
+        # Each rule has a node at least, so this takes no longer than the explanation.
+        left -= requirements_of(live.rule.condition).size
+        if left < 0 and number:
+            said = f"the rules have more than {NODES_MAX} nodes, which is the limit; name one rule"
+            raise Refusal(Entry(1400, said))
+
+
+def _rule(live: LiveRule, predicates: Predicates, remembered: Remembered, now_us: int) -> ExplainedRule:
+    rule = live.rule
+    if not rule.enabled:
+        node = Node(condition=rule.condition, future=Future(verdict=False), note=_DISABLED)
+        return ExplainedRule(rule, node, None)
+    node = _Explaining(predicates, remembered, live.birth, now_us).node(rule.condition, ())
+    return ExplainedRule(rule, node, why_not(node))
+
+
+class _Explaining:
+    """The explanation of one rule."""
+
+    def __init__(self, predicates: Predicates, remembered: Remembered, birth: int, now_us: int) -> None:
+        self._predicates, self._remembered = predicates, remembered
+        self._birth, self._now_us = birth, now_us
+
+    def node(self, condition: Condition, path: Keys) -> Node:
+        """Explain a condition under a path of keys for which the event has values."""
+        match condition:
+            case language.Leaf() | language.Ref() | language.InRelation():
+                return self._predicate(condition)
+            case language.All(members):
+                nodes = tuple(self.node(member, path) for member in members)
+                future = every([node.future for node in nodes])
+                return Node(condition=condition, future=future, nodes=nodes, decide=all)
+            case language.Any(members):
+                nodes = tuple(self.node(member, path) for member in members)
+                future = some([node.future for node in nodes])
+                return Node(condition=condition, future=future, nodes=nodes, decide=any)
+            case language.Not(inner):
+                node = self.node(inner, path)
+                future = negated(node.future)
+                return Node(condition=condition, future=future, nodes=(node,), decide=lambda of: not of[0])
+            case language.Keyed():
+                return self._keyed(condition, path)
+            case (
+                language.Once()
+                | language.OnceWithin()
+                | language.Historically()
+                | language.HistoricallyFor()
+                | language.Since()
+                | language.SinceWithin()
+            ):
+                return self._temporal(condition, path)
+            case _:
+                assert_never(condition)
+
+    def _predicate(self, predicate: Predicate) -> Node:
+        predicates = self._predicates
+        found = predicates.shown(predicates.names(predicate))
+        return Node(
+            condition=predicate,
+            future=Future(predicates.truth(predicate)),
+            values={name: shown.value for name, shown in found.items()},
+            note="; ".join([*predicates.remarks(predicate), *_cut(found)]) or None,
+        )
+
+    def _keyed(self, keyed: language.Keyed, path: Keys) -> Node:
+        value = self._predicates.value(keyed.key)
+        if key_of(value) is None:
+            is_ = "missing" if value is None else f"{json_type(value)}, which is no key"
+            note = f"{quoted(keyed.key)} is {is_}, so the event belongs to no slice"
+            return Node(condition=keyed, future=Future(verdict=False), note=note)
+        longer = (*path, keyed.key)
+        node = self.node(keyed.inner, longer)
+        key = self._predicates.shown(longer)
+        return Node(
+            condition=keyed,
+            future=node.future,
+            nodes=(node,),
+            key={name: shown.value for name, shown in key.items()},
+            note="; ".join(_cut(key)) or None,
+            decide=all,
+        )
+
+    def _temporal(self, node: Temporal, path: Keys) -> Node:
+        past_us = self._remembered.past_us(NodeName(node, path, self._birth))
+        now_us = self._now_us
+        nodes = tuple(self.node(operand, path) for operand in language.children(node))
+        settled = settle(node, past_us, now_us, tuple(operand.verdict for operand in nodes))
+        return Node(
+            condition=node,
+            future=settled.future,
+            nodes=nodes,
+            witness_us=settled.witness_us,
+            decide=lambda truths: settle(node, past_us, now_us, truths).future.verdict,
+        )
+
+
+def _cut(found: Mapping[str, Shown]) -> list[str]:
+    return [f"{quoted(name)} is shown cut" for name, shown in found.items() if shown.is_cut]

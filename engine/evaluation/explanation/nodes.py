@@ -1,0 +1,75 @@
+"""An explanation: for each rule the tree of its condition, with what each node is judged by at one event."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.evaluation.explanation.futures import Future
+from engine.evaluation.rules import Rule
+from engine.language.condition import Condition
+from engine.language.diagnostics import Entry
+from engine.language.text.printer import format as format_condition
+
+Decide = Callable[[tuple[bool, ...]], bool]
+"""Gives the verdict of a node, if its members had these truths at the event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node of a condition at an event."""
+
+    condition: Condition
+    future: Future
+    nodes: tuple["Node", ...] = ()
+    """Those of its members. Without a key, `keyed` has none: there is no history to judge them by."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What a predicate looked up, by name, cut where it is long. A name that is not here is missing."""
+    key: Mapping[str, Any] | None = None
+    """The slice of `keyed`: the values of all keys down to here, the outermost first."""
+    witness_us: int | None = None
+    """The time of the event that settles a temporal node; None if no single event does."""
+    note: str | None = None
+    decide: Decide | None = field(default=None, repr=False, compare=False)
+    """None for a node without members."""
+
+    @property
+    def verdict(self) -> bool:
+        """Whether the node is true at the event."""
+        return self.future.verdict
+
+    @property
+    def until_us(self) -> int | None:
+        """The last time at which the verdict stays if nothing else happens; None if it stays for ever."""
+        return self.future.until_us
+
+    @property
+    def text(self) -> str:
+        """The canonical text of the condition."""
+        return format_condition(self.condition)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedRule:
+    """A rule at an event."""
+
+    rule: Rule
+    node: Node
+    why_not: tuple[Condition, ...] | None
+    """The smallest set of predicates such that the verdict would turn if each of them turned at this event.
+    None if no set of predicates turns it, because the past alone decides."""
+
+    @property
+    def verdict(self) -> bool:
+        """Whether the rule fires."""
+        return self.node.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """An event that was explained."""
+
+    time_us: int
+    """The time at which it would be evaluated."""
+    rules: tuple[ExplainedRule, ...]
+    """In order of priority."""
+    messages: tuple[Entry, ...]

@@ -1,0 +1,39 @@
+"""The memories of temporal nodes as an event finds them, read without changing anything."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.evaluation.memory import NEVER, Regime
+from engine.evaluation.state.slices import NodeName, State
+from engine.language.condition import Keys
+
+
+class Remembered:
+    """The memories of the slices of one event, which comes after event `tick`."""
+
+    def __init__(self, state: State, tick: int, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
+        self._state = state
+        self._tick = tick
+        self._fields, self._sent = fields, sent
+        self._slots: dict[Keys, int] = {}
+
+    def past_us(self, name: NodeName) -> int | None:
+        """Give the time that a memory holds for the event's slice, or None."""
+        state = self._state
+        store = state.store_of(name)
+        time_us = self._of_cell(store) if isinstance(store, int) else store.past_us(self._slot_of(name.path))
+        view = state.views.get(name)
+        since_us = NEVER if view is None else view.since_us
+        return time_us if time_us > since_us else None
+
+    def _of_cell(self, cell: int) -> int:
+        whole = self._state.whole
+        if whole.regimes.get(cell) is Regime.STAMPED and whole.ticks[cell] < self._tick:
+            return whole.previous_us
+        return whole.cells[cell]
+
+    def _slot_of(self, path: Keys) -> int:
+        slot = self._slots.get(path)
+        if slot is None:
+            slot = self._slots[path] = self._state.tables[path].slot_at(self._fields, self._sent)
+        return slot

@@ -1,0 +1,157 @@
+"""Judges an explanation by the reference: verdicts, witnesses, and times until which verdicts stay."""
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from itertools import chain, combinations
+from typing import assert_never
+
+from engine.evaluation.explanation.futures import LATEST_US
+from engine.evaluation.explanation.nodes import ExplainedRule, Node
+from engine.language import condition as terms
+from engine.language.condition import Condition, children, walk
+from tests.reference import Event, sliced, verdict, window_us
+from tests.reference_values import scalar
+
+PROBES_MAX = 6
+SUBSETS_MAX = 200
+NOW = terms.Leaf("$now, which no world has", "eq", 1)
+
+
+def judge(explained: ExplainedRule, history: Sequence[Event], drawn: random.Random) -> list[Node]:
+    """Judge all nodes of an enabled rule, whose history ends with the event. Gives the nodes."""
+    judge_why_not(explained, history)
+    return list(_judged(explained.node, explained.rule.condition, list(history), drawn))
+
+
+def _judged(node: Node, condition: Condition, history: list[Event], drawn: random.Random) -> Iterable[Node]:
+    assert node.condition == condition
+    assert node.verdict is verdict(condition, history), (node, history)
+    judge_until(node, history, drawn)
+    judge_witness(node, history)
+    judge_values(node, history[-1])
+    yield node
+    if isinstance(condition, terms.Keyed):
+        assert bool(node.nodes) is (node.key is not None) is scalar(history[-1][condition.key])
+        if not node.nodes:
+            return
+        history = sliced(history, condition.key)
+    for member, inner in zip(node.nodes, children(condition), strict=True):
+        yield from _judged(member, inner, history, drawn)
+
+
+def judge_values(node: Node, event: Event) -> None:
+    """What was looked up is shown, and nothing else."""
+    match node.condition:
+        case terms.Leaf(fact):
+            names = [fact]
+        case terms.Ref(fact, _, reference):
+            names = [fact, reference]
+        case terms.InRelation(_, args):
+            names = [arg.fact for arg in args if isinstance(arg, terms.FactArg)]
+        case _:
+            names = []
+    assert repr(dict(node.values)) == repr({name: event[name] for name in names if event[name] is not None})
+    if node.key is not None:
+        assert all(event[name] == value for name, value in node.key.items())
+        assert isinstance(node.condition, terms.Keyed)
+        assert node.condition.key in node.key
+
+
+def judge_until(node: Node, history: Sequence[Event], drawn: random.Random) -> None:
+    """Until the time given the verdict stays, and just past it it is another."""
+    last_us = LATEST_US if node.until_us is None else node.until_us
+    windows = {
+        window_us(part.window_secs) for part, _ in walk(node.condition) if isinstance(part, terms.Windowed)
+    }
+    edges = {event.time_us + window for event in history for window in windows}
+    near = {edge + off for edge in edges for off in (-1, 0, 1)}
+    probes = sorted(time_us for time_us in near if history[-1].time_us < time_us < last_us)
+    for at_us in {*drawn.sample(probes, min(PROBES_MAX, len(probes))), *probes[-1:], last_us}:
+        assert verdict(node.condition, history, at_us) is node.verdict, (node, history, at_us)
+    if node.until_us is not None:
+        assert history[-1].time_us <= node.until_us < LATEST_US
+        assert verdict(node.condition, history, last_us + 1) is not node.verdict, (node, history)
+
+
+def judge_witness(node: Node, history: Sequence[Event]) -> None:
+    """The event named settles the verdict. None is named only if no single event does."""
+    now_us, given_us = history[-1].time_us, node.witness_us
+    parts = [
+        [verdict(part, history[: i + 1]) for i in range(len(history))] for part in children(node.condition)
+    ]
+    held, begun = parts[:1] or [[]], parts[-1:] or [[]]
+    left, right = held[0], begun[0]
+    since = [place for place, true in enumerate(right) if true and all(left[place + 1 :])]
+    window = window_us(node.condition.window_secs) if isinstance(node.condition, terms.Windowed) else math.inf
+    witnesses: list[int]
+    match node.condition:
+        case terms.Once() | terms.OnceWithin():
+            witnesses = [place for place, true in enumerate(right) if true]
+        case terms.HistoricallyFor(_, _, "strong"):
+            runs = [place for place in range(len(right)) if all(right[place:])]
+            if node.verdict:
+                runs = [place for place in runs if now_us - history[place].time_us >= window]
+            else:
+                runs = runs[:1] or [len(history) - 1]
+            assert given_us in {history[place].time_us for place in runs}, (node, history)
+            return
+        case terms.Historically() | terms.HistoricallyFor():
+            witnesses = [place for place, true in enumerate(right) if not true]
+        case terms.Since() | terms.SinceWithin() if not left[-1] and not right[-1]:
+            witnesses = [len(history) - 1]
+        case terms.Since() | terms.SinceWithin():
+            witnesses = since
+        case _:
+            witnesses = []
+    in_time = [history[place].time_us for place in witnesses if now_us - history[place].time_us <= window]
+    assert given_us == max(in_time, default=None), (node, history)
+
+
+def judge_why_not(explained: ExplainedRule, history: Sequence[Event]) -> None:
+    """The predicates named turn the verdict, and no fewer do."""
+    condition, given = explained.rule.condition, explained.why_not
+    predicates = [*{part: None for part, _ in walk(condition) if not children(part)}]
+    event = history[-1]
+    marked = [*history[:-1], Event(event.time_us, event.fields, {**event.vars, NOW.fact[1:]: 1})]
+
+    def turns(several: Iterable[Condition]) -> bool:
+        return verdict(turned(condition, frozenset(several)), marked) is not explained.verdict
+
+    assert given is None or turns(given), (explained, history)
+    sizes = range(1, len(predicates) + 1 if given is None else len(given))
+    if sum(math.comb(len(predicates), size) for size in sizes) <= SUBSETS_MAX:
+        fewer = chain.from_iterable(combinations(predicates, size) for size in sizes)
+        assert not any(map(turns, fewer)), (explained, history)
+
+
+def turned(condition: Condition, several: frozenset[Condition]) -> Condition:
+    """Give a condition in which some predicates are turned at the event that is marked, and at no other."""
+    if condition in several:
+        both = terms.All((condition, terms.Not(NOW)))
+        return terms.Any((both, terms.All((terms.Not(condition), NOW))))
+    match condition:
+        case terms.Leaf() | terms.Ref() | terms.InRelation():
+            return condition
+        case terms.All(members):
+            return terms.All(tuple(turned(member, several) for member in members))
+        case terms.Any(members):
+            return terms.Any(tuple(turned(member, several) for member in members))
+        case terms.Not(inner):
+            return terms.Not(turned(inner, several))
+        case terms.Once(inner):
+            return terms.Once(turned(inner, several))
+        case terms.Historically(inner):
+            return terms.Historically(turned(inner, several))
+        case terms.Since(left, right):
+            return terms.Since(turned(left, several), turned(right, several))
+        case terms.OnceWithin(inner, window):
+            return terms.OnceWithin(turned(inner, several), window)
+        case terms.HistoricallyFor(inner, window, boundary):
+            return terms.HistoricallyFor(turned(inner, several), window, boundary)
+        case terms.SinceWithin(left, right, window):
+            return terms.SinceWithin(turned(left, several), turned(right, several), window)
+        case terms.Keyed(inner, key):
+            return terms.Keyed(turned(inner, several), key)
+        case _:
+            assert_never(condition)

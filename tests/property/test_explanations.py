@@ -1,0 +1,123 @@
+"""An explanation says of an event what the executable specification says, and changes nothing."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from engine import Detector, Refusal
+from engine.evaluation.explanation.explaining import explain
+from engine.evaluation.explanation.nodes import ExplainedRule
+from tests.differential.comparison import Pair, evaluated
+from tests.differential.explanations import judge
+from tests.differential.modes import MODES, in_mode
+from tests.reference import Event
+from tests.worlds.long_histories import LongHistoriesWorld
+from tests.worlds.scripts import Submit, World
+from tests.worlds.shared_histories import SharedWorld
+from tests.worlds.steady_facts import FallingAsleepWorld, SteadyFactsWorld
+
+WORLDS = {
+    "deep conditions": (World, 60, {"depth": 4, "steps_max": 18}),
+    "shallow conditions": (World, 60, {"depth": 2, "steps_max": 24}),
+    "shared histories": (SharedWorld, 30, {}),
+    "long histories": (LongHistoriesWorld, 20, {"steps_max": 40}),
+    "steady facts": (SteadyFactsWorld, 10, {"steps_max": 30}),
+    "falling asleep": (FallingAsleepWorld, 5, {"steps_max": 18}),
+}
+
+
+def explained_and_judged(pair: Pair, step: Submit, drawn: random.Random) -> Counter[str]:
+    """Explain an event, judge all that is said, and count what was met."""
+    engine, reference = pair.engine, pair.reference
+    before, cached = engine.dump(), [*engine.rule_set.lookups.used]
+    expected = evaluated(Detector.load(before, Detector.STATE_VERSION), step)
+    try:
+        explanation = explain(engine, step.fields, step.timestamp_ms, step.vars)
+    except Refusal as refusal:
+        if refusal.code != 1402:
+            raise
+        explanation = None
+    assert engine.dump() == before
+    assert engine.rule_set.lookups.used == cached == []
+    assert (explanation is None) is (expected is None)
+    if explanation is None or expected is None:
+        return Counter(["refused"])
+    assert [fired.rule.id for fired in explanation.rules if fired.verdict] == [
+        action[1] for action in expected
+    ]
+    stamped_us = round(step.timestamp_ms * 1_000)
+    assert explanation.time_us == max([stamped_us, *(event.time_us for event in reference.events)])
+    assert (2001 in {entry.code for entry in explanation.messages}) is (explanation.time_us > stamped_us)
+    assert [fired.rule.id for fired in explanation.rules] == [*reference.rules]
+    event = Event(explanation.time_us, step.fields, step.vars or {})
+    met = Counter(["events"])
+    for one in explanation.rules:
+        rule = reference.rules[one.rule.id]
+        if rule.enabled:
+            met += counted(one, [*reference.events[rule.birth :], event], drawn)
+        else:
+            assert (one.verdict, one.node.nodes, one.why_not) == (False, (), None)
+            met["disabled"] += 1
+    return met
+
+
+def counted(one: ExplainedRule, history: list[Event], drawn: random.Random) -> Counter[str]:
+    nodes = judge(one, history, drawn)
+    now_us = history[-1].time_us
+    return Counter(
+        {
+            "nodes": len(nodes),
+            "true": sum(node.verdict for node in nodes),
+            "until": sum(node.until_us is not None for node in nodes),
+            "earlier witnesses": sum(node.witness_us not in {None, now_us} for node in nodes),
+            "no slice": sum(node.note is not None and "slice" in node.note for node in nodes),
+            "of other types": sum(node.note is not None and "compared" in node.note for node in nodes),
+            "turned by one": one.why_not is not None and len(one.why_not) == 1,
+            "turned by several": one.why_not is not None and len(one.why_not) > 1,
+            "turned by none": one.why_not is None,
+        }
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("world", WORLDS)
+def test_explanations_agree_with_the_reference(
+    world: str,
+    mode: str,
+    seed: int,
+    scaled: Callable[[int], int],
+    record_property: Callable[[str, object], None],
+) -> None:
+    make, count, shape = WORLDS[world]
+    record_property("examples", scaled(count))
+    for number in range(scaled(count)):
+        drawn = random.Random(f"{seed} {world} {mode} {number}")
+        script = make(drawn.choice).script(**shape)
+        with in_mode(mode):
+            pair = Pair()
+            for step in script:
+                if isinstance(step, Submit) and drawn.random() < 0.4:
+                    try:
+                        explained_and_judged(pair, step, drawn)
+                    except AssertionError as error:
+                        pytest.fail(f"script {number} of seed {seed} at {step}: {error}")
+                # What the engine answers from now on is compared, too.
+                pair.apply(step)
+                if drawn.random() < 0.1:
+                    pair.reload()
+
+
+def test_explanations_say_all_that_they_can_say(seed: int) -> None:
+    """Did no verdict ever change with time, or no event settle one, agreement would mean little."""
+    met = Counter[str]()
+    for number in range(150):
+        drawn = random.Random(f"{seed} {number}")
+        pair = Pair()
+        for step in World(drawn.choice).script(depth=3):
+            if isinstance(step, Submit):
+                met += explained_and_judged(pair, step, drawn)
+            pair.apply(step)
+    assert all(count >= 5 for count in met.values()), met
+    assert len(met) == 12, met

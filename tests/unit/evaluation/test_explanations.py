@@ -1,0 +1,261 @@
+"""What an explanation says, in words and numbers, and where it ends."""
+
+import itertools
+import random
+
+import pytest
+
+from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
+from engine.evaluation.explanation import explaining, why_not
+from engine.evaluation.explanation.futures import LATEST_US, Future, every, negated, settled_until, some
+from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.explanation.shown import VALUE_CHARS_MAX, shown
+
+
+def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None = None) -> Node:
+    """Give the node of a rule at the first event of a detector."""
+    detector = Detector()
+    detector.add_rule("rule", text)
+    (explained,) = explain(detector, fields, timestamp_ms, sent).rules
+    return explained.node
+
+
+# -- how verdicts change with time ------------------------------------------------------------------------
+
+
+def future_and_verdicts(drawn: random.Random, depth: int) -> tuple[Future, list[bool]]:
+    """Give a random future, and its verdicts at the times from 0, worked out one by one."""
+    times = range(10)
+    if not depth:
+        verdict, last = drawn.random() < 0.5, drawn.choice(times)
+        return settled_until(verdict, last), [verdict is (time <= last) for time in times]
+    members = [future_and_verdicts(drawn, depth - 1) for _ in range(drawn.choice((1, 2, 3)))]
+    futures, verdicts = (
+        [future for future, _ in members],
+        list(zip(*(each for _, each in members), strict=True)),
+    )
+    match drawn.choice("aon"):
+        case "a":
+            return every(futures), list(map(all, verdicts))
+        case "o":
+            return some(futures), list(map(any, verdicts))
+        case _:
+            return negated(futures[0]), [not each[0] for each in verdicts]
+
+
+def test_a_future_flips_exactly_where_its_verdict_does(seed: int) -> None:
+    drawn = random.Random(seed)
+    most = 0
+    for _ in range(3_000):
+        future, verdicts = future_and_verdicts(drawn, drawn.choice((1, 2, 3)))
+        assert future.verdict is verdicts[0]
+        # A flip at the last time shows in a time after it.
+        flips = [
+            time for time, (one, next_one) in enumerate(itertools.pairwise(verdicts)) if one is not next_one
+        ]
+        assert [time for time in future.flips if time < len(verdicts) - 1] == flips
+        most = max(most, len(flips))
+    assert most > 2
+
+
+def test_no_verdict_changes_after_the_latest_time_of_an_event() -> None:
+    assert settled_until(True, LATEST_US - 1).until_us == LATEST_US - 1
+    assert settled_until(True, LATEST_US).until_us is None
+    assert node_of("once within 1e300 a == 1", {"a": 1}).until_us is None
+
+
+def test_a_verdict_can_return_and_the_first_change_counts() -> None:
+    detector = Detector()
+    detector.add_rule("rule", "once within 5s a == 1 or not once within 9s a == 1")
+    detector.evaluate({"a": 1}, 0)
+    (explained,) = explain(detector, {}, 1_000).rules
+    assert explained.node.future.flips == (5_000_000, 9_000_000)
+    assert (explained.verdict, explained.node.until_us) == (True, 5_000_000)
+
+
+# -- values and notes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "note"),
+    [
+        ("user.id == 7", {"user": {"id": "7"}}, '`user.id` is the string "7", compared with the number 7'),
+        ("a != true", {"a": 1}, "`a` is the number 1, compared with the boolean true"),
+        ("a == [1, 2]", {"a": {}}, "`a` is an object, compared with an array of numbers"),
+        ("a == [1, 2]", {"a": ["x", 1]}, None),
+        ('a in ["1"]', {"a": 1}, "`a` is the number 1, compared with strings"),
+        ("a not in []", {"a": 1}, None),
+        ("a between 1 and 2", {"a": "1"}, '`a` is the string "1", compared with numbers'),
+        ('a contains "x"', {"a": 5}, "`a` is the number 5, neither a string nor an array"),
+        ("a contains 5", {"a": "5"}, '`a` is the string "5", compared with the number 5'),
+        ("a contains 5", {"a": ["5"]}, None),
+        ('a matches "5"', {"a": 5}, "`a` is the number 5, not a string"),
+        ("a == b", {"a": 1, "b": "1"}, '`a` is the number 1, compared with `b`, the string "1"'),
+        ("a in b", {"a": 1, "b": 1}, "`b` is the number 1, not an array"),
+        ("a in b", {"a": 1, "b": ["1"]}, None),
+        ("a == b", {"a": 1}, None),
+        ("a == 1", {"a": 1}, None),
+        ("a == 1", {}, None),
+        ("per a once b == 1", {"b": 1}, "`a` is missing, so the event belongs to no slice"),
+        (
+            "per a once b == 1",
+            {"a": [1]},
+            "`a` is an array, which is no key, so the event belongs to no slice",
+        ),
+    ],
+)
+def test_a_note_says_where_types_never_meet(text: str, fields: dict, note: str | None) -> None:
+    assert node_of(text, fields).note == note
+
+
+def test_a_note_says_where_a_relation_holds_nothing() -> None:
+    assert node_of("r(a)", {"a": 1}).note == "the relation `r` is neither stored nor sent"
+    assert node_of("r(a)", {"a": 1}, sent={"r": [1]}).note is None
+    assert node_of("r(a)", {"a": [1]}, sent={"r": [1]}).note == "`a` is an array, which no relation holds"
+
+
+def test_long_values_are_cut_and_a_note_says_so() -> None:
+    node = node_of('a contains "b" and not x == 1', {"a": "b" * 5_000})
+    assert node.nodes[0].values == {"a": "b" * VALUE_CHARS_MAX + "…"}
+    assert node.nodes[0].note == "`a` is shown cut"
+    assert node_of("per a a == 1", {"a": "b" * 5_000}).key == {"a": "b" * VALUE_CHARS_MAX + "…"}
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 1.5, "", "x" * 1_000, [1, [2]], {"a": {"b": []}}, 10**4_000, []]
+)
+def test_short_values_are_shown_whole(value: object) -> None:
+    assert shown(value) == (value, False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["x"] * 100_000,
+        {str(number): 1 for number in range(100_000)},
+        {"x" * 5_000: 1},
+        [10**4_000] * 9,
+        [[[]]] * 10_000,
+    ],
+)
+def test_large_values_are_shown_in_part(value: object) -> None:
+    part, is_cut = shown(value)
+    assert is_cut
+    assert len(repr(part)) < 10 * VALUE_CHARS_MAX
+
+
+# -- witnesses ----------------------------------------------------------------------------------------------
+
+
+def test_a_node_names_its_slice_the_event_that_settles_it_and_until_when() -> None:
+    detector = Detector()
+    detector.add_rule("rule", "per user once within 10m ok == false")
+    detector.evaluate({"user": "ada", "ok": False}, 3_120)
+    detector.evaluate({"user": "bob", "ok": False}, 4_000)
+    (explained,) = explain(detector, {"user": "ada", "ok": True}, 44_120).rules
+    keyed, once = explained.node, explained.node.nodes[0]
+    assert (keyed.verdict, keyed.key, keyed.until_us) == (True, {"user": "ada"}, 603_120_000)
+    assert (once.verdict, once.witness_us, once.until_us) == (True, 3_120_000, 603_120_000)
+    assert once.nodes[0].values == {"ok": True}
+
+
+def test_a_run_becomes_long_enough_just_after_the_time_given() -> None:
+    detector = Detector()
+    detector.add_rule("rule", "historically for 5m strong cpu > 90")
+    detector.evaluate({"cpu": 95}, 0)
+    (explained,) = explain(detector, {"cpu": 95}, 1_000).rules
+    assert (explained.verdict, explained.node.witness_us) == (False, 0)
+    assert explained.node.until_us == 300_000_000 - 1
+
+
+def test_a_late_event_is_explained_at_the_clock() -> None:
+    detector = Detector()
+    detector.add_rule("rule", "once a == 1")
+    detector.evaluate({}, 1_000)
+    explanation = explain(detector, {"a": 1}, 400)
+    assert explanation.time_us == 1_000_000
+    assert [entry.code for entry in explanation.messages] == [2001]
+    assert explanation.rules[0].node.witness_us == 1_000_000
+
+
+# -- what would turn the verdict ----------------------------------------------------------------------------
+
+
+def turning(text: str, fields: dict) -> list[str] | None:
+    detector = Detector()
+    detector.add_rule("rule", text)
+    (explained,) = explain(detector, fields, 0).rules
+    return None if explained.why_not is None else [*map(format, explained.why_not)]
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "expected"),
+    [
+        ("a == 1 and b == 1 and c == 1", {"a": 1}, ["b == 1", "c == 1"]),
+        ("a == 1 and b == 1 or c == 1", {}, ["c == 1"]),
+        ("(a == 1 or b == 1) and once c == 1", {"b": 1}, ["c == 1"]),
+        ("a == 1 and not previous == 1", {"a": 1, "previous": 1}, ["previous == 1"]),
+        # The same predicate twice: turned once, it is turned everywhere.
+        ("(a == 1 and b == 1) or (a == 1 and c == 1)", {}, ["a == 1", "b == 1"]),
+        ("(a == 1 and b == 1) or (not a == 1 and c == 1 and d == 1)", {"a": 1}, ["b == 1"]),
+        ("a == 1 and not a == 1", {}, None),
+        ("per a once b == 1", {}, None),
+    ],
+)
+def test_the_smallest_set_that_turns_the_verdict(text: str, fields: dict, expected: list[str] | None) -> None:
+    assert turning(text, fields) == expected
+
+
+def test_the_search_for_the_smallest_set_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(why_not, "TRIED_MAX", 5)
+    # What the members would do is no answer where they share a predicate and contradict each other.
+    assert turning("(a == 1 and not a == 1) or (b == 1 and c == 1)", {}) is None
+    assert turning("(a == 1 and b == 1) or (a == 1 and c == 1)", {}) == ["a == 1", "b == 1"]
+
+
+# -- bounds and refusals ------------------------------------------------------------------------------------
+
+
+def test_a_disabled_rule_is_explained_as_what_it_is() -> None:
+    detector = Detector()
+    rule_id = detector.add_rule("rule", "a == 1")
+    detector.change_rule(rule_id, enabled=False)
+    (explained,) = explain(detector, {"a": 1}, 0, rule_id=rule_id).rules
+    assert not explained.verdict
+    assert explained.node.note == "the rule is disabled, so it observes no events"
+
+
+def test_too_many_nodes_are_refused_unless_one_rule_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explaining, "NODES_MAX", 3)
+    detector = Detector()
+    large = detector.add_rule("large", "a == 1 and b == 1 and c == 1")
+    assert len(explain(detector, {}, 0).rules) == 1
+    detector.add_rule("small", "a == 1")
+    with pytest.raises(Refusal, match="more than 3 nodes") as refused:
+        explain(detector, {}, 0)
+    assert refused.value.code == 1400
+    assert len(explain(detector, {}, 0, rule_id=large).rules) == 1
+
+
+def test_patterns_that_an_evaluation_does_not_try_are_not_tried() -> None:
+    detector = Detector(limits=Limits(pattern_event_bytes_max=200_000))
+    for number in range(100):
+        detector.add_rule("rule", f"t matches '[a-m]{number}'")
+    fields = {"t": "the quick brown fox 0123456789 " * 300 + "a1"}
+    explanation = explain(detector, fields, 0)
+    assert not any(one.verdict for one in explanation.rules)
+    outcome = detector.submit(fields, 0)
+    assert (outcome.fired, outcome.messages) == ((), list(explanation.messages))
+    assert [entry.code for entry in explanation.messages] == [2004]
+
+
+def test_the_rule_is_looked_for_before_the_time_is_judged() -> None:
+    detector = Detector(limits=Limits(late_ms_max=10))
+    detector.evaluate({}, 1_000)
+    for rule_id, code in (("unknown", 1201), (None, 1402)):
+        with pytest.raises(Refusal) as refused:
+            explain(detector, {}, 0, rule_id=rule_id)
+        assert refused.value.code == code
+    with pytest.raises(Refusal) as refused:
+        explain(detector, {"a": object()}, 1_000)
+    assert refused.value.code == 1001
