@@ -27,6 +27,11 @@ PAGES_AT_ONCE: Final = 2
 is reached."""
 
 
+DROPPED_AT_ONCE: Final = 256
+"""Each `hold` drops at most this many keys, in about a millisecond. An event seldom needs more than a few, but
+a bound that was lowered may be passed by very many."""
+
+
 class Evicted(NamedTuple):
     """The number of keys that were evicted before they expired."""
 
@@ -49,6 +54,8 @@ class Bounded(Protocol):
     live_max: int
     bytes: int
     bytes_max: int
+    due: bool
+    """Whether `hold` must be called after the next event, because a bound is passed."""
     tracking: bool
     tables: dict[tuple[str, ...], KeyTable]
 
@@ -120,7 +127,7 @@ class Eviction:
         self._tracked: dict[tuple[str, ...], _Tracked] = {}
 
     def hold(self, now_us: int) -> Evicted:
-        """Drop keys until the bounds hold, and count those that had not expired."""
+        """Drop keys until the bounds hold, but not too many at once, and count those that had not expired."""
         bounded = self._bounded
         if not bounded.tracking:
             if not self._reached(NEAR_SHARE):
@@ -128,12 +135,16 @@ class Eviction:
             bounded.tracking = True
         self._track(None if self._passed() else PAGES_AT_ONCE)
         by_number = by_bytes = 0
-        while excess := self._passed():
+        for _ in range(DROPPED_AT_ONCE):
+            excess = self._passed()
+            if not excess:
+                break
             if self._drop_expired(now_us):
                 continue
             self._drop_longest_unseen()
             by_number += excess == _TOO_MANY
             by_bytes += excess == _TOO_LARGE
+        bounded.due = bool(self._passed())
         if not self._reached(FAR_SHARE):
             self._end()
         return Evicted(by_number, by_bytes)

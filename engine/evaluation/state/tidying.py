@@ -17,15 +17,13 @@ in the order of their events, and free pages only at the rate of the events."""
 
 _EVERY: Final = 4
 """Every fourth call tidies a page in any case, the others only if a sample slot has expired. So even without
-samples, tidying visits twice as many keys as events can add."""
-
-_PAGES_AT_ONCE: Final = 2
+samples, tidying visits more keys than events can add."""
 
 SHRUNK_FROM: Final = 1 << 15
 """The table does not shrink below this many slots."""
 
-_PAGES_SHRUNK: Final = 16
-_SHARDS_SHRUNK: Final = 32
+_PAGES_SHRUNK: Final = 8
+_SHARDS_SHRUNK: Final = 16
 _SHARD_BYTES_MIN: Final = 4096
 _ENTRY_BYTES_MAX: Final = 150
 """Each call inspects `_SHARDS_SHRUNK` shards, and rebuilds those with more than `_SHARD_BYTES_MIN` and
@@ -44,9 +42,7 @@ def tidy(table: KeyTable, now_us: int, number: int) -> None:
     page = (number if turn else rounds) * _PAGE_STEP % pages
     if turn and not _seems_expired(table, page, now_us):
         return
-    for each in range(page, min(page + _PAGES_AT_ONCE, pages)):
-        if drop_expired(table, each, now_us) < PAGE_SLOTS // 2:
-            break
+    drop_expired(table, page, now_us)
     _shrink(table)
 
 

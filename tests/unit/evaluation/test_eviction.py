@@ -107,15 +107,25 @@ def test_a_key_that_is_larger_than_the_bound_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("lowered", [{"keys_max": 50}, {"state_bytes_max": 20_000}])
-def test_a_bound_that_was_lowered_is_held_from_the_next_event_on(lowered: dict[str, int]) -> None:
+def test_a_bound_that_was_lowered_is_held_in_steps_from_the_next_event_on(lowered: dict[str, int]) -> None:
     made = detector("per k once a == 1", keys_max=1_000)
     for number in range(1_000):
         made.evaluate({"k": number, "a": 1}, number)
     bounded = Detector.load(made.dump(), Detector.STATE_VERSION, limits=Limits(**lowered))
-    (message,) = bounded.submit({"k": 0, "a": 0}, 1_000).messages
+    forgotten = []
+    while bounded.state.due:
+        before = bounded.state.live
+        (message,) = bounded.submit({"k": 0, "a": 0}, 1_000).messages
+        forgotten.append(before - bounded.state.live)
+        assert message.code == 2002
+        assert message.message.startswith(f"{forgotten[-1]} keys")
+        # How far it has come is part of the state.
+        bounded = reloaded(bounded)
     kept = bounded.state.live
-    assert message.code == 2002
-    assert message.message.startswith(f"{1_000 - kept} keys")
+    *steps, last = forgotten
+    assert steps
+    assert set(steps) == {eviction.DROPPED_AT_ONCE}
+    assert 0 < last <= eviction.DROPPED_AT_ONCE
     assert kept == 50 or bounded.state.bytes <= 20_000 < bounded.state.bytes + 500
     # The event's own key was seen, and is the last to go.
     unseen = [number for number in range(1_000) if not fires(bounded, 1_001, k=number, a=0)]
@@ -348,3 +358,17 @@ def test_keys_that_are_dropped_together_have_their_part_looked_through_once(
         most, dropped = max(most, looks), max(dropped, before - made.state.live)
     assert dropped >= 200
     assert most < dropped / 4
+
+
+def test_however_many_keys_expire_at_once_one_event_drops_a_page_of_them_at_most() -> None:
+    made = detector("per k once within 1s a == 1")
+    made.state.swept_from = 1
+    for number in range(20_000):
+        made.evaluate({"k": number, "a": 1}, 0)
+    dropped = []
+    for number in range(4_000):
+        before = made.state.live
+        made.evaluate({"k": -number, "a": 1}, 10_000)
+        dropped.append(before + 1 - made.state.live)
+    assert columns.PAGE_SLOTS // 2 < max(dropped) <= columns.PAGE_SLOTS
+    assert made.state.live < 4_100, "nearly all that expired are gone"
