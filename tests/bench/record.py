@@ -1,22 +1,23 @@
 """Ratios as they were once recorded, and what has become worse since.
 
-Only ratios are kept: they compare ours with a yardstick of the same run, and so survive a change of machine
-better than times do. Quick and full runs are recorded apart.
+Only ratios are compared later: they hold ours against a yardstick of the same run, and so survive a change of
+machine better than times do. The figures are kept for the table. Quick and full runs are recorded apart.
 """
 
 import itertools
 import json
+import math
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.rows import Part, Row
+from tests.bench.rows import Part, Row, Target
 
 RECORDED: Final = Path(__file__).with_name("recorded.json")
 AGAIN_S_MAX: Final = 15
@@ -60,7 +61,8 @@ def measured(parts: Sequence[Part], watch: Watch = unwatched) -> Results:
 def settled(results: Results, watch: Watch = unwatched) -> list[Row]:
     """Give rows to be recorded: the median of three measurements, or of two where one takes long.
 
-    One lucky measurement, recorded, would make every later one look worse.
+    One lucky measurement, recorded, would make every later one look worse. The figures are those of the
+    measurement whose ratio is nearest to the median; `worst` is the worst of all.
     """
     rows = []
     for part, first in results:
@@ -69,11 +71,22 @@ def settled(results: Results, watch: Watch = unwatched) -> list[Row]:
         measurements = [first, part.measure()]
         if time.monotonic() - started_s < AGAIN_S_MAX:
             measurements.append(part.measure())
-        ratios: dict[str, list[float]] = {}
+        alike: dict[str, list[Row]] = {}
         for row in itertools.chain(*measurements):
-            ratios.setdefault(row.key, []).append(row.ratio)
-        rows += [replace(row, ratio=statistics.median(ratios[row.key])) for row in first]
+            alike.setdefault(row.key, []).append(row)
+        rows += [_typical(alike[row.key]) for row in first]
     return rows
+
+
+def _typical(rows: Sequence[Row]) -> Row:
+    ratio = statistics.median(row.ratio for row in rows)
+    typical = min(rows, key=lambda row: abs(row.ratio - ratio))
+    worst = [row.worst for row in rows if row.worst is not None]
+    if typical.worst is not None:
+        # Of a time the worst is the longest, of a rate the lowest.
+        worst_of = max if typical.worst >= typical.ours else min
+        typical = replace(typical, worst=worst_of(worst))
+    return replace(typical, ratio=ratio)
 
 
 def looks_worse(row: Row, ratios: Mapping[str, float]) -> bool:
@@ -120,7 +133,7 @@ def ratios_recorded(effort: str, path: Path = RECORDED) -> dict[str, float]:
 
 
 def record(rows: Sequence[Row], effort: str, path: Path = RECORDED) -> None:
-    """Put the ratios of these rows in the place of those recorded for their cases.
+    """Put these rows in the place of those recorded for their cases.
 
     Each is kept with when and on what it was measured: cases are recorded one by one.
     """
@@ -130,8 +143,36 @@ def record(rows: Sequence[Row], effort: str, path: Path = RECORDED) -> None:
         key: entry for key, entry in document.get(effort, {}).items() if key.partition(": ")[0] not in cases
     }
     measured_on = circumstances()
-    document[effort] = kept | {row.key: {"ratio": float(f"{row.ratio:.4g}"), **measured_on} for row in rows}
+    document[effort] = kept | {row.key: {**_entry(row), **measured_on} for row in rows}
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def recorded_rows(effort: str, path: Path = RECORDED) -> list[tuple[Row, dict[str, str]]]:
+    """Give what was recorded of one kind of run as rows, each with when and on what it was measured.
+
+    Of what was recorded by an earlier program, only the ratio is known.
+    """
+    return [(_row(key, entry), entry) for key, entry in _read(path).get(effort, {}).items()]
+
+
+def _entry(row: Row) -> dict[str, Any]:
+    told = {name: value for name, value in asdict(row).items() if name not in {"case", "name", "tolerance"}}
+    return {"ratio": _rounded(told.pop("ratio")), **{name: _rounded(value) for name, value in told.items()}}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _row(key: str, entry: dict[str, Any]) -> Row:
+    case, _, name = key.partition(": ")
+    names = {one.name for one in fields(Row)}
+    told = {"unit": "", "ours": math.nan, **{name: each for name, each in entry.items() if name in names}}
+    if told.get("target") is not None:
+        told["target"] = Target(**told["target"])
+    return Row(**told | {"case": case, "name": name})
 
 
 def circumstances() -> dict[str, str]:

@@ -28,8 +28,8 @@ is reached."""
 
 
 DROPPED_AT_ONCE: Final = 256
-"""Each `hold` drops at most this many keys, in about a millisecond. An event seldom needs more than a few, but
-a bound that was lowered may be passed by very many."""
+"""Each `hold` drops at most this many keys, in about a millisecond. An event seldom needs more than a few,
+but a bound that was lowered may be passed by very many."""
 
 
 class Evicted(NamedTuple):
