@@ -121,7 +121,7 @@ class Detector:
         )
         self.priority_highest = max(self.priority_highest, rule.priority)
         self.install(rule, live.birth if live is not None and unchanged else self.events_seen)
-        self.rule_set.compile_new()
+        self._settle_rules()
 
     def remove_rule(self, rule_id: str) -> None:
         """Remove a rule and the memories that only it uses. Raises Refusal 1201."""
@@ -131,6 +131,7 @@ class Detector:
             self._preparation.remove(live.rule.condition)
         if live.rule.enabled:
             self.rule_set.remove(live.rule.priority, self.clock_us or 0)
+            self._settle_rules()
 
     def rule(self, rule_id: str) -> Rule:
         """Give one rule. Raises Refusal 1201."""
@@ -339,7 +340,7 @@ class Detector:
         assert 1 <= version <= cls.STATE_VERSION, f"state of version {version}, which is unknown"
         detector = cls(limits=limits, now_us=now_us, new_id=new_id)
         saved.load(detector, saved.unpack(data), version)
-        detector.rule_set.compile_new()
+        detector._settle_rules(loaded=True)
         return detector
 
     def live_at(self, now_us: Callable[[], int]) -> None:
@@ -363,6 +364,11 @@ class Detector:
             self.rule_set.remove(rule.priority, self.clock_us or 0)
         if rule.enabled:
             self.rule_set.add(rule, birth, self.events_seen, self.clock_us or 0)
+
+    def _settle_rules(self, *, loaded: bool = False) -> None:
+        """Choose how the rules are evaluated, and compile what they search for, after they have changed."""
+        self.rule_set.choose(self.events_seen, self.clock_us or 0, loaded=loaded)
+        self.rule_set.compile_new()
 
     def _prepared(self) -> Preparation:
         if self._preparation is None:

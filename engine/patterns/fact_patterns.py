@@ -14,6 +14,9 @@ TRIED_SINGLY_MAX: Final = 32
 """This many patterns are tried on a text one by one; then all are searched for together. This bounds what an
 event compiles, because a single literal is compiled when it is first tried by itself."""
 
+TRIED_EACH_MAX: Final = 3
+"""A search for all of so few patterns costs more than to try each."""
+
 _CHARACTER_BYTES_MAX: Final = 4
 
 
@@ -130,6 +133,9 @@ class FactPatterns:
         """Give those of the wanted patterns that match the text of the fact at the current event."""
         if self.untried:
             return []
+        if len(self._counts) <= TRIED_EACH_MAX:
+            compiled = self._compiled
+            return [each for each in compiled if each in wanted and self.found(each, compiled[each], text)]
         possible = self._search(text)
         return [each for each in possible if each in wanted and self.found(each, self._compiled[each], text)]
 

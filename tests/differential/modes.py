@@ -9,6 +9,7 @@ from engine.evaluation.dispatch import compiler, rule_set
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import ir
 from engine.evaluation.state import columns, slices, tidying
+from tests.differential import fused
 
 LOOKED_UP = (
     (ir, "WALKED_MAX", -1),
@@ -21,16 +22,22 @@ LOOKED_UP = (
 
 MODES = {
     "awake": (),
-    "asleep": ((rule_set, "EAGER_RULES_MAX", 0),),
-    "falling asleep": ((rule_set, "EAGER_RULES_MAX", 1),),
+    "asleep": ((rule_set, "index_pays", fused.up_to(0)),),
+    "falling asleep": ((rule_set, "index_pays", fused.up_to(1)),),
+    "in turns": ((rule_set, "index_pays", fused.in_turns),),
+    "in turns, in pages": (
+        (rule_set, "index_pays", fused.in_turns),
+        (columns, "PAGED_FROM", 1),
+        (columns, "SPARSE_SHARE", 1 << 62),
+    ),
     "asleep, in pages, looked up": (
         *LOOKED_UP,
-        (rule_set, "EAGER_RULES_MAX", 0),
+        (rule_set, "index_pays", fused.up_to(0)),
         (columns, "PAGED_FROM", 1),
         (columns, "SPARSE_SHARE", 1 << 62),
     ),
     "asleep, tidied at every event": (
-        (rule_set, "EAGER_RULES_MAX", 0),
+        (rule_set, "index_pays", fused.up_to(0)),
         (compiler, "SETTLE_EVERY", 1),
         (rule_set, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),

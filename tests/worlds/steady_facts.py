@@ -39,10 +39,10 @@ NODES: tuple[Condition, ...] = (
     HistoricallyFor(Once(Not(Q)), WINDOW_SECS, "strong"),
 )
 PATHS = ((), ("k",), ("k",), ("k",), ("j", "k"))
-EAGER_RULES_MAX = 8
-"""As many as the engine shows every event, unless a mode says otherwise."""
+FEW_RULES = 8
+"""As many as one function evaluates, unless a mode says otherwise."""
 
-COUNTS = (1, 2, EAGER_RULES_MAX)
+COUNTS = (1, 2, FEW_RULES)
 
 
 class SteadyFactsWorld(World):
@@ -99,9 +99,7 @@ class FallingAsleepWorld(SteadyFactsWorld):
 
     def script(self, *, depth: int = 1, steps_max: int = 24) -> list[Step]:
         """Give what happens to a detector that remembers when its rules begin to sleep."""
-        rules: list[Step] = [
-            Add(f"rule {number}", self.condition(depth)) for number in range(EAGER_RULES_MAX)
-        ]
+        rules: list[Step] = [Add(f"rule {number}", self.condition(depth)) for number in range(FEW_RULES)]
         events: list[Step] = []
         clock_us = 0
         for _ in range(steps_max):
@@ -114,6 +112,6 @@ class FallingAsleepWorld(SteadyFactsWorld):
             *events[:third],
             one_more,
             *events[third : 2 * third],
-            Remove(EAGER_RULES_MAX),
+            Remove(FEW_RULES),
             *events[2 * third :],
         ]

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from engine.evaluation.dispatch.weighing import Weight
 from engine.evaluation.plan.triggers import Triggers
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.slices import NodeName
@@ -15,6 +16,9 @@ class Program(NamedTuple):
     memories: tuple[NodeName, ...]
     """Those of its temporal nodes, in the order of `requirements_of`."""
     triggers: Triggers | None
+    """None also while rules are not indexed."""
+    weight: Weight | None = None
+    """None until it is asked for."""
 
 
 class Updater(NamedTuple):

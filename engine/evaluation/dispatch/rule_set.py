@@ -1,7 +1,8 @@
 """The enabled rules of a detector: which rules an event is evaluated for, and which memories it updates.
 
-Few rules are all evaluated at every event, by one function (`stream`). Once there are more, the rule set is
-*indexed*: rules and memories see only the events that meet their triggers (`run`). It then stays indexed.
+Few rules are all evaluated at every event, by one function that is compiled for them. Where it costs less, as
+`weighing.py` estimates, the rule set is *indexed*: rules and memories see only the events that meet their
+triggers. `stream` gives the function for either.
 """
 
 from collections import Counter
@@ -14,6 +15,7 @@ from engine.evaluation.dispatch.index import Index
 from engine.evaluation.dispatch.keyed_names import Texts, Turning
 from engine.evaluation.dispatch.members import Program, Updater
 from engine.evaluation.dispatch.selection import SelectedRow, SelectedRows
+from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, index_pays, weight_of
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.memory import NEVER, Regime
@@ -39,12 +41,8 @@ from engine.patterns.compiled_pattern import compile_pattern
 
 _Counted = TypeVar("_Counted")
 
-EAGER_RULES_MAX: Final = 32
-"""Up to this many rules, there is no index: it would cost more. This also holds for somewhat more rules, but
-each change of a rule then takes milliseconds to compile all of them into one function."""
-
-EAGER_NODES_MAX: Final = 400
-"""The same bound for the nodes of all rules together."""
+WRITTEN_MAX: Final = 20_000
+"""The most entries of memories that are written when rules cease to be indexed, which takes some 20 ms."""
 
 RELATIONS_NAMED_MAX: Final = 16
 """The most missing relations that the messages about an event name."""
@@ -134,19 +132,14 @@ class RuleSet:
         self._stream = self._texts = self._relation_names = self._turning = None
         if self._state.indexed:
             self._let_sleep(rule.priority)
-        elif len(self._by_priority) > EAGER_RULES_MAX or self._nodes > EAGER_NODES_MAX:
-            self._state.begin_to_sleep(tick)
-            for priority in self._by_priority:
-                self._let_sleep(priority)
-            self.joins.await_all(tick, now_us)
-        if self._state.indexed and birth == tick:
-            self.joins.born(names, now_us)
+            if birth == tick:
+                self.joins.born(names, now_us)
 
     def remove(self, priority: int, now_us: int) -> None:
         """Remove a rule, and the memories that only it uses."""
         if self._state.indexed:
             self._wake_up(priority)
-        rule, _, names, _ = self._by_priority.pop(priority)
+        rule, _, names, *_ = self._by_priority.pop(priority)
         del self._rules[priority]
         parts = requirements_of(rule.condition)
         self._nodes -= parts.size
@@ -160,7 +153,35 @@ class RuleSet:
             self.patterns.remove(fact, pattern)
             _uncount(self._bounds, (fact, compile_pattern(pattern, self._limits).text_bytes_max))
         self._stream = self._texts = self._relation_names = self._turning = None
-        self.compile_new()
+
+    def choose(self, tick: int, now_us: int, *, loaded: bool = False) -> None:
+        """Index the rules after event `tick` at `now_us`, or cease to, whichever is estimated to cost less.
+
+        Of what was just loaded, the rules alone decide: then nothing is indexed that was not.
+        """
+        pays = self._index_pays()
+        if pays and not self._state.indexed:
+            self._state.begin_to_sleep(tick)
+            for priority in self._by_priority:
+                self._let_sleep(priority)
+            self.joins.await_all(tick, now_us)
+        elif self._state.indexed and not (pays or loaded or self._state.entries_to_write > WRITTEN_MAX):
+            for priority in self._by_priority:
+                self._wake_up(priority)
+            for name in list(self._updater_of):
+                self._drop_updater(name)
+            self.joins.clear()
+            self._state.stop_sleeping(tick, now_us)
+
+    def _index_pays(self) -> bool:
+        indexed = self._state.indexed
+        if self._nodes > (STAYS_SHARE * FUSED_NODES_MAX if indexed else FUSED_NODES_MAX):
+            return True
+        for priority, program in self._by_priority.items():
+            if program.weight is None:
+                self._by_priority[priority] = program._replace(weight=weight_of(program.rule.condition))
+        weights = [program.weight for program in self._by_priority.values() if program.weight is not None]
+        return index_pays(weights, indexed=indexed)
 
     def compile_new(self) -> None:
         """Compile the texts that added rules search for, so that no event has to."""
@@ -371,7 +392,7 @@ class RuleSet:
                 name[:2]: (*self._memory(name), False),
             }
             return self._compiler.updater(name.condition, name.path, memories, known, selected=selected)
-        rule, _, names, _ = self._by_priority[member]
+        rule, _, names, *_ = self._by_priority[member]
         return self._compiler.row(rule.condition, self._memories(names), known, selected=selected)
 
     def _memories(self, names: Iterable[NodeName]) -> Memories:

@@ -60,6 +60,11 @@ class Joins:
             else:
                 self._wait_for_expiry(name, now_us)
 
+    def clear(self) -> None:
+        """Forget all, when rules are no longer indexed."""
+        self.newborn.clear()
+        self._waiting.clear()
+
     @property
     def due_us(self) -> int:
         """The time after which an event has to call `meet` and `next_due`."""

@@ -74,6 +74,7 @@ class Whole:
     def drop(self, cell: int) -> None:
         """Free a cell."""
         self.cells[cell] = NEVER
+        self.regimes.pop(cell, None)
         self.free.append(cell)
 
     def watch(self, cell: int, bucket: Bucket, *, blank: bool) -> None:
@@ -89,6 +90,13 @@ class Whole:
         del self.buckets[cell]
         self.blank.discard(cell)
         self.awake.pop(cell, None)
+
+    def complete(self, tick: int) -> None:
+        """Write the times that are read from the clock of all events, after event `tick`."""
+        for cell, regime in self.regimes.items():
+            if regime is Regime.STAMPED and self.ticks[cell] < tick:
+                self.cells[cell] = self.previous_us
+        self.regimes.clear()
 
     def restore(self, cell: int, time_us: int) -> None:
         """Restore the time of a cell from a snapshot."""
@@ -315,11 +323,56 @@ class State:
 
     def begin_to_sleep(self, tick: int) -> None:
         """Have rules indexed after event `tick`, up to which all memories are complete."""
-        assert not self.indexed, "rules are indexed only once"
+        assert not self.indexed, "rules are not indexed yet"
         self.indexed = True
         for name, store in self.stores.items():
             self.is_whole(store, tick)
             self._let_sleep(name, store)
+
+    @property
+    def entries_to_write(self) -> int:
+        """The number of entries that `stop_sleeping` would read or write."""
+        clocked = sum(len(table.keys) * len(table.stamped) for table in self.tables.values())
+        return clocked + sum(
+            len(store.table.keys) for name in self.joined if isinstance(store := self.store_of(name), Column)
+        )
+
+    def stop_sleeping(self, tick: int, now_us: int) -> None:
+        """Have every event after `tick` update every memory again, and each name have a memory of its own."""
+        self.whole.complete(tick)
+        for table in self.tables.values():
+            if table.stamped:
+                for column in table.stamped[:]:
+                    column.complete()
+                self._free_expired(table, range(len(table.keys)), now_us)
+        for name, joined in self.joined.items():
+            self._part(name, joined, tick)
+        for joined in self.joined.values():
+            self.users[joined.name] -= 1
+            if not self.users[joined.name]:
+                del self.users[joined.name]
+                self._drop(joined.name, now_us, keys=True)
+        self.joined.clear()
+        self.readers.clear()
+        self.views.clear()
+        self._shared.clear()
+        self.indexed = False
+        self.eviction.renew()
+
+    def _part(self, name: NodeName, joined: Joined, tick: int) -> None:
+        """Give a name that has joined another a memory of its own, which reads the same."""
+        shared = self.stores[joined.name]
+        if isinstance(shared, Column):
+            own = Column(shared.table, shared.expires_after_us, tick)
+            own.table.columns.append(own)
+            for slot in shared.slots():
+                if (time_us := shared.at(slot)) > joined.since_us:
+                    own.put(slot, time_us)
+            self.stores[name] = own
+        else:
+            cell = self.stores[name] = self.whole.new_cell(tick)
+            if (time_us := self.whole.cells[shared]) > joined.since_us:
+                self.whole.cells[cell] = time_us
 
     def is_whole(self, store: Store, tick: int) -> None:
         """Mark a memory as complete up to an event."""

@@ -10,6 +10,7 @@ from engine.evaluation.persistence import packing
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.packing import packed
 from engine.evaluation.state import columns
+from tests.differential import fused
 
 CONDITIONS = (
     "once a == 1",
@@ -34,7 +35,7 @@ def fed(detector: Detector, drawn: random.Random, events: int, begin_ms: int) ->
 def test_what_is_captured_changes_no_more(
     monkeypatch: pytest.MonkeyPatch, sleeping: bool, paged: bool, keys: int
 ) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 2 if sleeping else 32)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(2 if sleeping else 32))
     monkeypatch.setattr(packing, "_KEYS", 7)
     if paged:
         monkeypatch.setattr(columns, "PAGED_FROM", 0)

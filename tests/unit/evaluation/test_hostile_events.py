@@ -9,6 +9,7 @@ import pytest
 from engine import Detector, Limits, Refusal, parse
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.facts.values import KEY_CHARS_MAX
+from tests.differential import fused
 from tests.reference import Event, verdict
 
 VALUES: tuple[Any, ...] = (
@@ -66,7 +67,7 @@ RULES = (
 
 @pytest.mark.parametrize("eager", [0, len(RULES)], ids=["asleep", "awake"])
 def test_a_fact_may_be_of_another_type_at_each_event(eager: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", eager)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(eager))
     detector = Detector()
     conditions = {detector.add_rule(rule, rule): parse(rule) for rule in RULES}
     history: list[Event] = []
@@ -133,7 +134,7 @@ def test_a_deep_event_is_looked_into_without_recursion() -> None:
 def test_a_long_key_takes_little_room_and_is_a_key_of_its_own(
     eager: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", eager)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(eager))
     detector = Detector()
     for condition in ("per k once a == 1", "per j per k once a == 1"):
         detector.add_rule("r", condition)

@@ -15,6 +15,7 @@ import pytest
 
 from engine import BatchRefused, Detector, Refusal
 from engine.evaluation.dispatch import rule_set
+from tests.differential import fused
 
 NOON = datetime(2024, 3, 4, 12, tzinfo=UTC)
 NOON_MS = 1_709_553_600_000
@@ -55,7 +56,7 @@ def shown(value: object) -> str:
 
 @pytest.fixture(params=[0, 32], ids=["asleep", "awake"])
 def detector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Detector:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", request.param)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(request.param))
     made = Detector()
     made.add_rule("equal", "x == 1.5 or x == 2 or x == true or x == 'a' or $x == 2")
     made.add_rule("within", "x contains 2 or x.y == 2 or x.y contains 2")

@@ -12,6 +12,7 @@ from engine.evaluation.facts.lookups import WALKED_MAX, Lookups
 from engine.evaluation.facts.values import canonical
 from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.wire.events import Done, evaluate_batch_body
+from tests.differential import fused
 from tests.reference_values import among, equal
 
 SCALARS: tuple[Any, ...] = (
@@ -60,7 +61,7 @@ FILLING: list[Any] = [f"x{number}" for number in range(WALKED_MAX)]
 
 @pytest.fixture(params=[0, 32], ids=["asleep", "awake"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", request.param)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(request.param))
 
 
 @pytest.mark.parametrize("left", [*SCALARS, *NESTED], ids=_shown)
@@ -198,7 +199,7 @@ def test_what_was_found_is_forgotten_when_the_call_is_over() -> None:
 
 
 def test_a_rule_wakes_only_for_the_elements_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 0)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
     rules = [f'tags contains "{number} "' for number in range(500)]
     detector = _detector(iter([*rules, "tags contains 7", "tags contains true", 'tags contains ""']))
     index = detector.rule_set._index
@@ -221,7 +222,7 @@ def test_a_rule_wakes_only_for_the_elements_that_are_there(monkeypatch: pytest.M
 
 
 def test_rules_that_go_leave_no_literal_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 0)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
     detector = Detector()
     kept = detector.add_rule("kept", 'x contains "ab"')
     ids = [detector.add_rule("gone", f'x contains "{number}" and y contains "ab"') for number in range(20)]
@@ -237,7 +238,7 @@ def test_rules_that_go_leave_no_literal_behind(monkeypatch: pytest.MonkeyPatch) 
 def test_a_literal_and_a_pattern_of_one_spelling_both_wake_their_rule(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 0)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
     detector = _detector(iter(['x == "a" or x matches "a" or x contains "a"', 'x == "b" or x contains "b"']))
     assert [len(detector.evaluate({"x": x}, 0)) for x in ("a", "ba", ["a"], "abc", "c")] == [1, 2, 1, 2, 0]
 
@@ -311,7 +312,7 @@ def test_a_hundred_relations_that_are_not_there_are_said_in_few_messages() -> No
 
 @pytest.mark.parametrize("paths", [5, 500])
 def test_an_event_is_shown_to_the_keys_that_it_has(paths: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 0)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
     turned: list[tuple[str, ...]] = []
     real = KeyTable.turn_to
 

@@ -8,6 +8,7 @@ import pytest
 from engine import Detector, Limits
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.state import columns
+from tests.differential import fused
 
 GOLDEN = Path(__file__).parent / "golden"
 LIMITS = Limits(keys_max=6)
@@ -79,7 +80,7 @@ def made_apart() -> Detector:
 def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this_one(
     version: int, name: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 8)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(8))
     saved = (GOLDEN / f"state_{version}_{name}.msgpack").read_bytes()
     migrated = Detector.load(saved, version, limits=LIMITS)
     made = newly_made(rules)
@@ -97,7 +98,7 @@ def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this
 def test_what_is_written_now_is_what_this_version_looks_like_to_the_byte(
     name: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 8)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(8))
     if name == "paged":
         monkeypatch.setattr(columns, "PAGED_FROM", 0)
         monkeypatch.setattr(columns, "SPARSE_SHARE", 10**9)
@@ -106,7 +107,7 @@ def test_what_is_written_now_is_what_this_version_looks_like_to_the_byte(
 
 
 def test_rules_that_share_memories_are_written_and_go_on_as_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 8)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(8))
     saved = (GOLDEN / "state_5_apart.msgpack").read_bytes()
     loaded, made = Detector.load(saved, 5, limits=LIMITS), made_apart()
     assert made.dump() == saved

@@ -10,6 +10,7 @@ from engine import Detector, Limits
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.wire.events import Done, evaluate_batch_body
 from engine.evaluation.wire.lines import evaluate_lines
+from tests.differential import fused
 
 NAME = "n" * 200
 RULES = 20
@@ -18,7 +19,7 @@ RULES = 20
 @pytest.fixture(params=[0, 32], ids=["asleep", "awake"])
 def detector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Detector:
     """Twenty rules, of which all fire where `x` is 1."""
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", request.param)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(request.param))
     made = Detector(limits=Limits(answer_bytes_max=100_000))
     for number in range(RULES):
         made.add_rule(f"{NAME} {number}", "x == 1")

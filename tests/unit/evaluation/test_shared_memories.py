@@ -13,6 +13,7 @@ from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.buckets import Group
 from engine.evaluation.state import eviction
 from engine.language.condition import Condition, Keyed
+from tests.differential import fused
 from tests.differential.modes import in_mode
 from tests.worlds.evictions import AWAITED, CLOCKED
 
@@ -22,7 +23,7 @@ APART = "per k historically for 10s not p == 1"
 
 @pytest.fixture(autouse=True)
 def _asleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", 0)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
 
 
 def test_memories_join_older_ones_without_a_look_at_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ from snapshots.format.pages import Page
 from snapshots.format.segment_reader import Record
 from snapshots.format.snapshot_file import Snapshot
 from snapshots.takeover.recovered import Recovered
+from tests.differential import fused
 
 CONDITIONS = (
     "once a == 1",
@@ -154,7 +155,7 @@ def operations(drawn: random.Random, count: int, rule_ids: list[str]) -> Iterato
 @pytest.mark.parametrize("eager", [32, 2])
 @pytest.mark.parametrize("seed", range(25))
 def test_a_restored_detector_answers_as_the_one_that_died(seed: int, eager: int, monkeypatch) -> None:
-    monkeypatch.setattr(rule_set, "EAGER_RULES_MAX", eager)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(eager))
     drawn = random.Random(seed)
     life = Life()
     script = operations(drawn, 120, rule_ids := [])
