@@ -1,0 +1,111 @@
+"""Rules are indexed where that costs less, and evaluated by one function again after others were removed."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.dispatch import rule_set
+from tests.differential import fused
+
+WORLDS: dict[str, Callable[[int], str]] = {
+    "equality": lambda number: f'kind == "v{number}" and amount > {number}',
+    "stamped, without keys": lambda number: f"once within 500ms not kind == {number}",
+    "stamped": lambda number: f"per user once within 1s not kind == {number}",
+    "begun": lambda number: f"per user historically for 2s strong not kind == {number}",
+    "kept": lambda number: f"per user ((not amount == 3) since within 5s kind == {number})",
+    "alike": lambda _: "per user once within 3s kind == 1",
+    "alike, for ever": lambda _: "per user once (kind == 1 and amount == 5)",
+    "alike, without keys": lambda _: "once within 3s kind == 1",
+    "alike, weak": lambda _: "per user historically for 2s kind == 1",
+}
+Events = list[tuple[dict[str, Any], int]]
+
+MANY, FEW = 20, 8
+"""Rules are indexed while there are more than FEW."""
+EVER = 10**9
+
+
+def events(count: int, seed: int, clock_ms: int) -> Events:
+    drawn = random.Random(seed)
+    drawn_events: Events = []
+    for _ in range(count):
+        clock_ms += drawn.choice((0, 0, 100, 300, 900))
+        fields = {"kind": drawn.randrange(5), "amount": drawn.randrange(6), "user": f"u{drawn.randrange(3)}"}
+        drawn_events.append(({name: fields[name] for name in fields if drawn.random() < 0.9}, clock_ms))
+    return drawn_events
+
+
+def with_rules(condition: Callable[[int], str], count: int) -> Detector:
+    detector = Detector()
+    for number in range(count):
+        detector.add_rule(f"rule {number}", condition(number), rule_id=f"{number:032x}")
+    return detector
+
+
+@pytest.mark.parametrize("condition", WORLDS.values(), ids=WORLDS)
+def test_nobody_can_tell_how_rules_are_evaluated(
+    condition: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, plain = Detector(), Detector()
+    modes, clock_ms = [], 1_700_000_000_000
+    for seed, count in enumerate((5, MANY, FEW + 1, FEW, MANY, 3, MANY, 2, 0, MANY, 4), 1):
+        between: dict[int, Events] = {}
+        for number in range(len(chosen.live), count):
+            between[number] = events(number % 4, seed + number, clock_ms)
+            clock_ms = between[number][-1][1] if between[number] else clock_ms
+        # Some changes follow one another at once, others after many events.
+        after = events(60 if seed % 3 else 2, seed, clock_ms)
+        clock_ms = after[-1][1]
+        for detector, few in ((chosen, FEW), (plain, EVER)):
+            monkeypatch.setattr(rule_set, "index_pays", fused.up_to(few))
+            for rule in detector.rules()[: -count or None] if len(detector.live) > count else ():
+                detector.remove_rule(rule.id)
+            for number in range(len(detector.live), count):
+                detector.add_rule("a rule", condition(number), rule_id=f"{seed:016x}{number:016x}")
+                for fields, time_ms in between[number]:
+                    detector.evaluate(fields, time_ms)
+        modes.append(chosen.state.indexed)
+        for fields, time_ms in after:
+            expected = plain.evaluate(fields, time_ms)
+            assert chosen.evaluate(fields, time_ms) == expected
+        assert chosen.state.live == plain.state.live
+        if seed % 2:
+            chosen = Detector.load(chosen.dump(), Detector.STATE_VERSION)
+            assert chosen.state.indexed is modes[-1]
+    assert not plain.state.indexed
+    assert modes == [False, True, True, False, True, False, True, False, False, True, False]
+
+
+def test_a_rule_that_comes_and_goes_does_not_change_how_rules_are_evaluated() -> None:
+    detector = with_rules(WORLDS["equality"], 1)
+    while not detector.state.indexed:
+        detector.add_rule("one more", WORLDS["equality"](len(detector.live)))
+    for _ in range(3):
+        detector.remove_rule(detector.rules()[-1].id)
+        assert detector.state.indexed
+        detector.add_rule("one more", WORLDS["equality"](len(detector.live)))
+
+
+def test_rules_with_much_to_write_stay_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_set, "WRITTEN_MAX", 5)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(FEW))
+    detector = with_rules(WORLDS["stamped"], MANY)
+    for fields, time_ms in events(60, 1, 0):
+        detector.evaluate(fields, time_ms)
+    for rule in detector.rules()[3:]:
+        detector.remove_rule(rule.id)
+    assert detector.state.indexed
+    for rule in detector.rules()[1:]:
+        detector.remove_rule(rule.id)
+    assert not detector.state.indexed
+
+
+def test_detectors_that_are_loaded_continue_as_they_were() -> None:
+    for condition in WORLDS.values():
+        for count in (5, 30, 70):
+            detector = with_rules(condition, count)
+            loaded = Detector.load(detector.dump(), Detector.STATE_VERSION)
+            assert loaded.state.indexed is detector.state.indexed
