@@ -346,7 +346,7 @@ class State:
                     column.complete()
                 self._free_expired(table, range(len(table.keys)), now_us)
         for name, joined in self.joined.items():
-            self._part(name, joined, tick)
+            self._part(name, joined, tick, now_us)
         for joined in self.joined.values():
             self.users[joined.name] -= 1
             if not self.users[joined.name]:
@@ -359,14 +359,17 @@ class State:
         self.indexed = False
         self.eviction.renew()
 
-    def _part(self, name: NodeName, joined: Joined, tick: int) -> None:
+    def _part(self, name: NodeName, joined: Joined, tick: int, now_us: int) -> None:
         """Give a name that has joined another a memory of its own, which reads the same."""
         shared = self.stores[joined.name]
         if isinstance(shared, Column):
+            window_us = shared.expires_after_us
+            # What is not read is not copied: a key is live no longer than it would have been.
+            edge_us = NEVER if window_us is None else now_us - window_us
             own = Column(shared.table, shared.expires_after_us, tick)
             own.table.columns.append(own)
             for slot in shared.slots():
-                if (time_us := shared.at(slot)) > joined.since_us:
+                if joined.since_us < (time_us := shared.at(slot)) >= edge_us:
                     own.put(slot, time_us)
             self.stores[name] = own
         else:
