@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation.dispatch import compiler, rule_set
+from engine.evaluation.dispatch import compiler, indexed_stream, rule_set
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import ir
 from engine.evaluation.state import columns, slices, tidying
@@ -16,7 +16,7 @@ LOOKED_UP = (
     (lookups, "WALKED_MAX", -1),
     (lookups, "SEARCHED_APART_MAX", 0),
     (lookups, "SEARCHED_CHARS_MAX", 0),
-    (rule_set, "TURNED_ALL_MAX", 0),
+    (indexed_stream, "TURNED_ALL_MAX", 0),
 )
 """Values of any size are treated as large ones are."""
 
@@ -39,7 +39,7 @@ MODES = {
     "asleep, tidied at every event": (
         (rule_set, "index_pays", fused.up_to(0)),
         (compiler, "SETTLE_EVERY", 1),
-        (rule_set, "SETTLE_EVERY", 1),
+        (indexed_stream, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
         (slices, "SETTLE_EVERY", 1),
         (tidying, "SHRUNK_FROM", 0),
@@ -47,7 +47,7 @@ MODES = {
     "awake, tidied at every event, looked up": (
         *LOOKED_UP,
         (compiler, "SETTLE_EVERY", 1),
-        (rule_set, "SETTLE_EVERY", 1),
+        (indexed_stream, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
         (slices, "SETTLE_EVERY", 1),
         (tidying, "SHRUNK_FROM", 0),

@@ -6,19 +6,20 @@ triggers. `stream` gives the function for either.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
-from engine.evaluation.dispatch.buckets import Bucket, run
-from engine.evaluation.dispatch.compiler import Compiler, Event, Fired, ObserveMany, Row, Stream
+from engine.evaluation.dispatch.buckets import Bucket
+from engine.evaluation.dispatch.compiler import Compiler, ObserveMany, Row
 from engine.evaluation.dispatch.index import Index
-from engine.evaluation.dispatch.keyed_names import Texts, Turning
+from engine.evaluation.dispatch.indexed_stream import IndexedStream
+from engine.evaluation.dispatch.keyed_names import Texts
 from engine.evaluation.dispatch.members import Program, Updater
 from engine.evaluation.dispatch.selection import SelectedRow, SelectedRows
 from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, index_pays, weight_of
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
-from engine.evaluation.memory import NEVER, Regime
+from engine.evaluation.memory import Regime
 from engine.evaluation.plan.ir import Known, Memories
 from engine.evaluation.plan.requirements import requirements_of, temporal_depth
 from engine.evaluation.plan.triggers import (
@@ -32,10 +33,9 @@ from engine.evaluation.plan.triggers import (
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.joining import JOINED_AT_ONCE, Joins
-from engine.evaluation.state.slices import SETTLE_EVERY, NodeName, State
-from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.state.slices import NodeName, State
 from engine.evaluation.state.views import Store
-from engine.language.condition import microseconds
+from engine.evaluation.state.waking import entries_to_write, stop_sleeping
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
 
@@ -52,12 +52,6 @@ NAME_CHARS_SHOWN: Final = 255
 
 WARNING_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
 """The most bytes of a warning about a relation or a text, as JSON."""
-
-TURNED_ALL_MAX: Final = 8
-"""Up to this many key tables, each event visits all of them; with more, those that it has a key for."""
-
-
-_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class RuleSet:
@@ -88,8 +82,17 @@ class RuleSet:
         """The relations, each with the number of rules that use it."""
         self._bounds: Counter[tuple[str, int]] = Counter()
         self._texts: Texts | None = None
-        self._turning: Turning | None = None
         self._relation_names: list[str] | None = None
+        self._indexed_stream = IndexedStream(
+            state,
+            self._index,
+            self.joins,
+            self._join_due,
+            self.patterns,
+            self.lookups,
+            self.relations,
+            self._rules,
+        )
 
     @property
     def texts(self) -> "Texts":
@@ -129,7 +132,8 @@ class RuleSet:
         self._action_bytes += rule.action_bytes_max
         self._by_priority[rule.priority] = Program(rule, birth, tuple(names), None)
         self._rules[rule.priority] = rule
-        self._stream = self._texts = self._relation_names = self._turning = None
+        self._stream = self._texts = self._relation_names = None
+        self._indexed_stream.rules_changed()
         if self._state.indexed:
             self._let_sleep(rule.priority)
             if birth == tick:
@@ -152,7 +156,8 @@ class RuleSet:
         for fact, pattern in parts.patterns:
             self.patterns.remove(fact, pattern)
             _uncount(self._bounds, (fact, compile_pattern(pattern, self._limits).text_bytes_max))
-        self._stream = self._texts = self._relation_names = self._turning = None
+        self._stream = self._texts = self._relation_names = None
+        self._indexed_stream.rules_changed()
 
     def choose(self, tick: int, now_us: int, *, loaded: bool = False) -> None:
         """Index the rules after event `tick` at `now_us`, or cease to, whichever is estimated to cost less.
@@ -165,13 +170,13 @@ class RuleSet:
             for priority in self._by_priority:
                 self._let_sleep(priority)
             self.joins.await_all(tick, now_us)
-        elif self._state.indexed and not (pays or loaded or self._state.entries_to_write > WRITTEN_MAX):
+        elif self._state.indexed and not (pays or loaded or entries_to_write(self._state) > WRITTEN_MAX):
             for priority in self._by_priority:
                 self._wake_up(priority)
             for name in list(self._updater_of):
                 self._drop_updater(name)
             self.joins.clear()
-            self._state.stop_sleeping(tick, now_us)
+            stop_sleeping(self._state, tick, now_us)
 
     def _index_pays(self) -> bool:
         indexed = self._state.indexed
@@ -304,7 +309,7 @@ class RuleSet:
     def stream(self) -> ObserveMany:
         """Give the function that evaluates many events. Any change of the rules makes it invalid."""
         if self._state.indexed:
-            return self._observe_many
+            return self._indexed_stream.observe_many
         if self._stream is None:
             programs = [self._by_priority[priority] for priority in sorted(self._by_priority)]
             stores = self._state.stores
@@ -318,63 +323,6 @@ class RuleSet:
                 ]
             )
         return self._stream
-
-    def _observe_many(self, events: Iterable[Event], detector: Stream, results: list[Fired]) -> None:
-        """Evaluate events for the rules and memories whose triggers they meet; see `compiler.ObserveMany`."""
-        state, joins, rules = self._state, self.joins, self._rules
-        whole, met_by, append = state.whole, self._index.met_by, results.append
-        begin = self.patterns.begin if self.patterns.bounded else None
-        relations_of = self.lookups.relations if self.relations else None
-        relations: Any = None
-        tables = state.tables.values()
-        turns_all = len(tables) <= TURNED_ALL_MAX
-        clock = NEVER if detector.clock_us is None else detector.clock_us
-        latest, tick, joins_us = detector.latest_us, detector.events_seen, joins.due_us
-        try:
-            for fields, timestamp_ms, sent in events:
-                now = timestamp_ms * 1_000 if type(timestamp_ms) is int else microseconds(timestamp_ms, 1_000)
-                if not clock <= now <= latest:
-                    now = detector.time_of(now, clock)
-                clock = now
-                tick += 1
-                sent = sent or _NOTHING  # noqa: PLW2901 -- None stands for no vars
-                if begin is not None:
-                    begin(fields, sent)
-                if relations_of is not None:
-                    relations = relations_of(sent)
-                if joins_us < now:
-                    self._join_due(now)
-                    joins_us = joins.due_us
-                met = met_by(fields, sent)
-                for table in tables if turns_all else self._tables_with_keys(fields, sent):
-                    table.turn_to(fields, sent, now, tick)
-                    if table.watched or table.awake or table.begun:
-                        met += table.woken()
-                if whole.awake:
-                    met += whole.awake.values()
-                if met:
-                    fired: list[int] = []
-                    run(met, fields, sent, now, tick, relations, fired.append)
-                    if len(fired) > 1:
-                        append(tuple([rules[priority] for priority in sorted(fired)]))
-                    else:
-                        append((rules[fired[0]],) if fired else ())
-                else:
-                    append(())
-                whole.previous_us = now
-                if state.due or not tick % SETTLE_EVERY:
-                    detector.clock_us, detector.events_seen = clock, tick
-                    detector.settle()
-        finally:
-            if clock != NEVER:
-                detector.clock_us, detector.events_seen = clock, tick
-
-    def _tables_with_keys(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[KeyTable]:
-        """Give the tables that have a key for the event. The others leave the previous event."""
-        tables = self._state.tables
-        if self._turning is None:
-            self._turning = Turning(tables.values())
-        return self._turning.tables_at(fields, sent)
 
     def _new_bucket(self, known: Known | None) -> Bucket:
         return Bucket(self._row, self._selected, known)

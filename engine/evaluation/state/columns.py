@@ -122,11 +122,6 @@ class Column:
 
     def keep(self, slot: int, time_us: int, tick: int) -> None:
         """Set the entry to a time other than the event's, or NEVER, until the slice's next event."""
-        self._set(slot, time_us)
-        self._keep_tick(slot, tick)
-
-    def _set(self, slot: int, time_us: int) -> None:
-        """Set the entry of a live key to a time or NEVER."""
         before = self.at(slot)
         if time_us == NEVER:
             if before != NEVER:
@@ -137,6 +132,7 @@ class Column:
             self.few[slot] = time_us
         else:
             self.pages[slot >> PAGE_BITS][slot & IN_PAGE] = time_us
+        self._keep_tick(slot, tick)
 
     def restore(
         self,
@@ -262,16 +258,6 @@ class Column:
         if self.clocked and self.ticks.get(slot, self.whole_at) < self.table.seen[slot]:
             return self.table.times[slot]
         return self.at(slot)
-
-    def complete(self) -> None:
-        """Write the times that are read from the clock of the slices. From now on, the clock is not read."""
-        for slot, taken in enumerate(self.table.taken):
-            if taken:
-                self._set(slot, self.past_us(slot))
-        for slot in list(self.ticks):
-            self.drop_tick(slot)
-        self.table.remove_clock(self)
-        self.regime = Regime.SEEN
 
     def slots(self) -> list[int]:
         """Give the slots with an entry, in the order of snapshots."""

@@ -91,13 +91,6 @@ class Whole:
         self.blank.discard(cell)
         self.awake.pop(cell, None)
 
-    def complete(self, tick: int) -> None:
-        """Write the times that are read from the clock of all events, after event `tick`."""
-        for cell, regime in self.regimes.items():
-            if regime is Regime.STAMPED and self.ticks[cell] < tick:
-                self.cells[cell] = self.previous_us
-        self.regimes.clear()
-
     def restore(self, cell: int, time_us: int) -> None:
         """Restore the time of a cell from a snapshot."""
         if time_us != NEVER:
@@ -280,10 +273,11 @@ class State:
             return
         slots = range(len(store.table.keys)) if store.clocked else store.slots()
         store.drop_until(since_us, first.birth)
-        self._free_expired(store.table, slots, now_us)
+        self.free_expired(store.table, slots, now_us)
         self.eviction.renew()
 
-    def _free_expired(self, table: KeyTable, slots: Iterable[int], now_us: int) -> None:
+    def free_expired(self, table: KeyTable, slots: Iterable[int], now_us: int) -> None:
+        """Free the slots, of these, of expired keys without an entry."""
         for slot in slots:
             if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
                 table.free(slot)
@@ -306,7 +300,7 @@ class State:
             table.remove_clock(store)
         store.drop_all()
         if keys:
-            self._free_expired(table, slots, now_us)
+            self.free_expired(table, slots, now_us)
         if not table.columns:
             for slot in range(len(table.keys)):
                 if table.taken[slot]:
@@ -329,53 +323,12 @@ class State:
             self.is_whole(store, tick)
             self._let_sleep(name, store)
 
-    @property
-    def entries_to_write(self) -> int:
-        """The number of entries that `stop_sleeping` would read or write."""
-        clocked = sum(len(table.keys) * len(table.stamped) for table in self.tables.values())
-        return clocked + sum(
-            len(store.table.keys) for name in self.joined if isinstance(store := self.store_of(name), Column)
-        )
-
-    def stop_sleeping(self, tick: int, now_us: int) -> None:
-        """Have every event after `tick` update every memory again, and each name have a memory of its own."""
-        self.whole.complete(tick)
-        for table in self.tables.values():
-            if table.stamped:
-                for column in table.stamped[:]:
-                    column.complete()
-                self._free_expired(table, range(len(table.keys)), now_us)
-        for name, joined in self.joined.items():
-            self._part(name, joined, tick, now_us)
-        for joined in self.joined.values():
-            self.users[joined.name] -= 1
-            if not self.users[joined.name]:
-                del self.users[joined.name]
-                self._drop(joined.name, now_us, keys=True)
-        self.joined.clear()
-        self.readers.clear()
+    def wake_up(self) -> None:
+        """Undo `begin_to_sleep`, when all memories are complete and none is shared by births."""
+        self.whole.regimes.clear()
         self.views.clear()
         self._shared.clear()
         self.indexed = False
-        self.eviction.renew()
-
-    def _part(self, name: NodeName, joined: Joined, tick: int, now_us: int) -> None:
-        """Give a name that has joined another a memory of its own, which reads the same."""
-        shared = self.stores[joined.name]
-        if isinstance(shared, Column):
-            window_us = shared.expires_after_us
-            # What is not read is not copied: a key is live no longer than it would have been.
-            edge_us = NEVER if window_us is None else now_us - window_us
-            own = Column(shared.table, shared.expires_after_us, tick)
-            own.table.columns.append(own)
-            for slot in shared.slots():
-                if joined.since_us < (time_us := shared.at(slot)) >= edge_us:
-                    own.put(slot, time_us)
-            self.stores[name] = own
-        else:
-            cell = self.stores[name] = self.whole.new_cell(tick)
-            if (time_us := self.whole.cells[shared]) > joined.since_us:
-                self.whole.cells[cell] = time_us
 
     def is_whole(self, store: Store, tick: int) -> None:
         """Mark a memory as complete up to an event."""

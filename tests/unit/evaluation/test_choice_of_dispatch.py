@@ -20,6 +20,7 @@ WORLDS: dict[str, Callable[[int], str]] = {
     "alike": lambda _: "per user once within 3s kind == 1",
     "alike, for ever": lambda _: "per user once (kind == 1 and amount == 5)",
     "alike, without keys": lambda _: "once within 3s kind == 1",
+    "alike, for ever, without keys": lambda _: "once (kind == 1 and amount == 5)",
     "alike, weak": lambda _: "per user historically for 2s kind == 1",
 }
 Events = list[tuple[dict[str, Any], int]]

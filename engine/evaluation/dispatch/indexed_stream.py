@@ -1,0 +1,110 @@
+"""Evaluates events for indexed rules: each for the rules and memories whose triggers it meets."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+
+from engine.evaluation.dispatch.buckets import run
+from engine.evaluation.dispatch.compiler import Event, Fired, Stream
+from engine.evaluation.dispatch.index import Index
+from engine.evaluation.dispatch.keyed_names import Turning
+from engine.evaluation.facts.lookups import Lookups
+from engine.evaluation.facts.pattern_work import PatternWork
+from engine.evaluation.memory import NEVER
+from engine.evaluation.rules import Rule
+from engine.evaluation.state.joining import Joins
+from engine.evaluation.state.slices import SETTLE_EVERY, State
+from engine.evaluation.state.tables import KeyTable
+from engine.language.condition import microseconds
+
+TURNED_ALL_MAX: Final = 8
+"""Up to this many key tables, each event visits all of them; with more, those that it has a key for."""
+
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class IndexedStream:
+    """Evaluates events for the rules of one detector, while they are indexed.
+
+    `join_due` is called with the time of an event before which memories join. `rules` are by priority.
+    """
+
+    def __init__(  # noqa: PLR0917 -- the parts of a rule set
+        self,
+        state: State,
+        index: Index,
+        joins: Joins,
+        join_due: Callable[[int], None],
+        patterns: PatternWork,
+        lookups: Lookups,
+        relations: Collection[str],
+        rules: Mapping[int, Rule],
+    ) -> None:
+        self._state = state
+        self._index = index
+        self._joins, self._join_due = joins, join_due
+        self._patterns = patterns
+        self._lookups, self._relations = lookups, relations
+        self._rules = rules
+        self._turning: Turning | None = None
+
+    def rules_changed(self) -> None:
+        """Forget what depends on the rules."""
+        self._turning = None
+
+    def observe_many(self, events: Iterable[Event], detector: Stream, results: list[Fired]) -> None:
+        """Evaluate events for the rules and memories whose triggers they meet; see `compiler.ObserveMany`."""
+        state, joins, rules = self._state, self._joins, self._rules
+        whole, met_by, append = state.whole, self._index.met_by, results.append
+        begin = self._patterns.begin if self._patterns.bounded else None
+        relations_of = self._lookups.relations if self._relations else None
+        relations: Any = None
+        tables = state.tables.values()
+        turns_all = len(tables) <= TURNED_ALL_MAX
+        clock = NEVER if detector.clock_us is None else detector.clock_us
+        latest, tick, joins_us = detector.latest_us, detector.events_seen, joins.due_us
+        try:
+            for fields, timestamp_ms, sent in events:
+                now = timestamp_ms * 1_000 if type(timestamp_ms) is int else microseconds(timestamp_ms, 1_000)
+                if not clock <= now <= latest:
+                    now = detector.time_of(now, clock)
+                clock = now
+                tick += 1
+                sent = sent or _NOTHING  # noqa: PLW2901 -- None stands for no vars
+                if begin is not None:
+                    begin(fields, sent)
+                if relations_of is not None:
+                    relations = relations_of(sent)
+                if joins_us < now:
+                    self._join_due(now)
+                    joins_us = joins.due_us
+                met = met_by(fields, sent)
+                for table in tables if turns_all else self._tables_with_keys(fields, sent):
+                    table.turn_to(fields, sent, now, tick)
+                    if table.watched or table.awake or table.begun:
+                        met += table.woken()
+                if whole.awake:
+                    met += whole.awake.values()
+                if met:
+                    fired: list[int] = []
+                    run(met, fields, sent, now, tick, relations, fired.append)
+                    if len(fired) > 1:
+                        append(tuple([rules[priority] for priority in sorted(fired)]))
+                    else:
+                        append((rules[fired[0]],) if fired else ())
+                else:
+                    append(())
+                whole.previous_us = now
+                if state.due or not tick % SETTLE_EVERY:
+                    detector.clock_us, detector.events_seen = clock, tick
+                    detector.settle()
+        finally:
+            if clock != NEVER:
+                detector.clock_us, detector.events_seen = clock, tick
+
+    def _tables_with_keys(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[KeyTable]:
+        """Give the tables that have a key for the event. The others leave the previous event."""
+        tables = self._state.tables
+        if self._turning is None:
+            self._turning = Turning(tables.values())
+        return self._turning.tables_at(fields, sent)

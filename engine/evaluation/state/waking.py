@@ -1,0 +1,66 @@
+"""Completes memories when rules cease to be indexed: every event updates every memory from then on.
+
+What was read from a clock is written, and names that have joined another have a memory of their own again.
+"""
+
+from engine.evaluation.memory import NEVER, Regime
+from engine.evaluation.state.columns import Column
+from engine.evaluation.state.slices import Joined, NodeName, State
+
+
+def entries_to_write(state: State) -> int:
+    """Give the number of entries that `stop_sleeping` may read and write."""
+    shared = [store for name in state.joined if isinstance(store := state.store_of(name), Column)]
+    clocked = [column for table in state.tables.values() for column in table.stamped]
+    return sum(len(column.table.keys) for column in (*shared, *clocked))
+
+
+def stop_sleeping(state: State, tick: int, now_us: int) -> None:
+    """Have every event after `tick` update every memory. Undoes `State.begin_to_sleep`."""
+    whole = state.whole
+    for cell, regime in whole.regimes.items():
+        if regime is Regime.STAMPED and whole.ticks[cell] < tick:
+            whole.cells[cell] = whole.previous_us
+    for table in state.tables.values():
+        if table.stamped:
+            for column in table.stamped[:]:
+                _complete(column)
+            state.free_expired(table, range(len(table.keys)), now_us)
+    joined = dict(state.joined)
+    for name, other in joined.items():
+        _part(state, name, other, tick, now_us)
+    state.joined.clear()
+    state.readers.clear()
+    for other in joined.values():
+        state.release(other.name, now_us)
+    state.wake_up()
+    state.eviction.renew()
+
+
+def _complete(column: Column) -> None:
+    """Write the times that are read from the clock of the slices. From now on, the clock is not read."""
+    table = column.table
+    for slot, taken in enumerate(table.taken):
+        if taken:
+            column.keep(slot, column.past_us(slot), table.seen[slot])
+    for slot in list(column.ticks):
+        column.drop_tick(slot)
+    table.remove_clock(column)
+    column.regime = Regime.SEEN
+
+
+def _part(state: State, name: NodeName, joined: Joined, tick: int, now_us: int) -> None:
+    """Give a name that has joined another a memory of its own, which reads the same."""
+    shared = state.stores[joined.name]
+    if not isinstance(shared, Column):
+        cell = state.stores[name] = state.whole.new_cell(tick)
+        if (time_us := state.whole.cells[shared]) > joined.since_us:
+            state.whole.cells[cell] = time_us
+        return
+    own = state.stores[name] = Column(shared.table, shared.expires_after_us, tick)
+    own.table.columns.append(own)
+    # What is not read is not copied: a key is live no longer than it would have been.
+    edge_us = NEVER if own.expires_after_us is None else now_us - own.expires_after_us
+    for slot in shared.slots():
+        if joined.since_us < (time_us := shared.at(slot)) >= edge_us:
+            own.put(slot, time_us)
