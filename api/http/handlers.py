@@ -116,6 +116,10 @@ class Handlers:
         """Evaluate the events of a batch; the detector decodes the body."""
         return await self._call(detectorId, operations.evaluate_batch(body, key, BATCH_FORMS[media_type]))
 
+    async def explain(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
+        """Explain an event without recording it; the detector decodes the body."""
+        return await self._call(detectorId, operations.explain(body))
+
     # Rules.
 
     async def list_rules(self, detectorId: str) -> Response:  # noqa: N803

@@ -259,6 +259,58 @@ class BatchResults(Struct):
     results: list[EventResult]
 
 
+class ExplainedNode(Struct, omit_defaults=True):
+    """A condition at the event that is explained."""
+
+    text: Annotated[str, Meta(description="The canonical text.")]
+    verdict: bool
+    nodes: (
+        Annotated[list["ExplainedNode"], Meta(description="Those of the conditions inside.")] | UnsetType
+    ) = UNSET
+    values: (
+        Annotated[dict[str, Any], Meta(description="What was looked up, by name; a missing value is absent.")]
+        | UnsetType
+    ) = UNSET
+    key: (
+        Annotated[dict[str, Any], Meta(description="The slice of a `keyed`: its key and those around it.")]
+        | UnsetType
+    ) = UNSET
+    witness_ms: (
+        Annotated[float, Meta(description="The time of the event that settles a temporal condition.")]
+        | UnsetType
+    ) = UNSET
+    until_ms: (
+        Annotated[float, Meta(description="Until when the verdict stays if nothing else happens.")]
+        | UnsetType
+    ) = UNSET
+    note: Annotated[str, Meta(description="What is worth knowing, in words.")] | UnsetType = UNSET
+
+
+class ExplainedRule(Struct, omit_defaults=True):
+    """A rule at the event that is explained."""
+
+    ruleId: str  # noqa: N815 -- as in Action
+    name: str
+    verdict: Annotated[bool, Meta(description="Whether the rule would fire.")]
+    node: ExplainedNode
+    why_not: (
+        Annotated[
+            list[str],
+            Meta(
+                description="The smallest set of predicates of which the verdict turns; "
+                "absent if the past alone decides."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class Explanation(Struct):
+    """What an event would do, by priority."""
+
+    rules: list[ExplainedRule]
+
+
 class ParsedCondition(Struct):
     """A condition as an object and as canonical text."""
 

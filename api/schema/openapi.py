@@ -211,7 +211,7 @@ def _tag(operation: Operation) -> str:
             return "conditions"
         case ["api", "detectors", _, "rules", *_]:
             return "rules"
-        case ["api", "detectors", _, "evaluate", *_]:
+        case ["api", "detectors", _, "evaluate" | "explain", *_]:
             return "evaluation"
         case ["api", "detectors", *_]:
             return "detectors"

@@ -8,6 +8,7 @@ import msgspec
 from api.schema import messages
 from api.schema.envelope import JSON, MSGPACK, NDJSON
 from engine.evaluation.wire.events import BatchBody, EvaluateBody
+from engine.evaluation.wire.explanations import ExplainBody
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
@@ -102,6 +103,26 @@ _ACTION: Final = {
     "name": "a failed login within ten minutes",
     "priority": 1,
     "notify": False,
+}
+_EXPLAINED: Final = {
+    "ruleId": _RULE_ID,
+    "name": "a failed login within ten minutes",
+    "verdict": True,
+    "node": {
+        "text": _CONDITION_TEXT,
+        "verdict": True,
+        "nodes": [
+            {
+                "text": "once within 10m ok == false",
+                "verdict": True,
+                "nodes": [{"text": "ok == false", "verdict": False}],
+                "witness_ms": 1_709_545_200_000,
+                "until_ms": 1_709_545_800_000,
+            }
+        ],
+        "key": {"user": "u0305"},
+        "until_ms": 1_709_545_800_000,
+    },
 }
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
@@ -203,6 +224,21 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         media_types=(JSON, MSGPACK, NDJSON),
         takes_key=True,
         is_evaluation=True,
+        is_addition=True,
+    ),
+    Operation(
+        name="explain",
+        method="POST",
+        path="/api/detectors/{detectorId}/explain",
+        summary="Explain why rules fire, or not",
+        text="Tells what an evaluation of the event would do, and records nothing. Gives for each rule, or "
+        "for the one named, the tree of its condition: what is true, what was looked up, which event settled "
+        "it, and until when that stays.",
+        body=ExplainBody,
+        body_example={"event": EVENT_EXAMPLE},
+        result=messages.Explanation,
+        own_codes=(1201, 1400, 1402),
+        result_example={"rules": [_EXPLAINED]},
         is_addition=True,
     ),
     Operation(

@@ -135,6 +135,59 @@ async def test_an_evaluation_gives_the_actions_by_priority(caller: Caller) -> No
     assert reply.envelope["messages"] == []
 
 
+async def test_an_explanation_says_why_and_records_nothing(caller: Caller) -> None:
+    detector = await caller.detector()
+    rule = await caller.rule(detector, "a == 1 and per user once within 1m b == 2", name="first")
+    other = await caller.rule(detector, "once a == 1", name="second")
+    await caller.evaluate(detector, {"user": "ada", "b": 2}, 1_000.5)
+    path = f"/api/detectors/{detector}/explain"
+    event = {"fields": {"user": "ada", "a": "1"}, "timestamp_ms": 2_000}
+    explained = {
+        "ruleId": rule,
+        "name": "first",
+        "verdict": False,
+        "node": {
+            "text": "a == 1 and per user once within 1m b == 2",
+            "verdict": False,
+            "nodes": [
+                {
+                    "text": "a == 1",
+                    "verdict": False,
+                    "values": {"a": "1"},
+                    "note": '`a` is the string "1", compared with the number 1',
+                },
+                {
+                    "text": "per user once within 1m b == 2",
+                    "verdict": True,
+                    "nodes": [
+                        {
+                            "text": "once within 1m b == 2",
+                            "verdict": True,
+                            "nodes": [{"text": "b == 2", "verdict": False}],
+                            "witness_ms": 1_000.5,
+                            "until_ms": 61_000.5,
+                        }
+                    ],
+                    "key": {"user": "ada"},
+                    "until_ms": 61_000.5,
+                },
+            ],
+        },
+        "why_not": ["a == 1"],
+    }
+    assert (await caller("POST", path, {"event": event, "ruleId": rule})).result == {"rules": [explained]}
+    everything = await caller("POST", path, {"event": event, "context": {"vars": {}}})
+    assert [one["ruleId"] for one in everything.result["rules"]] == [rule, other]
+    assert everything.result["rules"][0] == explained
+    # Neither the clock nor a history has moved.
+    fires = {"event": {"fields": {"a": 1}, "timestamp_ms": 600_000}, "ruleId": other}
+    assert (await caller("POST", path, fires)).result["rules"][0]["verdict"] is True
+    late = {"event": {"fields": {}, "timestamp_ms": 1_000}, "ruleId": other}
+    reply = await caller("POST", path, late)
+    assert reply.result["rules"][0]["verdict"] is False
+    assert [entry["code"] for entry in reply.envelope["messages"]] == [2001]
+
+
 async def test_the_context_is_optional_and_so_are_its_vars(caller: Caller) -> None:
     detector = await caller.detector()
     await caller.rule(detector, "ip in $blocklist")

@@ -88,6 +88,9 @@ LADDERS: dict[str, list[tuple[int, Defect]]] = {
     "DELETE /api/detectors/{detector}": [*EVERY, NO_DETECTOR],
     "POST /api/detectors/{detector}/evaluate": [*EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, (1402, late)],
     "POST /api/detectors/{detector}/evaluate/batch": [*EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY],
+    "POST /api/detectors/{detector}/explain": [
+        *EVERY, *BEFORE_BODY, NO_DETECTOR, *IN_BODY, (1201, member("ruleId", UNKNOWN)), (1402, late),
+    ],
     "GET /api/detectors/{detector}/rules": [*EVERY, NO_DETECTOR],
     # The detector is full, so that what has no other defect is 1400.
     "POST /api/detectors/{detector}/rules": [
@@ -107,6 +110,7 @@ DOCUMENTS: dict[str, Any] = {
     "POST /api/detectors": {"name": "n"},
     "POST /api/detectors/{detector}/evaluate": {"event": EVENT},
     "POST /api/detectors/{detector}/evaluate/batch": {"events": [EVENT]},
+    "POST /api/detectors/{detector}/explain": {"event": EVENT},
     "POST /api/detectors/{detector}/rules": {"name": "n", "condition": "a == 1"},
     "PATCH /api/detectors/{detector}/rules/{rule}": {},
     "POST /api/conditions/parse": {"condition": "a == 1"},
@@ -195,6 +199,7 @@ async def test_an_escaped_path_is_the_path(caller: Caller) -> None:
         (f"/api/detectors/{UNKNOWN}", "DELETE, GET"),
         (f"/api/detectors/{UNKNOWN}/evaluate", "POST"),
         (f"/api/detectors/{UNKNOWN}/evaluate/batch", "POST"),
+        (f"/api/detectors/{UNKNOWN}/explain", "POST"),
         (f"/api/detectors/{UNKNOWN}/rules", "GET, POST"),
         (f"/api/detectors/{UNKNOWN}/rules/{UNKNOWN}", "DELETE, GET, PATCH"),
         ("/api/conditions/parse", "POST"),
@@ -308,6 +313,20 @@ async def test_a_content_type_that_is_sent_twice_is_refused(caller: Caller) -> N
                 "event.timestamp_ms: expected a number, got a boolean",
                 "context.vars: expected an object, got an array",
                 "context.y: unknown member",
+            ],
+        ),
+        (
+            "/explain",
+            {"event": {"fields": {}, "timestamp_ms": 1e16}, "ruleId": ""},
+            ["event.timestamp_ms: expected a number from -8.64e15 to 8.64e15"],
+        ),
+        (
+            "/explain",
+            {"event": {"fields": {}}, "ruleId": None, "rule": ""},
+            [
+                "event.timestamp_ms: missing",
+                "ruleId: expected a string, got null",
+                "rule: unknown member",
             ],
         ),
         (

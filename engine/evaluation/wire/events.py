@@ -72,7 +72,7 @@ def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
         digits_max=limits.digits_max,
         values_max=limits.body_values_max,
     )
-    _check_timestamps([decoded.event], lambda _: "event")
+    check_timestamps([decoded.event], lambda _: "event")
     return decoded
 
 
@@ -94,7 +94,7 @@ def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> Batch
             )
         case _:
             assert_never(form)
-    _check_timestamps(decoded.events, lambda index: f"events[{index}]")
+    check_timestamps(decoded.events, lambda index: f"events[{index}]")
     return decoded
 
 
@@ -149,7 +149,8 @@ def sent_with(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
     return {}
 
 
-def _check_timestamps(events: list[EventBody], place: Callable[[int], str]) -> None:
+def check_timestamps(events: list[EventBody], place: Callable[[int], str]) -> None:
+    """Raise Refusal 1001 with every timestamp that is out of range, at the places given by index."""
     stamps = [event.timestamp_ms for event in events]
     if not stamps or -TIMESTAMP_MS_MAX <= min(stamps) <= max(stamps) <= TIMESTAMP_MS_MAX:
         return

@@ -11,6 +11,7 @@ EVALUATE: Final = "evaluate"
 EVALUATE_BATCH: Final = "evaluate_batch"
 EVALUATE_MSGPACK: Final = "evaluate_msgpack"
 EVALUATE_LINES: Final = "evaluate_lines"
+EXPLAIN: Final = "explain"
 RULES: Final = "rules"
 RULE: Final = "rule"
 ADD_RULE: Final = "add_rule"
@@ -20,7 +21,7 @@ REMOVE_RULE: Final = "remove_rule"
 BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSGPACK: "msgpack"}
 """The encoding of the payload, for each kind that evaluates batches."""
 
-READS: Final = frozenset({RULES, RULE})
+READS: Final = frozenset({EXPLAIN, RULES, RULE})
 """The kinds that do not change the detector."""
 
 RULE_CHANGES: Final = frozenset({ADD_RULE, CHANGE_RULE, REMOVE_RULE})
@@ -76,6 +77,11 @@ def evaluate_batch(body: bytes, key: str = "", form: BatchForm = "json") -> Oper
 def evaluate_lines(lines: bytes) -> Operation:
     """Evaluate the events in a few lines of a stream, in order; the result has as many lines."""
     return Operation(EVALUATE_LINES, lines)
+
+
+def explain(body: bytes) -> Operation:
+    """Explain the event in a request's body, and record nothing."""
+    return Operation(EXPLAIN, body)
 
 
 def rules() -> Operation:

@@ -8,6 +8,7 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
+from engine.evaluation.wire.explanations import explain_body
 from engine.evaluation.wire.lines import evaluate_lines
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
@@ -45,6 +46,8 @@ def apply(
     """Execute an operation at a time. A refused operation changes nothing."""
     try:
         match operation.kind:
+            case operations.EXPLAIN:
+                return Applied(explain_body(detector, operation.payload))
             case operations.EVALUATE_LINES:
                 return _lines_evaluated(detector, operation)
             case kind if kind == EVALUATE or kind in BATCH_FORMS:

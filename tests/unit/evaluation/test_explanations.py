@@ -10,6 +10,8 @@ from engine.evaluation.explanation import explaining, why_not
 from engine.evaluation.explanation.futures import LATEST_US, Future, every, negated, settled_until, some
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.shown import VALUE_CHARS_MAX, shown
+from engine.evaluation.wire import explanations
+from engine.evaluation.wire.explanations import explain_body
 
 
 def node_of(text: str, fields: dict, timestamp_ms: float = 0, sent: dict | None = None) -> Node:
@@ -259,3 +261,25 @@ def test_the_rule_is_looked_for_before_the_time_is_judged() -> None:
     with pytest.raises(Refusal) as refused:
         explain(detector, {"a": object()}, 1_000)
     assert refused.value.code == 1001
+
+
+# -- as JSON ------------------------------------------------------------------------------------------------
+
+
+def test_integers_of_any_size_are_shown() -> None:
+    detector = Detector()
+    detector.add_rule("rule", "a > 1")
+    body = b'{"event": {"fields": {"a": %b}, "timestamp_ms": 0}}' % (b"9" * 4_000)
+    assert b'"values":{"a":%b}' % (b"9" * 4_000) in explain_body(detector, body).result
+
+
+def test_a_large_explanation_is_refused_unless_it_is_of_one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explanations, "BYTES_MAX", 500)
+    detector = Detector()
+    detector.add_rule("large", " or ".join(f"a == {number}" for number in range(100)))
+    body = b'{"event": {"fields": {}, "timestamp_ms": 0}}'
+    assert len(explain_body(detector, body).result) > 500
+    detector.add_rule("small", "a == 1")
+    with pytest.raises(Refusal, match="larger than 500 bytes") as refused:
+        explain_body(detector, body)
+    assert refused.value.code == 1400

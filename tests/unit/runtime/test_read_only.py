@@ -104,6 +104,19 @@ def os_text(error: int) -> str:
     return os.strerror(error)
 
 
+def test_events_are_explained_though_they_cannot_be_evaluated(
+    make: Any, files: FaultyFiles, killed: list[str]
+) -> None:
+    make_full(files)
+    actor = make()
+    actor.activate(ONE, 2)
+    asked = ops.explain(event(2000, a=1).payload)
+    [explained] = actor.handle([asked]).answers
+    assert isinstance(explained, Done)
+    rules = json.loads(explained.result)["rules"]
+    assert [(one["ruleId"], one["verdict"]) for one in rules] == [(rule, True) for rule in killed]
+
+
 def test_reading_changes_nothing(make: Any, files: FaultyFiles, tmp_path: Path, killed: list[str]) -> None:
     folder = tmp_path / "detectors" / ONE
     before = contents(folder)

@@ -1,0 +1,41 @@
+"""An explanation as plain data, for JSON. Times are in milliseconds since 1970."""
+
+from typing import Any
+
+from engine.evaluation.explanation.nodes import ExplainedRule, Node
+from engine.language.text.printer import format as format_condition
+
+
+def rule_document(explained: ExplainedRule) -> dict[str, Any]:
+    """Give an explained rule: `{ruleId, name, verdict, node, why_not?}`."""
+    document = {
+        "ruleId": explained.rule.id,
+        "name": explained.rule.name,
+        "verdict": explained.verdict,
+        "node": node_document(explained.node),
+    }
+    if explained.why_not is not None:
+        document["why_not"] = [*map(format_condition, explained.why_not)]
+    return document
+
+
+def node_document(node: Node) -> dict[str, Any]:
+    """Give a node: `{text, verdict, nodes?, values?, key?, witness_ms?, until_ms?, note?}`."""
+    document: dict[str, Any] = {"text": node.text, "verdict": node.verdict}
+    if node.nodes:
+        document["nodes"] = [*map(node_document, node.nodes)]
+    if node.values:
+        document["values"] = dict(node.values)
+    if node.key is not None:
+        document["key"] = dict(node.key)
+    if node.witness_us is not None:
+        document["witness_ms"] = _milliseconds(node.witness_us)
+    if node.until_us is not None:
+        document["until_ms"] = _milliseconds(node.until_us)
+    if node.note is not None:
+        document["note"] = node.note
+    return document
+
+
+def _milliseconds(time_us: int) -> float:
+    return time_us / 1_000 if time_us % 1_000 else time_us // 1_000

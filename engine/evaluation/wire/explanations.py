@@ -1,0 +1,68 @@
+"""The bodies that ask why rules fire or not, and their answers as JSON."""
+
+import json
+from typing import Final
+
+import msgspec
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.explanation.document import rule_document
+from engine.evaluation.explanation.explaining import explain_clean
+from engine.evaluation.wire.bodies import decode
+from engine.evaluation.wire.events import ContextBody, Done, EventBody, check_timestamps, sent_with
+from engine.evaluation.wire.results import encode_entries
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import Limits
+
+BYTES_MAX: Final = 16 * 1024 * 1024
+"""The most bytes of an answer, unless it is about one rule. Conditions with long texts in them are repeated
+at each level."""
+
+
+class ExplainBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An event that is explained and not recorded; of one rule, if `ruleId` names it."""
+
+    event: EventBody
+    context: ContextBody | msgspec.UnsetType = msgspec.UNSET
+    ruleId: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 -- spelt as in actions
+
+
+def decode_explain(body: bytes, limits: Limits) -> ExplainBody:
+    """Decode a body. Raises Refusal 1000, or 1001 with every violation."""
+    decoded = decode(
+        body,
+        ExplainBody,
+        depth_max=limits.body_depth_max,
+        digits_max=limits.digits_max,
+        values_max=limits.body_values_max,
+    )
+    check_timestamps([decoded.event], lambda _: "event")
+    return decoded
+
+
+def explain_body(detector: Detector, body: bytes) -> Done:
+    """Explain the event of a body. Raises Refusal; nothing is changed in any case."""
+    decoded = decode_explain(body, detector.limits)
+    event = decoded.event
+    explanation = explain_clean(
+        detector,
+        event.fields,
+        event.timestamp_ms,
+        sent_with(decoded.context),
+        rule_id=None if isinstance(decoded.ruleId, msgspec.UnsetType) else decoded.ruleId,
+    )
+    rules: list[bytes] = []
+    left = BYTES_MAX
+    for explained in explanation.rules:
+        rules.append(_encoded(rule_document(explained)))
+        left -= len(rules[-1])
+        if left < 0 and len(explanation.rules) > 1:
+            said = f"the explanation is larger than {BYTES_MAX} bytes, which is the limit; name one rule"
+            raise Refusal(Entry(1400, said))
+    messages = encode_entries(list(explanation.messages))
+    return Done(b'{"rules":[' + b",".join(rules) + b"]}", messages)
+
+
+def _encoded(document: object) -> bytes:
+    # The standard library encodes integers of any size, which events may hold.
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
