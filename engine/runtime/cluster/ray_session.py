@@ -1,5 +1,6 @@
 """Starting or joining Ray, and leaving it again. No other code does."""
 
+import logging
 import os
 import socket
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from engine.runtime.cluster import ray_security
 from engine.runtime.cluster.ray_processes import RayProcesses
 from engine.runtime.cluster.ray_watch import RayWatch
 from engine.runtime.process.temporary import TemporaryFolder
+
+_log = logging.getLogger(__name__)
 
 LOCAL: Final = "local"
 """The address that means an embedded Ray."""
@@ -56,6 +59,11 @@ class Cluster:
     watch: RayWatch
 
 
+def _log_message(data: Any, ignore_prefix: bool) -> None:  # noqa: ARG001 -- as Ray calls it
+    """Log what Ray would print. That a worker died, the runtime itself reports."""
+    _log.debug("ray: %s", " ".join(data["lines"]))
+
+
 def start(address: str = LOCAL) -> Cluster:
     """Start an embedded Ray if `address` is `local`, otherwise join the cluster at `address`.
 
@@ -82,6 +90,8 @@ def start(address: str = LOCAL) -> Cluster:
         }
     else:
         _check_reachable(address)
+    # Else Ray prints on this process's standard output, whatever it is told, that a worker was killed.
+    ray_worker.print_to_stdstream = _log_message
     try:
         with processes.starting():
             ray.init(address=address, **options)

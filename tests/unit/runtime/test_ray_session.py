@@ -1,8 +1,10 @@
 """How Ray is started, as far as that shows without starting it."""
 
+import logging
 from typing import Any
 
 import pytest
+from ray._private import worker as ray_worker
 
 from engine.runtime.cluster import ray_session as cluster
 
@@ -21,3 +23,42 @@ def test_ray_leaves_the_log_of_this_process_as_it_is_set_up(monkeypatch: pytest.
         cluster.start("127.0.0.1:1")
     assert seen["configure_logging"] is False
     assert seen["log_to_driver"] is False
+
+
+def test_what_ray_says_of_a_worker_that_was_killed_goes_to_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Ray prints it in spite of `log_to_driver=False`."""
+
+    def init(**_: Any) -> None:
+        raise RuntimeError("that is enough")
+
+    monkeypatch.setattr(ray_worker, "print_to_stdstream", ray_worker.print_to_stdstream)
+    monkeypatch.setattr(cluster.ray, "init", init)
+    monkeypatch.setattr(cluster, "_check_reachable", lambda _: None)
+    with pytest.raises(cluster.ClusterError, match="that is enough"):
+        cluster.start("127.0.0.1:1")
+    given: list[dict[str, Any]] = []
+
+    class Subscriber:
+        def subscribe(self) -> None:
+            pass
+
+        def poll(self) -> tuple[bytes, dict[str, Any]]:
+            if given:
+                raise ConnectionError("that is all")
+            given.append({"job_id": None, "error_message": "A worker died or was killed"})
+            return b"", given[0]
+
+    class Driver:
+        gcs_error_subscriber = Subscriber()
+        current_job_id = ray_worker.JobID.nil()
+
+    class Never:
+        def is_set(self) -> bool:
+            return False
+
+    with caplog.at_level(logging.DEBUG):
+        ray_worker.listen_error_messages(Driver(), Never())
+    assert "A worker died" in caplog.text
+    assert capfd.readouterr().out == ""
