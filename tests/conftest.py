@@ -31,6 +31,12 @@ def scaled() -> Callable[[int], int]:
     return lambda count: max(1, count * hypothesis.settings.default.max_examples // 100)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: tests of sockets and time-outs mostly wait."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("hypothesis_seed") is None:
         hypothesis.core.global_force_seed = SEED

@@ -1,10 +1,11 @@
 """The application over a real fleet without Ray, and somebody who calls it."""
 
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from werkzeug.routing import Rule
 
 from api.http.app import create_app
 from api.settings import Settings
@@ -14,6 +15,18 @@ from tests.api.wire import Wire, served
 from tests.local_runtime import LocalService, front_end, local_service
 
 BOOTSTRAP = "the-first-token-of-the-tests-1234"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _urls_are_never_built() -> Iterator[None]:
+    """Werkzeug compiles functions that build the URL of each route: half of what an application costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rule, "_compile_builder", lambda rule, append_unknown=True: _no_url)
+        yield
+
+
+def _no_url(rule: Rule, **values: object) -> tuple[str, str]:
+    raise NotImplementedError(f"nothing asks for the URL of {rule.rule}")
 
 
 @pytest.fixture
@@ -33,6 +46,8 @@ async def service(settings: Settings, request: pytest.FixtureRequest) -> AsyncIt
     """The service; `apart`, as a front end has it that is a process of its own."""
     chosen = settings.runtime_settings()
     rest = {name: getattr(chosen, name) for name in chosen.__slots__ if name != "data"}
+    # Unknown tokens and detectors are asked about at once, and no test waits for what hangs at the end.
+    rest |= {"ask_s": 0.0, "drain_s": 0.1}
     async with local_service(settings.data, **rest) as service:
         if request.param == "here":
             yield service

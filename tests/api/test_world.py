@@ -77,10 +77,11 @@ async def test_a_detector_that_cannot_be_woken_within_the_deadline_is_1501(
     caller: Caller, service: LocalService
 ) -> None:
     detector = await caller.detector()
+    go_on = asyncio.Event()
 
     async def stuck(what: str) -> None:
         if what == "activate":
-            await asyncio.sleep(10)
+            await go_on.wait()
 
     service.actors.before = stuck
     for actor in service.actors.started:
@@ -91,6 +92,7 @@ async def test_a_detector_that_cannot_be_woken_within_the_deadline_is_1501(
     ):
         assert (reply.status, reply.codes) == (503, [1501])
         assert int(reply.headers["retry-after"]) >= 1
+    go_on.set()
 
 
 async def test_an_evaluation_that_does_not_come_back_is_1502(caller: Caller, service: LocalService) -> None:

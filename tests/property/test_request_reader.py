@@ -152,7 +152,11 @@ def by_h11(data: bytes) -> tuple[h11.Connection, h11.Request, bytes, bytes | Non
     if event is h11.NEED_DATA:
         return connection, asked, body, None
     assert isinstance(event, h11.EndOfMessage)
-    return connection, asked, body, connection.trailing_data[0]
+    rest = connection.trailing_data[0]
+    if connection.their_state is h11.MIGHT_SWITCH_PROTOCOL:
+        # Whether it keeps the connection is known once the offer has been declined.
+        connection.send(h11.Response(status_code=200, headers=[]))
+    return connection, asked, body, rest
 
 
 @settings(max_examples=1_000)
@@ -162,6 +166,7 @@ def by_h11(data: bytes) -> tuple[h11.Connection, h11.Request, bytes, bytes | Non
 @example(b"\r\n".join((b"POST / HTTP/1.1", *USUAL, LENGTH, LENGTH)) + b"\r\n\r\n" + BODY, 10_000)
 @example(b"\r\n".join((b"POST / HTTP/1.1", *USUAL, CHUNKED)) + b"\r\n\r\n" + CHUNKS + BEHIND, 1)
 @example(OFFER, 3)
+@example(b"GET / HTTP/1.0\r\nUpgrade: x\r\n\r\n", 1)
 def test_what_is_read_is_what_h11_reads(data: bytes, cut: int) -> None:
     try:
         head, body, rest = read(data, cut)

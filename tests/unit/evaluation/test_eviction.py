@@ -288,8 +288,7 @@ def test_far_from_the_bounds_nothing_is_tracked() -> None:
         lambda number: str(number)[::-1] + "x" * 300,
     ],
 )
-@pytest.mark.parametrize("path", ["per k", "per j per k"])
-@pytest.mark.parametrize("mode", ["awake", "asleep"])
+@pytest.mark.parametrize(("path", "mode"), [("per k", "awake"), ("per j per k", "asleep")])
 def test_no_shard_has_many_times_its_share_of_the_keys(key_of: Any, path: str, mode: str) -> None:
     """A dict that moves as a whole takes longer the larger it is: 38 ms where all keys were in one."""
     with in_mode(mode):

@@ -698,7 +698,7 @@ async def test_a_process_with_another_folder_wakes_nothing_and_the_next_one_does
 
 
 async def test_at_the_end_of_the_time_what_waits_for_a_process_is_refused_and_what_comes_then(tmp_path):
-    async with local_service(tmp_path) as service:
+    async with local_service(tmp_path, drain_s=0.1) as service:
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
         service.actors.before = _hang

@@ -103,7 +103,8 @@ def rays(children: list[subprocess.Popen[bytes]]) -> RayProcesses:
     return processes
 
 
-def test_the_essential_processes_are_known_and_their_ends_can_be_waited_for(children):
+def test_the_essential_processes_are_known_and_their_ends_can_be_waited_for(children, monkeypatch):
+    monkeypatch.setattr(ray_processes, "_SHUTDOWN_MOST_S", 0.1)
     processes = rays(children)
     assert set(processes.essential) == {"gcs_server", "raylet"}
     assert processes.stopped() == []
