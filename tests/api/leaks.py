@@ -57,7 +57,7 @@ class Held(NamedTuple):
 
 @dataclass
 class World:
-    """A service over a real fleet without Ray, with one detector that is awake."""
+    """A service over a real fleet without Ray, with one detector that is active."""
 
     app: Application
     limit: ConnectionLimit

@@ -73,7 +73,7 @@ async def test_requests_past_the_bound_are_turned_away_and_the_others_are_served
         assert int(reply.headers["retry-after"]) >= 1
 
 
-async def test_a_detector_that_cannot_be_woken_within_the_deadline_is_1501(
+async def test_a_detector_that_cannot_be_activated_within_the_deadline_is_1501(
     caller: Caller, service: LocalService
 ) -> None:
     detector = await caller.detector()

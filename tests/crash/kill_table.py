@@ -19,7 +19,7 @@ def kill_runs(seed: object, *, many: bool) -> Iterator[tuple[str, Callable[[Path
     yield "actors that are killed", lambda data: kill_actors(data, seed, kills=300 * times).lines()
     yield (
         "two owners of one detector",
-        lambda data: successions(data, seed, batches=5 * times, snapshots=times, wakes=times).lines(),
+        lambda data: successions(data, seed, batches=5 * times, snapshots=times, activations=times).lines(),
     )
     if (reason := strace_can_trace()) is None:
         calls = CALLS + MORE_CALLS if many else CALLS

@@ -50,7 +50,7 @@ def test_idle_connections_that_use_up_the_descriptors_keep_nobody_out(service: S
         if number % 20 == 0:
             evaluate(service, detector, number)
             most = max(most, descriptors(service))
-    # Who comes anew is served, and detectors are woken, for which the service needs descriptors of its own.
+    # New callers are served, and detectors are activated, for which the service needs descriptors of its own.
     for _ in range(3):
         another = service.call("POST", "/api/detectors", {"name": "another"})["id"]
         evaluate(service, another, 0)

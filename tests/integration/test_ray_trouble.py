@@ -35,7 +35,7 @@ def process_of(service: Served, name: str) -> int:
 
 @dataclass
 class Callers:
-    """Callers who evaluate, wake and create without end, and what they were answered."""
+    """Callers who evaluate, activate and create without end, and what they were answered."""
 
     service: Served
     detector: str
@@ -127,7 +127,7 @@ def test_a_ray_that_does_not_answer_is_told_and_does_not_keep_the_service_from_e
             if name == "raylet":
                 os.kill(pid, signal.SIGCONT)
                 until(lambda: service.request("GET", "/readyz").status_code == 200)
-        # Who is awake was served meanwhile.
+        # Active detectors were served meanwhile.
         assert set(callers.answers) == {(200, None)}
         assert service.end() == 0
         callers.stop.set()

@@ -81,7 +81,7 @@ class ActorProcess:
         return self.hear()
 
     def activate(self, detector_id: str, epoch: int) -> int:
-        """Wake a detector; how many records were taken again."""
+        """Activate a detector; how many records were taken again."""
         return int(self.ask("activate", detector_id, epoch))
 
     def handle(self, batch: Sequence[Operation]) -> Reply:

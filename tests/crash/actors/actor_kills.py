@@ -47,7 +47,7 @@ class Counts:
     """Where processes halted to be killed."""
     checked: int = 0
     """Answers."""
-    wakes: int = 0
+    activations: int = 0
     records: int = 0
     """Records that were replayed."""
     set_aside: int = 0
@@ -67,7 +67,7 @@ class Counts:
             **{f"- {name}": count for name, count in self.kills.most_common()},
             "batches in flight": self.outcomes.total(),
             **{f"- {name}": count for name, count in self.outcomes.most_common()},
-            "activations": self.wakes,
+            "activations": self.activations,
             "records replayed": self.records,
             "detectors refused after too many kills at one record": self.set_aside,
             "answers checked": self.checked,
@@ -107,10 +107,10 @@ class KilledDetector:
 
     def begin(self) -> None:
         """Activate the detector for the first time; add rules, send an event."""
-        self.wake(killing=False)
+        self.activate(killing=False)
         self.send([self.oracle.add_rule(), self.oracle.add_rule(), self.oracle.evaluation(keyed=False)])
 
-    def wake(self, *, killing: bool = True) -> None:
+    def activate(self, *, killing: bool = True) -> None:
         """Activate the detector until a process survives that; settle what was in doubt."""
         for _ in range(WAKES_IN_A_ROW_MAX):
             process = self._new_process()
@@ -138,42 +138,42 @@ class KilledDetector:
                 self._kill(activating=True)
                 continue
             process.halt(-1)
-            self.counts.wakes += 1
+            self.counts.activations += 1
             self.counts.records += records
             self._settle()
             return
-        self.wake(killing=False)
+        self.activate(killing=False)
 
     def send(self, asked: Sequence[Asked]) -> None:
         """Send a batch and check the answers."""
-        self._answered(asked, self._awake.handle([one.operation for one in asked]))
+        self._answered(asked, self._active.handle([one.operation for one in asked]))
 
     def serve(self) -> None:
         """Send a few batches, undisturbed."""
         for _ in range(self.chance.randrange(3)):
             self.send(self.oracle.batch())
             self._maybe_repeat()
-        if self.chance.random() < 0.3 and self._awake.save():
-            assert self._awake.wait_until_saved()
+        if self.chance.random() < 0.3 and self._active.save():
+            assert self._active.wait_until_saved()
 
     # -- what kills it ---------------------------------------------------------------------------------------
 
     def in_a_batch(self) -> None:
         """Kill it at a drawn moment of a batch."""
-        process, asked = self._awake, self.oracle.batch()
+        process, asked = self._active, self.oracle.batch()
         process.halt(self._moment(14))
         self._send_and_die(asked)
 
     def after_some_time(self) -> None:
         """Kill it a short time after a batch was sent."""
         asked = self.oracle.batch()
-        self._awake.tell("handle", encode_batch([one.operation for one in asked]))
+        self._active.tell("handle", encode_batch([one.operation for one in asked]))
         time.sleep(self.chance.random() * 0.003)
         self._die(asked)
 
     def while_saving(self) -> None:
         """Kill it at a drawn moment of a snapshot, while batches go on beside it."""
-        process = self._awake
+        process = self._active
         self.send([self.oracle.evaluation(keyed=False)])
         process.halt(self._moment(30), SAVER)
         assert process.save()
@@ -188,7 +188,7 @@ class KilledDetector:
 
     def while_rotating(self) -> None:
         """Kill it at a drawn moment of beginning the next segment."""
-        process = self._awake
+        process = self._active
         self.send([self.oracle.evaluation(keyed=False)])
         if self.chance.random() < 0.5:
             # The segment is closed, and the snapshot has not begun.
@@ -202,7 +202,7 @@ class KilledDetector:
 
     def while_resting(self) -> None:
         """Kill it at a drawn moment of passivation."""
-        process = self._awake
+        process = self._active
         process.halt(self._moment(4))
         with contextlib.suppress(Halted):
             process.ask("passivate")
@@ -211,7 +211,7 @@ class KilledDetector:
     # -- inside ----------------------------------------------------------------------------------------------
 
     @property
-    def _awake(self) -> ActorProcess:
+    def _active(self) -> ActorProcess:
         assert self._process is not None
         return self._process
 
@@ -228,7 +228,7 @@ class KilledDetector:
         return self.chance.randrange(most)
 
     def _send_and_die(self, asked: Sequence[Asked]) -> None:
-        process = self._awake
+        process = self._active
         try:
             reply = process.handle([one.operation for one in asked])
         except Halted:
@@ -253,7 +253,7 @@ class KilledDetector:
         self._in_doubt = asked
 
     def _kill(self, *, activating: bool, in_flight: bool = False) -> list[list[Any]]:
-        process = self._awake
+        process = self._active
         if process.halted is not None:
             self.counts.moments[process.halted] += 1
         said = process.kill()
@@ -280,7 +280,7 @@ class KilledDetector:
             self.send(asked)
         elif asked or (self.probes and self.chance.random() < 0.3):
             self._probe(asked)
-        if (at := tuple(self._awake.ask("position"))) != self.oracle.position():
+        if (at := tuple(self._active.ask("position"))) != self.oracle.position():
             raise Lost(f"the detector is at {at}, and not at {self.oracle.position()}, after {asked}")
 
     def _probe(self, asked: Sequence[Asked]) -> None:
@@ -288,7 +288,7 @@ class KilledDetector:
         if not self.oracle.reference.events:
             return
         probe = self.oracle.probe()
-        listing, answer = self._awake.handle([ListRules().operation, probe.operation]).answers
+        listing, answer = self._active.handle([ListRules().operation, probe.operation]).answers
         ((_, late_us),) = told(probe, answer)
         clock_us = probe.events[0].time_us + late_us if late_us else self.oracle.clock_us
         happened = self.oracle.settle(asked, told(ListRules(), listing), clock_us)
@@ -302,7 +302,7 @@ class KilledDetector:
         """Repeat something that was answered before, perhaps by a process that is dead."""
         if self.oracle.keyed and self.chance.random() < 0.3:
             key = self.chance.choice(list(self.oracle.keyed))
-            (answer,) = self._awake.handle([self.oracle.keyed[key][0].operation]).answers
+            (answer,) = self._active.handle([self.oracle.keyed[key][0].operation]).answers
             self.oracle.repeated(key, answer)
 
     def end(self) -> None:
@@ -338,7 +338,7 @@ def kill_actors(data: Path, seed: object, *, kills: int) -> Counts:
                 while not fight.oracle.full and counts.kills.total() < kills:
                     fight.serve()
                     chance.choice(WAYS)(fight)
-                    fight.wake()
+                    fight.activate()
                 fight.end()
             except (AssertionError, Gone, Failed) as error:
                 error.add_note(f"detector {number} with the seed {seed}: {counts}")

@@ -87,14 +87,14 @@ class Traced(KilledDetector):
         return self._new_process()
 
     def live(self) -> None:
-        """Wake, answer, save, answer, rest; go on after whatever fails, as the runtime would."""
+        """Activate, answer, save, answer, passivate; go on after whatever fails, as the runtime would."""
         try:
-            self._wake_here()
+            self._activate_here()
             self.send_anyhow(self.oracle.batch())
             self.send_anyhow([self.oracle.evaluation(keyed=True)])
             self._save()
             self.send_anyhow(self.oracle.batch())
-            self._awake.ask("passivate")
+            self._active.ask("passivate")
         except Failed as failed:
             self._faults.came_of_it[f"{failed.kind} from a rest"] += 1
         except Gone:
@@ -105,7 +105,7 @@ class Traced(KilledDetector):
         """Send a batch. If it cannot be stored, activate the detector again."""
         failed_before = self._failed_calls()
         try:
-            reply = self._awake.handle([one.operation for one in asked])
+            reply = self._active.handle([one.operation for one in asked])
         except Gone:
             self._in_doubt = asked
             raise
@@ -114,7 +114,7 @@ class Traced(KilledDetector):
             # The first kind says that nothing of it can have lasted.
             self._in_doubt = () if failed.kind == "WriteFailed" else asked
             self._epoch += 1
-            self._wake_here()
+            self._activate_here()
         else:
             # The page cache would hide that it was not synced.
             assert self._failed_calls() == failed_before, "what was not written or synced was answered"
@@ -131,42 +131,42 @@ class Traced(KilledDetector):
         return len(_FAILED_CALL.findall(self.output.read_text("utf-8", "replace")))
 
     def _save(self) -> None:
-        process = self._awake
+        process = self._active
         try:
             if process.save() and not process.wait_until_saved():
                 self._faults.came_of_it["a snapshot that was not saved"] += 1
         except Failed as failed:
             self._faults.came_of_it[f"{failed.kind} from a rotation"] += 1
-            self._awake.ask("discard")
+            self._active.ask("discard")
             self._epoch += 1
-            self._wake_here()
+            self._activate_here()
 
-    def _wake_here(self) -> None:
-        """Wake the detector in the process that is there."""
+    def _activate_here(self) -> None:
+        """Activate the detector in the process that is there."""
         for _ in range(3):
             try:
-                self._awake.activate(self.detector_id, self._epoch)
+                self._active.activate(self.detector_id, self._epoch)
                 self._settle()
             except Failed as failed:
-                self._faults.came_of_it[f"{failed.kind} from a wake"] += 1
+                self._faults.came_of_it[f"{failed.kind} from an activation"] += 1
                 self._epoch += 1
             else:
                 return
-        raise AssertionError("one fault keeps a detector from waking three times")
+        raise AssertionError("one fault keeps a detector from being activated three times")
 
     def _process_died(self) -> None:
-        self._awake.until_dead()
+        self._active.until_dead()
         self._process = None
 
     def afterwards(self) -> None:
         """Check in another process that everything is there and goes on."""
         if self._process is not None:
             self._kill(activating=False)
-        self.wake(killing=False)
+        self.activate(killing=False)
         self._probe(())
         self.send(self.oracle.batch())
-        if self._awake.save():
-            assert self._awake.wait_until_saved()
+        if self._active.save():
+            assert self._active.wait_until_saved()
         left = [path.name for path in self.folder.iterdir()]
         assert not [name for name in left if name.endswith("unfinished") or name == "replaying"], left
         self.end()

@@ -1,4 +1,4 @@
-"""An owner that is stopped, and goes on when its successor is awake, says nothing that is not so."""
+"""An owner that is stopped, and goes on when its successor is active, says nothing that is not so."""
 
 import pytest
 
@@ -8,7 +8,7 @@ pytestmark = pytest.mark.storm
 
 
 def test_what_an_old_owner_still_answers_is_in_its_successors_history(tmp_path, seed, record_property):
-    came = successions(tmp_path / "data", seed, batches=5, snapshots=1, wakes=2)
+    came = successions(tmp_path / "data", seed, batches=5, snapshots=1, activations=2)
     record_property("examples", came.outcomes.total())
     for line in came.lines():
         print(line)

@@ -13,7 +13,7 @@ from tests.crash.actors.actor_process import MAIN, SAVER
 from tests.crash.model.oracle import Asked
 
 ANSWERED = "the old owner answered, and its successor had all of it"
-ANSWERED_WHILE = "the old owner answered while its successor was waking, which had all of it"
+ANSWERED_WHILE = "the old owner answered while its successor was being activated, which had all of it"
 FENCED_HAD = "the old owner was fenced, and its successor had all of it"
 FENCED_NOT = "the old owner was fenced, and its successor had nothing of it"
 
@@ -51,7 +51,7 @@ class Succession(KilledDetector):
 
     def in_a_batch(self, moment: int) -> bool:
         """Stop the owner at a moment of a batch; False where the batch has no such moment."""
-        old = self._awake
+        old = self._active
         asked = [*self.oracle.batch(3), self.oracle.evaluation(keyed=False)]
         old.halt(moment, MAIN, "stop")
         try:
@@ -66,7 +66,7 @@ class Succession(KilledDetector):
 
     def in_a_snapshot(self, moment: int) -> bool:
         """Stop the owner at a moment of a snapshot; False where that has no such moment."""
-        old = self._awake
+        old = self._active
         self.send([self.oracle.evaluation(keyed=False)])
         old.halt(moment, SAVER, "stop")
         old.tell("save")
@@ -85,7 +85,7 @@ class Succession(KilledDetector):
     def _succeed(self, asked: Sequence[Asked]) -> None:
         """Let another process take the detector over and go on."""
         self._in_doubt = asked
-        self.wake(killing=False)
+        self.activate(killing=False)
         self.send(self.oracle.batch())
 
     def _continue(self, old: ActorProcess, *, stopped_in: Sequence[Asked]) -> None:
@@ -107,14 +107,14 @@ class Succession(KilledDetector):
                 raise
             successions.outcomes[FENCED_HAD if happened else FENCED_NOT] += 1
         else:
-            assert stopped_in, "the old owner answered to what it was asked after its successor had woken"
+            assert stopped_in, "the old owner answered to what it was asked after its successor was active"
             assert happened, f"the old owner answered {reply}, and its successor knows nothing of it"
             successions.outcomes[ANSWERED] += 1
         self._go_on_without(old)
 
-    def in_a_wake(self, moment: int) -> bool:
-        """Stop the successor at a moment of its wake, and ask the old owner; False where there is none."""
-        old, asked = self._awake, [*self.oracle.batch(3), self.oracle.evaluation(keyed=False)]
+    def in_an_activation(self, moment: int) -> bool:
+        """Stop the successor at a moment of its activation, and ask the old owner; False if there is none."""
+        old, asked = self._active, [*self.oracle.batch(3), self.oracle.evaluation(keyed=False)]
         new = self._new_process()
         new.halt(moment, MAIN, "stop")
         try:
@@ -152,7 +152,7 @@ class Succession(KilledDetector):
         # What the old owner wrote last has changed nothing, neither for the successor nor for the next one.
         self.send(self.oracle.batch())
         self._kill(activating=False)
-        self.wake(killing=False)
+        self.activate(killing=False)
         self._probe(())
 
     @property
@@ -160,14 +160,14 @@ class Succession(KilledDetector):
         return self.last_outcome == HAPPENED
 
 
-def successions(data: Path, seed: object, *, batches: int, snapshots: int, wakes: int) -> Successions:
-    """Stop an owner at every moment of so many batches, snapshots and wakes. Raises Lost."""
+def successions(data: Path, seed: object, *, batches: int, snapshots: int, activations: int) -> Successions:
+    """Stop an owner at every moment of so many batches, snapshots and activations. Raises Lost."""
     came = Successions()
     with actor_processes(data) as processes:
         for kind, rounds in (
             (Succession.in_a_batch, batches),
             (Succession.in_a_snapshot, snapshots),
-            (Succession.in_a_wake, wakes),
+            (Succession.in_an_activation, activations),
         ):
             for number in range(rounds):
                 moment, any_left = 0, True

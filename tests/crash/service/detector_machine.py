@@ -142,7 +142,7 @@ class DetectorMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.oracles and not self.active_id)
     @rule(chosen=SEEDS, calls=CALLS)
-    def wake(self, chosen: int, calls: int) -> None:
+    def activate(self, chosen: int, calls: int) -> None:
         detector_id = sorted(self.oracles)[chosen % len(self.oracles)]
         # Not twice in a row at one record: that would be poison.
         if not self.activated(detector_id, calls):

@@ -46,7 +46,7 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "    if entries:\n",
         partial(images, "two_owners"),
     ),
-    "a detector rests with what was not synced": Defect(
+    "a detector is passivated with what was not synced": Defect(
         DetectorActor,
         "passivate",
         "elif store.unsynced:",

@@ -99,7 +99,7 @@ class ServiceRun:
         self.struck.add(detector_id)
         self.directory.purge_detector(detector_id)
 
-    def wake(self, detector_id: str) -> "Owner":
+    def activate(self, detector_id: str) -> "Owner":
         epoch = self.directory.lease(detector_id, "actor")
         assert epoch is not None
         return Owner(self, detector_id, epoch)
@@ -188,37 +188,37 @@ def tokens_and_detectors(run: ServiceRun) -> None:
     """The directory's work, and detectors that are born and die."""
     run.add_token("first")
     run.create("a" * 32)
-    run.wake("a" * 32).ask(rule())
+    run.activate("a" * 32).ask(rule())
     run.add_token("second")
     run.create("b" * 32)
     run.revoke_token("first")
     run.delete("a" * 32)
     run.create("c" * 32)
-    run.wake("b" * 32).ask(rule(), event(1))
+    run.activate("b" * 32).ask(rule(), event(1))
 
 
 def lives(run: ServiceRun) -> None:
-    """Two detectors that are saved, rest, die and wake, with answers that are kept."""
+    """Two detectors that are saved, passivated, die and are activated, with answers that are kept."""
     one, other = "1" * 32, "2" * 32
     run.create(one)
     run.create(other)
-    owner = run.wake(one)
+    owner = run.activate(one)
     owner.ask(rule())
     owner.ask(event(1, "k1"), event(2))
-    second = run.wake(other)
+    second = run.activate(other)
     second.ask(rule(), event(1, "k1"))
     owner.ask(event(3, "k3"), rule("once a == 2"))
     owner.save()
     owner.ask(event(4, "k4"))
     # Killed, and the next one takes over what is there.
-    owner = run.wake(one)
+    owner = run.activate(one)
     owner.ask(event(5, "k5"))
     owner.save()
     owner.ask(event(6))
     owner.rest()
     second.ask(event(2))
     second.rest()
-    run.wake(one).ask(event(7, "k7"))
+    run.activate(one).ask(event(7, "k7"))
 
 
 def two_owners(run: ServiceRun) -> None:
@@ -226,7 +226,7 @@ def two_owners(run: ServiceRun) -> None:
     for number, call in enumerate(("write", "sync_data", "answer")):
         detector_id = f"{number}" * 32
         run.create(detector_id)
-        old = run.wake(detector_id)
+        old = run.activate(detector_id)
         old.ask(rule(), event(1))
         overtaken(run, old, detector_id, call)
 
@@ -240,7 +240,7 @@ def overtaken(run: ServiceRun, old: Owner, detector_id: str, call: str) -> None:
     def come(what: str, where: Path) -> None:
         if (what, where) == (call, folder) and not new:
             run.disk.before, run.disk.after = before, after
-            new.append(run.wake(detector_id))
+            new.append(run.activate(detector_id))
 
     def before_call(what: str, where: Path) -> None:
         before(what, where)
@@ -257,7 +257,7 @@ def overtaken(run: ServiceRun, old: Owner, detector_id: str, call: str) -> None:
     with contextlib.suppress(Fenced):
         old.ask(event(2))
     run.disk.before, run.disk.after = before, after
-    owner = new[0] if new else run.wake(detector_id)
+    owner = new[0] if new else run.activate(detector_id)
     owner.ask(event(3))
     if old.actor.health().detector_id is not None:
         try:

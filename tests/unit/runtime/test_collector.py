@@ -1,4 +1,4 @@
-"""What the garbage collector looks through in an actor, while a detector is awake and when it has gone."""
+"""What the garbage collector looks through in an actor, while a detector is active and when it has gone."""
 
 import gc
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def as_before() -> Iterator[None]:
     gc.set_threshold(*thresholds)
 
 
-def test_a_large_detector_is_hidden_while_it_is_awake_and_looked_through_when_it_has_gone(monkeypatch):
+def test_a_large_detector_is_hidden_while_it_is_active_and_looked_through_when_it_has_gone(monkeypatch):
     monkeypatch.setattr(collector, "_LARGE_OBJECTS", 0)
     gc.collect()
     heap = FrozenHeap()

@@ -198,7 +198,7 @@ def test_a_batch_is_carried_out_in_order(actor):
     assert [len(json.loads(one.result)["actions"]) for one in reply.answers] == [0, 1, 1]
 
 
-def test_what_was_answered_is_there_when_the_detector_wakes_again(make, actor):
+def test_what_was_answered_is_there_when_the_detector_is_activated_again(make, actor):
     rule_id = add(actor, "once within 10s a == 1")
     fired(actor, 1000, a=1)
     assert actor.passivate() > 1_000_000
@@ -400,7 +400,7 @@ def test_what_an_interval_leaves_to_be_synced_is(make, files):
     assert not actor.handle([ops.rules()]).unsynced
 
 
-def test_a_long_journal_is_not_left_to_whoever_wakes_the_detector(make, actor, files):
+def test_a_long_journal_is_not_left_to_the_next_activation(make, actor, files):
     add(actor)
     actor.handle([event(1000 + number, text="x" * 1000) for number in range(300)])
     actor.passivate()
@@ -440,7 +440,7 @@ def test_a_folder_that_is_gone_was_lost(make, tmp_path):
         make().activate(ONE, 1)
 
 
-def test_an_actor_that_could_not_wake_a_detector_can_host_another(make, actor, tmp_path):
+def test_an_actor_that_could_not_activate_a_detector_can_host_another(make, actor, tmp_path):
     add(actor)
     for path in (tmp_path / "detectors" / ONE).iterdir():
         path.write_bytes(b"\0" * 100)
@@ -456,7 +456,7 @@ def test_an_event_too_far_ahead_of_the_clock_is_refused(actor):
     assert fired(actor, 10_060_000) == []
 
 
-def test_a_detector_that_a_newer_program_saved_does_not_wake(make, actor, monkeypatch):
+def test_a_detector_that_a_newer_program_saved_is_not_activated(make, actor, monkeypatch):
     monkeypatch.setattr("engine.runtime.detector.actor.SNAPSHOT_VERSION", SNAPSHOT_VERSION + 1)
     add(actor)
     actor.begin_saving()
@@ -509,7 +509,7 @@ def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, m
     def fails(*_):
         raise StorageError("the disk has a bad day")
 
-    # Other limits are written down when the detector wakes, and a step may meet any error.
+    # Other limits are written down when the detector is activated, and a step may meet any error.
     for place in (
         "engine.runtime.detector.actor.DetectorActor._write",
         "engine.runtime.detector.journal_entries.Replay._observe",
@@ -630,7 +630,7 @@ def test_limits_that_were_lowered_below_what_is_stored_undo_nothing_of_it(make, 
         assert fired(lower, 3000 + epoch, a="abc" * 50) == [long]
 
 
-def test_however_often_a_detector_wakes_for_nothing_its_folder_stays_small(make, actor, tmp_path):
+def test_however_often_a_detector_is_activated_for_nothing_its_folder_stays_small(make, actor, tmp_path):
     fired(actor, 1_000_000, a=1)
     actor.passivate()
     for epoch in range(2, 40):
@@ -657,7 +657,7 @@ def test_a_clock_that_is_set_back_does_not_keep_answers_for_longer_than_twice_th
 
 
 @pytest.mark.parametrize("found", ["none", "another"])
-def test_a_detector_is_woken_in_the_expected_folder_only(make, tmp_path, found):
+def test_a_detector_is_activated_in_the_expected_folder_only(make, tmp_path, found):
     expected = begin_folder(tmp_path)
     other = expected if found == "none" else "0" * 32
     if found == "none":

@@ -146,11 +146,11 @@ class World:
     def folder(self) -> Path:
         return self.data / "detectors" / ONE
 
-    def wake(self) -> DetectorActor:
+    def activate(self) -> DetectorActor:
         """Give an actor with the detector, as a process does that knows nothing of those before it."""
         self.epoch += 1
         actor = DetectorActor(RuntimeSettings(data=self.data), files=self.files, now_us=lambda: self.clock_us)
-        self.woken = actor.activate(ONE, self.epoch)
+        self.activated = actor.activate(ONE, self.epoch)
         return actor
 
     def ask(self, actor: DetectorActor, keys: list[str]) -> None:
@@ -187,7 +187,7 @@ def test_every_answer_of_the_last_ten_minutes_is_found_after_a_kill_whatever_sna
     drawn = random.Random(seed)
     newborn(tmp_path, ONE)
     world = World(tmp_path)
-    actor, known, kills = world.wake(), 0, 0
+    actor, known, kills = world.activate(), 0, 0
     world.ask(actor, ["the first"])
     actor.handle([ops.add_rule("r", "once a == 1")])
     for number in range(60):
@@ -199,7 +199,7 @@ def test_every_answer_of_the_last_ten_minutes_is_found_after_a_kill_whatever_sna
             save(actor)
         if drawn.random() < 0.3:
             # Killed: nothing of it is closed in order, and another one takes over what is there.
-            actor, kills = world.wake(), kills + 1
+            actor, kills = world.activate(), kills + 1
             known = max(known, world.check(actor))
     assert kills > 5
     assert known > 15
@@ -210,7 +210,7 @@ def test_every_answer_of_the_last_ten_minutes_is_found_after_a_kill_whatever_sna
 def test_a_snapshot_does_not_grow_with_the_answers_that_are_kept(tmp_path: Path) -> None:
     newborn(tmp_path, ONE)
     world = World(tmp_path)
-    actor = world.wake()
+    actor = world.activate()
     sizes, pages = [], []
     for number in range(3):
         world.ask(actor, [f"{number} {place}" for place in range(500)])
@@ -227,7 +227,7 @@ def test_a_snapshot_does_not_grow_with_the_answers_that_are_kept(tmp_path: Path)
 def test_a_page_goes_when_nobody_may_ask_for_its_answers_any_more(tmp_path: Path) -> None:
     newborn(tmp_path, ONE)
     world = World(tmp_path)
-    actor = world.wake()
+    actor = world.activate()
     world.ask(actor, ["old"])
     save(actor)
     (old,) = world.folder.glob("page-*")
@@ -239,20 +239,20 @@ def test_a_page_goes_when_nobody_may_ask_for_its_answers_any_more(tmp_path: Path
     world.ask(actor, ["newer"])
     save(actor)
     assert not old.exists()
-    assert world.check(world.wake()) == 2
+    assert world.check(world.activate()) == 2
 
 
 def test_a_page_that_has_expired_while_the_detector_rested_is_not_read(tmp_path: Path) -> None:
     newborn(tmp_path, ONE)
     world = World(tmp_path, FaultyFiles())
-    actor = world.wake()
+    actor = world.activate()
     world.ask(actor, ["old"])
     save(actor)
     (old,) = world.folder.glob("page-*")
     old.write_bytes(old.read_bytes()[:-1])
     world.clock_us += KEPT_US + 1
-    actor = world.wake()
-    assert world.woken.damage == ()
+    actor = world.activate()
+    assert world.activated.damage == ()
     world.ask(actor, ["new"])
     save(actor)
     assert not old.exists()
@@ -261,7 +261,7 @@ def test_a_page_that_has_expired_while_the_detector_rested_is_not_read(tmp_path:
 def test_a_damaged_page_is_set_aside_and_told_and_the_others_are_used(tmp_path: Path) -> None:
     newborn(tmp_path, ONE)
     world = World(tmp_path)
-    actor = world.wake()
+    actor = world.activate()
     for key in ("one", "two"):
         world.ask(actor, [key])
         save(actor)
@@ -269,8 +269,8 @@ def test_a_damaged_page_is_set_aside_and_told_and_the_others_are_used(tmp_path: 
     data = bytearray(damaged.read_bytes())
     data[-1] ^= 1
     damaged.write_bytes(data)
-    actor = world.wake()
-    (told,) = world.woken.damage
+    actor = world.activate()
+    (told,) = world.activated.damage
     assert f"{damaged.name}.damaged" in told
     assert "its body does not fit its checksum" in told
     assert damaged.with_name(f"{damaged.name}.damaged").read_bytes() == data
@@ -279,8 +279,8 @@ def test_a_damaged_page_is_set_aside_and_told_and_the_others_are_used(tmp_path: 
     world.ask(actor, ["three"])
     save(actor)
     assert not damaged.exists()
-    world.wake()
-    assert world.woken.damage == ()
+    world.activate()
+    assert world.activated.damage == ()
 
 
 @pytest.mark.parametrize("failing", ["create", "write", "sync", "rename", "sync_folder"])
@@ -289,7 +289,7 @@ def test_where_a_page_cannot_be_written_there_is_no_snapshot_and_the_next_page_h
 ) -> None:
     newborn(tmp_path / "data", ONE)
     world = World(tmp_path / "data", files := FaultyFiles())
-    actor = world.wake()
+    actor = world.activate()
     world.ask(actor, ["before"])
     assert actor.begin_saving()
     files.fail_next(failing)
@@ -300,11 +300,11 @@ def test_where_a_page_cannot_be_written_there_is_no_snapshot_and_the_next_page_h
     shutil.copytree(tmp_path / "data", tmp_path / "killed")
     killed = World(tmp_path / "killed")
     killed.epoch, killed.given, killed.clock_us = world.epoch, dict(world.given), world.clock_us
-    assert killed.check(killed.wake()) == 1
+    assert killed.check(killed.activate()) == 1
     world.ask(actor, ["after"])
     save(actor)
     assert len(list(world.folder.glob("snapshot-*"))) == 2
-    assert world.check(world.wake()) == 2
+    assert world.check(world.activate()) == 2
 
 
 def test_a_folder_with_answers_in_its_snapshot_and_their_keys_in_its_journal_opens_with_nothing_lost(
@@ -316,7 +316,7 @@ def test_a_folder_with_answers_in_its_snapshot_and_their_keys_in_its_journal_ope
     shutil.copytree(GOLDEN, folder)
     clock_us = [1_700_000_000_000_000 + KEPT_US]
 
-    def wake(epoch: int) -> DetectorActor:
+    def activate(epoch: int) -> DetectorActor:
         actor = DetectorActor(RuntimeSettings(data=tmp_path), now_us=lambda: clock_us[0])
         assert actor.activate(one, epoch).diverged is None
         return actor
@@ -335,7 +335,7 @@ def test_a_folder_with_answers_in_its_snapshot_and_their_keys_in_its_journal_ope
             b"\x81\xa6events\x91\x82\xa6fields\x80\xactimestamp_ms\xcd\x07\xd1", "fifth", "msgpack"
         ),
     ]
-    actor = wake(2)
+    actor = activate(2)
     given = actor.handle(repeats).answers
     assert [len(one.result) for one in given if isinstance(one, Done)] == [113, 113, 277, 113, 127]
     assert b"ahead of the server's time" in given[2].result  # type: ignore[union-attr] -- it is Done
@@ -346,10 +346,10 @@ def test_a_folder_with_answers_in_its_snapshot_and_their_keys_in_its_journal_ope
     assert isinstance(changed, Refused)
     assert [entry.code for entry in changed.entries] == [1006]
     save(actor)
-    assert wake(3).handle(repeats).answers == given
+    assert activate(3).handle(repeats).answers == given
     # They are as old as they were when they were given.
     clock_us[0] += 2 * KEPT_US
-    assert given[0] not in wake(4).handle([repeats[0]]).answers
+    assert given[0] not in activate(4).handle([repeats[0]]).answers
 
 
 def test_names_of_pages_are_told_from_others() -> None:

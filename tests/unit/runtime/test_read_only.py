@@ -187,7 +187,7 @@ async def test_a_service_with_a_full_disk_tells_rules_and_goes_on_by_itself(tmp_
         async def taken() -> bool:
             return isinstance(await service.fleet.call(detector_id, event(1000, a=1)), Done)
 
-        # By itself, and not before some time has passed: to wake for each request would cost too much.
+        # By itself, and not before some time has passed: to activate for each request would cost too much.
         while not await taken():
             pass
         assert (await service.fleet.status()).amiss == []

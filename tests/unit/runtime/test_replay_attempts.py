@@ -52,7 +52,7 @@ if death == "none":
 
 
 class World:
-    """A detector with four records, and processes that wake it."""
+    """A detector with four records, and processes that activate it."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -72,14 +72,14 @@ class World:
         return self.data / "detectors" / ONE / "replaying"
 
     def process(self, death: str) -> subprocess.CompletedProcess[str]:
-        """Wake the detector in a process of its own, which ends so while it replays record 3."""
+        """Activate the detector in a process of its own, which ends so while it replays record 3."""
         self.epoch += 1
         arguments = (str(self.data), str(self.epoch), death, str(self.now_us), ONE)
         command = [sys.executable, "-c", VICTIM, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    def wake(self) -> int:
-        """Wake the detector in this process; gives how many records were replayed."""
+    def activate(self) -> int:
+        """Activate the detector in this process; gives how many records were replayed."""
         self.epoch += 1
         actor = DetectorActor(RuntimeSettings(data=self.data), now_us=lambda: self.now_us)
         return actor.activate(ONE, self.epoch).records
@@ -121,7 +121,7 @@ def test_two_crashes_at_a_record_are_enough_and_what_they_were_is_told(world: Wo
     said = rf"journal-.* at [0-9]+: 2 processes crashed \({crash}\) at record 3"
     for _ in range(2):
         with pytest.raises(Poisoned, match=said):
-            world.wake()
+            world.activate()
 
 
 @pytest.mark.storm
@@ -129,7 +129,7 @@ def test_a_kill_from_outside_says_less_of_the_record_than_a_crash(world: World) 
     for _ in range(2):
         assert world.process("SIGKILL").returncode == -signal.SIGKILL
     assert attempts.last_deaths(world.mark, RealFiles()).kills == 2
-    assert world.wake() == 4
+    assert world.activate() == 4
     assert not world.mark.exists()
 
 
@@ -147,7 +147,7 @@ def test_a_record_at_which_many_were_killed_is_left_alone_for_ten_minutes(
     for _ in range(5):
         world.now_us += 1_000_000
         with pytest.raises(Killed):
-            world.wake()
+            world.activate()
     last_us = world.now_us
     for ago_s in (0, 300, 600):
         # Asking does not prolong it.
@@ -155,13 +155,13 @@ def test_a_record_at_which_many_were_killed_is_left_alone_for_ten_minutes(
         with pytest.raises(
             Poisoned, match="5 processes were killed at record 3, which is not replayed for 600"
         ):
-            world.wake()
+            world.activate()
     world.now_us += 1
     with pytest.raises(Killed):
-        world.wake()
+        world.activate()
     assert attempts.last_deaths(world.mark, RealFiles()).kills == 1, "it is counted anew"
     deadly.undo()
-    assert world.wake() == 4
+    assert world.activate() == 4
 
 
 def test_the_first_attempt_after_a_rest_is_not_marked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,18 +192,18 @@ def test_deaths_at_different_records_do_not_add_up(world: World, monkeypatch: py
 
         monkeypatch.setattr(Replay, "take", killed)
         with pytest.raises(Killed):
-            world.wake()
+            world.activate()
     monkeypatch.undo()
-    assert world.wake() == 4
+    assert world.activate() == 4
 
 
 @pytest.mark.usefixtures("deadly")
 def test_the_operator_can_have_it_tried_again_at_once(world: World, deadly: pytest.MonkeyPatch) -> None:
     for _ in range(5):
         with pytest.raises(Killed):
-            world.wake()
+            world.activate()
     with pytest.raises(Poisoned) as refused:
-        world.wake()
+        world.activate()
     deadly.undo()
     # As the message says.
     command = str(refused.value).split("`")[1].split()[1:]
@@ -212,7 +212,7 @@ def test_the_operator_can_have_it_tried_again_at_once(world: World, deadly: pyte
     assert (
         f"The next request tries the detector {ONE} again: 5 processes were killed at record 3" in run.output
     )
-    assert world.wake() == 4
+    assert world.activate() == 4
     run = CliRunner().invoke(main, command)
     assert (run.exit_code, run.output) == (0, f"The detector {ONE} is not paused.\n")
 
@@ -228,7 +228,7 @@ def test_a_mark_of_an_earlier_program_keeps_nobody(world: World) -> None:
     """It did not tell when the attempts were."""
     world.mark.write_bytes((3).to_bytes(8, "little") + (2).to_bytes(8, "little"))
     assert attempts.last_deaths(world.mark, RealFiles()).kills == 2
-    assert world.wake() == 4
+    assert world.activate() == 4
 
 
 def test_a_mark_that_was_cut_off_tells_of_what_was_before(world: World) -> None:
@@ -238,4 +238,4 @@ def test_a_mark_that_was_cut_off_tells_of_what_was_before(world: World) -> None:
         world.mark.write_bytes(data[:length])
         assert attempts.last_deaths(world.mark, RealFiles()).sequence <= 3
     os.truncate(world.mark, 0)
-    assert world.wake() == 4
+    assert world.activate() == 4

@@ -25,7 +25,7 @@ def event(timestamp_ms: int, **fields: Any) -> Operation:
     return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
 
 
-def wake(data: Path, epoch: int) -> tuple[DetectorActor, str | None]:
+def activate(data: Path, epoch: int) -> tuple[DetectorActor, str | None]:
     actor = DetectorActor(RuntimeSettings(data=data), now_us=lambda: 10**12)
     return actor, actor.activate(ONE, epoch).diverged
 
@@ -39,7 +39,7 @@ def fired(actor: DetectorActor, operation: Operation) -> int:
 def data(tmp_path: Path) -> Path:
     """Give a data folder whose detector has a rule and three events in its journal."""
     newborn(tmp_path, ONE)
-    actor, _ = wake(tmp_path, 1)
+    actor, _ = activate(tmp_path, 1)
     actor.handle([ops.add_rule("r", "a == 1")])
     for at_ms, a in ((1000, 1), (2000, 2), (3000, 1)):
         actor.handle([event(at_ms, a=a)])
@@ -77,12 +77,12 @@ def test_a_stop_leaves_nothing_in_the_journal_to_be_evaluated_again(tmp_path: Pa
 
 
 def test_where_the_same_rules_fire_again_nothing_is_told(data: Path) -> None:
-    assert wake(data, 2)[1] is None
+    assert activate(data, 2)[1] is None
 
 
 @pytest.mark.usefixtures("later_version")
 def test_where_other_rules_fire_than_did_it_is_told_and_the_detector_goes_on(data: Path) -> None:
-    actor, diverged = wake(data, 2)
+    actor, diverged = activate(data, 2)
     assert diverged is not None
     assert "at the events of record 2, other rules fire in version 9.0.0" in diverged
     assert "when version 0.1.0 evaluated them" in diverged
@@ -94,17 +94,17 @@ def test_where_other_rules_fire_than_did_it_is_told_and_the_detector_goes_on(dat
 @pytest.mark.usefixtures("later_version")
 def test_it_is_told_until_there_is_a_snapshot_which_rest_makes(data: Path) -> None:
     for epoch in (2, 3):
-        actor, diverged = wake(data, epoch)
+        actor, diverged = activate(data, epoch)
         assert diverged is not None
     actor.passivate()
-    assert wake(data, 4)[1] is None
+    assert activate(data, 4)[1] is None
 
 
 def test_the_same_version_that_comes_to_something_else_is_told_too(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "stored_condition", lambda _: parse("a == 1 or a == 2"))
-    diverged = wake(data, 2)[1]
+    diverged = activate(data, 2)[1]
     assert diverged is not None
     assert "at the events of record 3, " in diverged
     assert "in all" not in diverged
@@ -131,7 +131,7 @@ async def test_the_service_says_what_diverged_in_readyz_and_in_a_count(data: Pat
 def test_what_fired_before_an_operation_that_broke_the_engine_is_what_fires_again(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    actor, _ = wake(data, 2)
+    actor, _ = activate(data, 2)
     evaluate = apply_module.evaluate_body
 
     def breaks(detector: Any, body: bytes) -> Any:
@@ -145,6 +145,6 @@ def test_what_fired_before_an_operation_that_broke_the_engine_is_what_fires_agai
         reply = actor.handle([event(4000, a=1), event(5000, a=1, b="broken")])
     assert reply.crash is not None
     assert len(reply.answers) == 1
-    other, diverged = wake(data, 3)
+    other, diverged = activate(data, 3)
     assert diverged is None
     assert fired(other, event(4500, a=1)) == 1
