@@ -24,8 +24,8 @@ _SECRET: Final = re.compile(r"[!-~]{32,}")
 """A bootstrap token; 32 random hexadecimal characters are 128 bits."""
 
 
-def _setting(default: Any, text: str, *, least: float | None = None, most: float | None = None) -> Any:
-    """Give a field with its default, its help, and its inclusive bounds."""
+def _setting(default: Any, text: str, *, least: float = 1, most: float | None = None) -> Any:
+    """Return a field with its default, its help, and its inclusive bounds."""
     return dataclasses.field(default=default, metadata={"text": text, "bounds": (least, most)})
 
 
@@ -37,7 +37,7 @@ class Settings:
     port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
     data: Path = _setting(_DATA, "The folder for all persistent data.")  # noqa: RUF009 — a path is immutable
     workers: int = _setting(
-        1, "The number of front ends on the address; several are a process each.", least=1, most=256
+        1, "The number of front ends on the address; several are a process each.", most=256
     )
     ray_address: str = _setting(
         "local", "`local` starts an embedded Ray; any other value is the cluster to join."
@@ -59,8 +59,7 @@ class Settings:
         "`debug` only.",
     )
     access_log: bool = _setting(
-        False,
-        "Log every request, which costs much of the throughput; /metrics counts requests in any case.",
+        False, "Log every request, which costs much of the throughput; /metrics counts requests in any case."
     )
     slow_request_ms: float = _setting(
         1000.0,
@@ -68,8 +67,8 @@ class Settings:
         least=0,
     )
 
-    max_detectors: int = _setting(100_000, "The maximum number of detectors.", least=1)
-    max_resident: int = _setting(50, "The maximum number of active detectors.", least=1)
+    max_detectors: int = _setting(100_000, "The maximum number of detectors.")
+    max_resident: int = _setting(50, "The maximum number of active detectors.")
     spares: int = _setting(2, "The number of idle processes ready to activate a detector.", least=0)
     idle_rest_s: float = _setting(
         600.0, "Seconds without a request after which a detector is passivated.", least=0.1
@@ -83,9 +82,9 @@ class Settings:
         60.0, "Seconds between two snapshots of a detector that changes.", least=0.1
     )
     snapshot_journal_bytes: int = _setting(
-        64 * _MIB, "The size of a detector's journal, in bytes, that triggers a snapshot early.", least=1
+        64 * _MIB, "The size of a detector's journal, in bytes, that triggers a snapshot early."
     )
-    snapshots_kept: int = _setting(3, "The number of snapshots kept of each detector.", least=1)
+    snapshots_kept: int = _setting(3, "The number of snapshots kept of each detector.")
     deadline_s: float = _setting(
         30.0, "The deadline of a request in seconds, including the activation of its detector.", least=0.1
     )
@@ -109,7 +108,6 @@ class Settings:
         16_384,
         "The maximum number of connections of each front end. At the limit, a new connection evicts the "
         "oldest that never authenticated, otherwise the one idle longest.",
-        least=1,
     )
     keep_alive_s: float = _setting(
         75.0,
@@ -120,8 +118,8 @@ class Settings:
     max_header_bytes: int = _setting(
         16 * 1024, "The maximum size of a request's headers together, in bytes.", least=1024
     )
-    max_body_bytes: int = _setting(_MIB, "The maximum size of a request's body, in bytes.", least=1)
-    max_batch_body_bytes: int = _setting(16 * _MIB, "The maximum size of a batch's body, in bytes.", least=1)
+    max_body_bytes: int = _setting(_MIB, "The maximum size of a request's body, in bytes.")
+    max_batch_body_bytes: int = _setting(16 * _MIB, "The maximum size of a batch's body, in bytes.")
     max_reading_bytes: int = _setting(
         256 * _MIB,
         "The memory for all bodies being read, in bytes, of each front end. Beyond it, stalled bodies are "
@@ -135,76 +133,59 @@ class Settings:
     )
     max_body_depth: int = _setting(64, "The maximum nesting of a body.", least=4, most=200)
     max_body_values: int = _setting(
-        1_000_000,
-        "The maximum number of values in a body; each takes up to about 100 bytes when decoded.",
-        least=1,
+        1_000_000, "The maximum number of values in a body; each takes up to about 100 bytes when decoded."
     )
-    max_batch_events: int = _setting(10_000, "The maximum number of events in a batch.", least=1)
+    max_batch_events: int = _setting(10_000, "The maximum number of events in a batch.")
     max_answer_bytes: int = _setting(
         64 * _MIB,
         "The maximum size of the answer to a batch, in bytes. Events beyond it are refused, not evaluated.",
-        least=1,
     )
-    max_waiting: int = _setting(10_000, "The maximum number of requests that wait for a detector.", least=1)
+    max_waiting: int = _setting(10_000, "The maximum number of requests that wait for a detector.")
     max_waiting_bytes: int = _setting(
-        64 * _MIB, "The maximum size of the requests that wait for a detector, in bytes.", least=1
+        64 * _MIB, "The maximum size of the requests that wait for a detector, in bytes."
     )
     max_answers_kept_bytes: int = _setting(
         64 * _MIB,
         "The memory for a detector's answers to requests with an Idempotency-Key, in bytes. They are kept "
         "for ten minutes; the default is enough for 2 000 of them a second.",
-        least=1,
     )
 
-    max_rules: int = _setting(100_000, "The maximum number of rules of a detector.", least=1)
-    max_keys: int = _setting(1_000_000, "The maximum number of live keys of a detector.", least=1)
+    max_rules: int = _setting(100_000, "The maximum number of rules of a detector.")
+    max_keys: int = _setting(1_000_000, "The maximum number of live keys of a detector.")
     max_state_bytes: int = _setting(
         DEFAULT_LIMITS.state_bytes_max,
         "The memory for the live keys of a detector and their state, in bytes.",
-        least=1,
     )
-    max_condition_bytes: int = _setting(
-        64 * 1024, "The maximum size of a condition's text, in bytes.", least=1
-    )
-    max_condition_nodes: int = _setting(2_000, "The maximum number of nodes of a condition.", least=1)
-    max_condition_depth: int = _setting(
-        64, "The maximum depth of a condition; a leaf has depth 1.", least=1, most=90
-    )
+    max_condition_bytes: int = _setting(64 * 1024, "The maximum size of a condition's text, in bytes.")
+    max_condition_nodes: int = _setting(2_000, "The maximum number of nodes of a condition.")
+    max_condition_depth: int = _setting(64, "The maximum depth of a condition; a leaf has depth 1.", most=90)
     max_pattern_program: int = _setting(
         DEFAULT_LIMITS.pattern_program_max,
         "The maximum size of a compiled regular expression, in RE2 instructions.",
-        least=1,
     )
     max_condition_preparation: int = _setting(
         DEFAULT_LIMITS.condition_preparation_max,
         "The maximum work of compiling the regular expressions of a condition, in units of about 0.5 µs.",
-        least=1,
     )
     max_detector_preparation: int = _setting(
         DEFAULT_LIMITS.detector_preparation_max,
         "The same for all rules of a detector, which compiles them at each activation.",
-        least=1,
     )
     max_pattern_text_chars: int = _setting(
         DEFAULT_LIMITS.pattern_text_chars_max,
         "The maximum length of a text that regular expressions are matched against, in characters.",
-        least=1,
     )
     max_pattern_work: int = _setting(
         DEFAULT_LIMITS.pattern_work_max,
         "The maximum work of matching an explosive regular expression: its cost times the bytes of the text.",
-        least=1,
     )
     max_pattern_event_work: int = _setting(
-        DEFAULT_LIMITS.pattern_event_work_max,
-        "The same for all such expressions and texts of one event.",
-        least=1,
+        DEFAULT_LIMITS.pattern_event_work_max, "The same for all such expressions and texts of one event."
     )
 
     max_pattern_event_bytes: int = _setting(
         DEFAULT_LIMITS.pattern_event_bytes_max,
         "The maximum of the text bytes of one event times the regular expressions matched against each.",
-        least=1,
     )
 
     def __post_init__(self) -> None:

@@ -23,6 +23,38 @@ def test_the_defaults_are_those_of_the_parts() -> None:
     assert settings_from({}, {}) == chosen
 
 
+BOUNDS: dict[str, tuple[float, float | None]] = {
+    "port": (0, 65_535),
+    "workers": (1, 256),
+    "slow_request_ms": (0, None),
+    "spares": (0, None),
+    "idle_rest_s": (0.1, None),
+    "snapshot_interval_s": (0.1, None),
+    "deadline_s": (0.1, None),
+    "shutdown_wait_s": (0, None),
+    "shutdown_grace_s": (0, None),
+    "max_late_ms": (0, None),
+    "max_ahead_ms": (0, None),
+    "keep_alive_s": (0.1, None),
+    "max_header_bytes": (1024, None),
+    "max_reading_bytes": (1024 * 1024, None),
+    "max_drain_bytes": (0, None),
+    "max_body_depth": (4, 200),
+    "max_condition_depth": (1, 90),
+}
+"""Of all numbers but those that are at least 1."""
+
+
+def test_each_number_is_bounded() -> None:
+    ranges = {
+        one.name: one.type for one in settings() if isinstance(one.type, click.IntRange | click.FloatRange)
+    }
+    assert BOUNDS.keys() <= ranges.keys()
+    assert {name: (one.min, one.max) for name, one in ranges.items()} == {
+        name: BOUNDS.get(name, (1, None)) for name in ranges
+    }
+
+
 def test_what_is_given_comes_before_the_environment_and_that_before_the_default() -> None:
     environment = {"RULE_DETECTOR_PORT": "81", "RULE_DETECTOR_HOST": "::1"}
     chosen = settings_from({"port": "82", "data": "x", "deadline_s": None}, environment)
