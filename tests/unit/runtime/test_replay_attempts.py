@@ -176,9 +176,9 @@ def test_the_first_attempt_after_a_rest_is_not_marked(world: World, monkeypatch:
     for kills in range(6):
         assert attempts.last_deaths(world.mark, RealFiles()).kills == kills - (kills > 0)
         with pytest.raises(Killed):
-            world.wake()
+            world.activate()
     with pytest.raises(Poisoned, match="5 processes were killed at record 3"):
-        world.wake()
+        world.activate()
 
 
 def test_deaths_at_different_records_do_not_add_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
