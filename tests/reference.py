@@ -62,7 +62,7 @@ def sliced(history: Sequence[Event], key: str) -> list[Event]:
 
 
 def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | None = None) -> bool:
-    """Tell whether the condition is true at the last event of the history, or later if nothing else happens.
+    """Return whether the condition is true at the last event of the history, or later if no event follows.
 
     Then only time has passed: windows end at `at_us`, and no event was there.
     """
