@@ -575,6 +575,15 @@ def test_a_bad_record_in_a_segment_that_was_left_is_damage_even_at_its_end(folde
         Store(folder).recover()
 
 
+def test_a_segment_with_a_damaged_header_is_damage_though_its_owner_went_on_in_another(folder):
+    store = write(opened(folder, 5), b"one")
+    store.begin_snapshot()
+    write(store, b"two")
+    change(folder / segment_name(5, 1), 8)
+    with pytest.raises(Damaged, match=segment_name(5, 1)):
+        Store(folder).recover()
+
+
 def test_a_missing_segment_is_a_hole(folder):
     store = opened(folder, 1)
     for payload in (b"one", b"two", b"three"):
@@ -621,6 +630,7 @@ def test_a_damaged_snapshot_stays_until_there_is_another_and_its_copy_for_ever(f
     store = write(opened(folder, snapshots_kept=2), b"two")
     save(store)
     assert not path.exists()
+    assert store.segment_count == 3, "the damaged one no longer counts"
     assert (folder / f"{path.name}.damaged").read_bytes() == damaged
     assert not (folder / f"{path.name}.damaged-2").exists()
     assert recovered(folder) == (b"saved", [])

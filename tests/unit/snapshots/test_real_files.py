@@ -1,0 +1,66 @@
+"""What is written with the operating system's calls is synced where a caller asks for it."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from snapshots.data_folder.permissions import unusable
+from snapshots.files import RealFiles
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files and folders that are synced, in order."""
+    paths: list[Path] = []
+    for name in ("fsync", "fdatasync"):
+        call = getattr(os, name)
+
+        def noted(descriptor: int, call=call) -> None:
+            paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+            call(descriptor)
+
+        monkeypatch.setattr(os, name, noted)
+    monkeypatch.setattr("snapshots.files._sync_data", os.fdatasync)
+    return paths
+
+
+def test_a_sync_reaches_the_file_or_the_folder(tmp_path: Path, synced: list[Path]) -> None:
+    files, path = RealFiles(), tmp_path / "file"
+    file = files.create(path)
+    file.write(b"abc")
+    assert synced == []
+    file.sync()
+    file.sync_data()
+    file.close()
+    files.write_again(path, 1, b"bc")
+    assert synced == [path] * 3
+    files.sync_folder(tmp_path)
+    assert synced[3:] == [tmp_path]
+
+
+def test_the_name_of_each_new_folder_is_synced(tmp_path: Path, synced: list[Path]) -> None:
+    RealFiles().make_folder(tmp_path / "a" / "b")
+    assert synced == [tmp_path, tmp_path / "a"]
+    RealFiles().make_folder(tmp_path / "a" / "b")
+    assert len(synced) == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "No space left on device; make room on its disk"),
+        (errno.EDQUOT, "Disk quota exceeded; make room on its disk"),
+        (errno.EACCES, "Permission denied; name a folder that this user can create and write to"),
+        (errno.EEXIST, "/data is a file; name a folder that this user can create and write to"),
+    ],
+)
+def test_an_unusable_folder_comes_with_what_to_do(number: int, said: str) -> None:
+    error = OSError(number, os.strerror(number), "/data")
+    assert str(unusable(Path("/data"), error)) == f"the data folder /data cannot be used: {said}"
+
+
+def test_an_unusable_place_in_the_folder_is_named() -> None:
+    error = OSError(errno.EACCES, "Permission denied", "/data/lock")
+    assert "Permission denied (/data/lock); name" in str(unusable(Path("/data"), error))
