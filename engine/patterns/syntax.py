@@ -296,7 +296,7 @@ class _Reader:
             case "b" | "B":
                 return Assertion(text_start=False, word=True)
             case "d" | "w" | "s" | "D" | "W" | "S":
-                return self._of(_perl(letter))
+                return self._of(self._perl(letter))
             case "p" | "P":
                 return self._opaque_class()
             case _:
@@ -336,8 +336,7 @@ class _Reader:
                 name, self.at = self._pattern[self.at : end], end + 2
                 if name.lstrip("^") not in _POSIX:
                     raise _NotKnownError
-                posix = _POSIX[name.lstrip("^")]
-                ranges.extend(complement(posix) if name.startswith("^") else posix)
+                ranges.extend(self._named(_POSIX[name.lstrip("^")], negated=name.startswith("^")))
                 continue
             if self._pattern[self.at] == "\\" and self._pattern[self.at + 1] in "dwsDWSpP":
                 letter = self._pattern[self.at + 1]
@@ -346,7 +345,7 @@ class _Reader:
                     self._opaque_class()
                     opaque = True
                 else:
-                    ranges.extend(_perl(letter))
+                    ranges.extend(self._perl(letter))
                 continue
             low = high = self._class_point()
             if self._pattern[self.at] == "-" and self._pattern[self.at + 1] != "]":
@@ -366,6 +365,15 @@ class _Reader:
         self.at += 1
         return ord(self._pattern[self.at - 1])
 
+    def _perl(self, letter: str) -> Ranges:
+        return self._named(_PERL[letter.lower()], negated=letter.isupper())
+
+    def _named(self, ranges: Ranges, *, negated: bool) -> Ranges:
+        """Return a class that has a name. Its negation has no character that folds into the class."""
+        if not negated:
+            return ranges
+        return complement(folded(ranges) if self._fold else ranges)
+
     def _of(self, ranges: Ranges) -> Class:
         return Class(folded(ranges) if self._fold else ranges)
 
@@ -374,10 +382,6 @@ class _Reader:
         there = self._pattern.startswith(expected, self.at)
         self.at += len(expected) if there else 0
         return there
-
-
-def _perl(letter: str) -> Ranges:
-    return _PERL[letter] if letter.islower() else complement(_PERL[letter.lower()])
 
 
 def _is_number(text: str) -> bool:

@@ -1,0 +1,50 @@
+"""Which characters a class takes is what RE2 takes, character by character."""
+
+import pytest
+import re2
+
+from engine.patterns.syntax import POINT_MAX, Class, read
+
+SEEN = [*range(0x300), 0x17F, 0x1E9E, 0x2028, 0x212A, 0xFFFF, 0x10000, POINT_MAX]
+"""ASCII, what folds into it, and some others."""
+
+NAMES = (
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+    "space", "upper", "word", "xdigit",
+)  # fmt: skip
+EXACT = [
+    ".",
+    "(?s).",
+    r"\d", r"\D", r"\w", r"\W", r"\s", r"\S",
+    "[a]", "[^a]", "[a-cx-z]", "[^a-cx-z]", "[]a]", "[^]a]", "[a-]", "[-a]", "[a^]",
+    r"[\]\\]", r"[\d_]", r"[^\w\s]", r"[\D]", r"[\n\t\a\f\v\r]",
+    r"[\x41-\x{43}]", r"[é-ü]",
+    "(?i)[a]", "(?i)[Kk]", "(?i)[a-z]", "(?i)[^a-z]", "(?i)[S]", r"(?i)[\w]", "(?i)[@-Z]", "(?i)[_-z]",
+    r"(?i)[^\W]", r"(?i)[^\W\d]", "(?i)[^[:^alpha:]]", "(?i)[^[:^digit:]]",
+    *(f"[[:{name}:]]" for name in NAMES),
+    *(f"[[:^{name}:]]" for name in NAMES),
+]  # fmt: skip
+WIDER = ["(?i)[é]", "(?i)[à-ü]", "(?i)[aé]", r"(?i)\W", r"(?i)[\W]", "(?i)[[:^lower:]]"]
+"""Past ASCII the case of a letter is not looked up: a folded class may take more than RE2 does,
+    never less."""
+
+
+def taken(pattern: str) -> set[int]:
+    tree = read(pattern)
+    assert isinstance(tree, Class)
+    return {point for point in SEEN if any(start <= point <= end for start, end in tree.ranges)}
+
+
+def taken_by_re2(pattern: str) -> set[int]:
+    compiled = re2.compile(pattern)
+    return {point for point in SEEN if compiled.fullmatch(chr(point))}
+
+
+@pytest.mark.parametrize("pattern", EXACT)
+def test_a_class_takes_what_re2_takes(pattern: str) -> None:
+    assert taken(pattern) == taken_by_re2(pattern)
+
+
+@pytest.mark.parametrize("pattern", WIDER)
+def test_a_folded_class_takes_all_that_re2_takes(pattern: str) -> None:
+    assert taken(pattern) >= taken_by_re2(pattern)
