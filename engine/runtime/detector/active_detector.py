@@ -20,11 +20,11 @@ class ActiveDetector:
     detector: Detector
     answers: IdempotencyCache
     store: Store
+    diverged: bool
+    """Whether the journal has records that another replay would report as diverged again."""
     unsaved: bool = False
     """Whether some data is in neither the newest snapshot nor the journal."""
     saving: "PendingSnapshot | None" = None
-    diverged: bool = False
-    """Whether the journal has records that another replay would report as diverged again."""
 
 
 @dataclass(frozen=True, slots=True)
