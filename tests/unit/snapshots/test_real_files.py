@@ -40,6 +40,13 @@ def test_a_sync_reaches_the_file_or_the_folder(tmp_path: Path, synced: list[Path
     assert synced[3:] == [tmp_path]
 
 
+def test_files_and_folders_are_for_their_user_alone(tmp_path: Path) -> None:
+    RealFiles().make_folder(tmp_path / "folder")
+    RealFiles().create(tmp_path / "folder" / "file").close()
+    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "folder", tmp_path / "folder" / "file")]
+    assert modes == [0o700, 0o600]
+
+
 def test_the_name_of_each_new_folder_is_synced(tmp_path: Path, synced: list[Path]) -> None:
     RealFiles().make_folder(tmp_path / "a" / "b")
     assert synced == [tmp_path, tmp_path / "a"]

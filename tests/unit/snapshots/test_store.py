@@ -172,6 +172,29 @@ def test_the_newest_few_snapshots_are_kept_and_the_segments_that_they_need(folde
     assert recovered(folder) == (b"after 4", [b"5"])
 
 
+class Stuck(RealFiles):
+    stuck = True
+
+    def remove(self, path: Path) -> None:
+        if self.stuck and path.name.startswith("journal-"):
+            raise OSError(errno.EIO, "it cannot be removed")
+        super().remove(path)
+
+
+def test_what_could_not_be_removed_is_removed_with_a_later_snapshot(folder):
+    files = Stuck()
+    store = write(opened(folder, 1, snapshots_kept=1, files=files), b"one")
+    save(store)
+    assert segment_name(1, 1) in names(folder)
+    assert store.segment_count == 2
+    files.stuck = False
+    write(store, b"two")
+    save(store)
+    assert segment_name(1, 1) not in names(folder)
+    assert store.segment_count == 1
+    assert recovered(folder) == (b"saved", [])
+
+
 def test_a_claim_stays_though_its_owner_wrote_nothing(folder):
     write(opened(folder, 1), b"one")
     second = opened(folder, 2, snapshots_kept=1)
