@@ -101,6 +101,9 @@ def test_json_of_any_nesting_is_answered() -> None:
     assert codes_of('{"not":' * 60 + "garbage") == [1300]
     assert codes_of('{"leaf":' + "[" * 60_000) == [1303]
     assert codes_of('{"leaf":' + "[" * 200 + "]" * 200 + "}") == [1303]
+    # As deep as 63 conditions with two levels each around a leaf of four.
+    assert codes_of('{"leaf":' + "[" * 129 + "]" * 129 + "}") == [1301]
+    assert codes_of('{"leaf":' + "[" * 130 + "]" * 130 + "}") == [1303]
     assert codes_of('{"x":' * 12_000) == [1303]
 
 
