@@ -161,6 +161,17 @@ def test_what_the_answers_of_a_reply_have_no_room_for_is_not_begun(make):
     assert len(actor.handle([event(9)] * 5).answers) == 5
 
 
+def test_answers_that_fill_a_reply_to_the_last_byte_end_it(make):
+    actor = make()
+    actor.activate(ONE, 1)
+    add(actor)
+    size = len(actor.handle([event(0, a=1)]).answers[0].result)
+    actor.discard()
+    actor = make(limits=Limits(answer_bytes_max=2 * size))
+    actor.activate(ONE, 2)
+    assert len(actor.handle([event(number, a=1) for number in range(1, 6)]).answers) == 2
+
+
 def test_a_rule_is_changed_and_removed(actor):
     rule_id = add(actor)
     changed = answer(
