@@ -10,10 +10,11 @@ from api.cli.replay import replay
 from api.cli.retry import retry
 from api.cli.serve import serve
 from api.cli.token import token
+from api.cli.trial import trial
 
 COMMANDS = {
     "Try it": (demo,),
-    "Rules and events": (check, replay),
+    "Rules and events": (check, trial, replay),
     "Run a service": (serve, token, inspect, retry, backup, restore),
 }
 """The commands by their headings in --help."""

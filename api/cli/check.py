@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from api.cli.failures import fail
-from api.cli.recordings.reading import Reading, Recording, RecordingError
+from api.cli.recordings.reading import Reading, Recording
+from api.cli.recordings.rows import RecordingError
 from api.cli.rule_files import RuleFileError, named_conditions, read_text
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
@@ -78,7 +79,7 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
         reading = Reading(needs_time=False, tell=lambda message: click.echo(message, err=True))
         with Recording(path, sys.stdin.buffer, reading) as recording:
             for event in islice(recording.events(), SAMPLE_EVENTS):
-                sample.add(msgspec.json.decode(event.fields))
+                sample.add(event.fields)
     return sample
 
 

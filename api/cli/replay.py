@@ -1,7 +1,5 @@
 """`rule-detector replay`: recorded events sent to a running service."""
 
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -11,24 +9,10 @@ from api.cli.client.detectors import add_rules, find_detector, list_rules
 from api.cli.client.service import Service, ServiceError
 from api.cli.client.token_options import token_options
 from api.cli.failures import fail
-from api.cli.recordings.columns import COLUMN_TYPES, ColumnType
-from api.cli.recordings.reading import TIME_FIELDS, Reading
+from api.cli.reading_options import reading_options
+from api.cli.recordings.reading import Reading
 from api.cli.replaying.run import Replay
 from api.cli.rule_files import RuleFileError, read_rules
-
-
-def _column_types(
-    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
-) -> dict[str, ColumnType]:
-    """Read `--types user=text,n=number`."""
-    found: dict[str, ColumnType] = {}
-    for part in ",".join(given).split(",") if given else ():
-        name, equals, type_ = part.rpartition("=")
-        known = [known for known in COLUMN_TYPES if known == type_]
-        if not (name and equals and known):
-            raise click.BadParameter(f"`{part}`: expected COLUMN=TYPE, with one of {', '.join(COLUMN_TYPES)}")
-        found[name] = known[0]
-    return found
 
 
 @click.command(
@@ -51,21 +35,7 @@ Exit status: 0 success, 1 something was refused or could not be read, 2 wrong us
 @token_options
 @click.option("--detector", required=True, metavar="ID|NAME", help="Detector that evaluates the events.")
 @click.option("--create", is_flag=True, help="Create the detector if none has this id or name.")
-@click.option(
-    "--time-field",
-    metavar="NAME",
-    help="Field with the event's time, as ISO 8601, seconds or milliseconds.  "
-    f"[default: the first of {', '.join(TIME_FIELDS)} in the first event]",
-)
-@click.option("--old-times", is_flag=True, help="Accept numbers that mean a time before 1980 without asking.")
-@click.option(
-    "--types",
-    "types",
-    metavar="COLUMN=TYPE[,…]",
-    multiple=True,
-    callback=_column_types,
-    help=f"Type of a CSV column ({', '.join(COLUMN_TYPES)}), instead of the one its cells suggest.",
-)
+@reading_options
 @click.option(
     "--rules",
     "rule_files",
@@ -81,16 +51,15 @@ def replay(
     token: str,
     detector: str,
     create: bool,
-    time_field: str | None,
-    old_times: bool,
-    types: Mapping[str, ColumnType],
+    reading: Reading,
     rule_files: tuple[str, ...],
 ) -> None:
     """Send recorded events to a running service and print which rules fire.
 
-    Each FILE is NDJSON (one JSON object a line) or CSV with a header line, plain or gzipped; - is standard
-    input. Events are sent in batches, in the order of the file. A detector's clock never runs backwards, so
-    sort the events by time and replay old recordings on a new detector (--create).
+    Each FILE is NDJSON (one JSON object a line), CSV with a header line, or with --pattern lines of text;
+    plain or gzipped. - is standard input. Events are sent in batches, in the order of the file. A detector's
+    clock never runs backwards, so sort the events by time and replay old recordings on a new detector
+    (--create).
 
     For each rule, the output says how often it fired, and when and where first. Standard input may be a
     live pipe: its events are sent as they arrive, and each rule is named when it first fires.
@@ -101,9 +70,6 @@ def replay(
     Lost requests are retried for up to a minute, even across a restart of the service, and no event is
     evaluated twice. Refused events are counted and reported. A line that is not an event ends the replay.
     """
-    reading = Reading(
-        time_field, types=types, tell=_note, accept_old=lambda finding: old_times or _confirmed(finding)
-    )
     for path in files:
         if path != "-" and not Path(path).exists():
             fail(f"{path}: no such file")
@@ -122,12 +88,3 @@ def replay(
     refusals = run.report.refusals()
     if failure or refusals:
         fail("\n".join([*refusals, *([failure] if failure else [])]))
-
-
-def _note(message: str) -> None:
-    click.echo(message, err=True)
-
-
-def _confirmed(finding: str) -> bool:
-    """Ask whether an implausible time is right; without a terminal it is not."""
-    return sys.stdin.isatty() and click.confirm(f"{finding}. Is that right?", err=True)

@@ -62,7 +62,7 @@ def fates(seed: int) -> Iterator[str]:
 
 
 def events() -> list[RecordedEvent]:
-    return [RecordedEvent(f"e, line {n}", b'{"a":%d}' % (n % 2), n * 1000) for n in range(EVENTS)]
+    return [RecordedEvent("e", n, {"a": n % 2}, n * 1000) for n in range(EVENTS)]
 
 
 async def detector_of(caller: Caller) -> str:

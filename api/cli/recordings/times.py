@@ -1,13 +1,23 @@
-"""Parses the time of a recorded event: ISO 8601, seconds or milliseconds."""
+"""Parses the times of recorded events as logs write them."""
 
 import math
 import re
+from calendar import month_abbr
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Final
+
+from engine.language.condition import microseconds
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER: Final = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?\s*")
+
+_WEB_SERVER: Final = re.compile(
+    r"([0-9]{2})/([A-Z][a-z]{2})/([0-9]{4}):([0-9]{2}:[0-9]{2}:[0-9]{2}) ([+-][0-9]{4})"
+)
+_SYSLOG: Final = re.compile(r"([A-Z][a-z]{2}) +([0-9]{1,2}) ([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)")
+_MONTHS: Final = {month: number for number, month in enumerate(month_abbr) if month}
+_MICROSECOND: Final = timedelta(microseconds=1)
+_KNOWN: Final = "a time (ISO 8601, seconds, milliseconds, or as syslog and web servers write it)"
 
 _MILLISECONDS_FROM: Final = 100_000_000_000
 """Smaller numbers are seconds (up to the year 5138), others milliseconds (from the year 1973)."""
@@ -20,27 +30,71 @@ class NotATimeError(ValueError):
     """A value is not a time; the message says what was expected."""
 
 
-def microseconds_of(value: object, field: str) -> int:
-    """Give a time in microseconds since 1970.
+class Times:
+    """Parses the times of one recording.
 
-    Text in ISO 8601 is UTC unless it names a zone. A number is seconds or milliseconds according to its
-    size, and always milliseconds if the field's name ends in `_ms`. Raises NotATimeError.
+    `form` says how they are written, as `strptime` does. Without it a time is ISO 8601, which is UTC unless
+    it names a zone; a number of seconds or milliseconds according to its size, and always milliseconds if
+    the field's name ends in `_ms`; `10/Oct/2000:13:55:36 -0700`, as web servers write it; or
+    `Oct 10 13:55:36`, as syslog does, which is UTC in the last year in which it is not later than
+    `latest_us`.
     """
-    match value:
-        case bool():
+
+    def __init__(self, form: str | None = None, *, latest_us: int = _TIME_US_MAX) -> None:
+        self._form = form
+        self._latest_us = latest_us
+
+    def microseconds_of(self, value: object, field: str) -> int:
+        """Give a time in microseconds since 1970. Raises NotATimeError, which names the field."""
+        if self._form is None:
+            match value:
+                case bool():
+                    pass
+                case int():
+                    return _from_number(value, field)
+                case float() if math.isfinite(value):
+                    return _from_number(value, field)
+                case str():
+                    return self._from_text(value, field)
+                case _:
+                    pass
+            raise NotATimeError(f"`{field}`: expected {_KNOWN}, got {_shown(value)}")
+        try:
+            moment = datetime.strptime(str(value), self._form)  # noqa: DTZ007 -- the form may have a zone
+        except ValueError:
+            expected = f"a time like {self._form}"
+            raise NotATimeError(f"`{field}`: expected {expected}, got {_shown(value)}") from None
+        has_year = "%Y" in self._form or "%y" in self._form
+        return _since_epoch(moment) if has_year else self._in_last_year(moment)
+
+    def _from_text(self, text: str, field: str) -> int:
+        if _NUMBER.fullmatch(text):
+            number = text.strip()
+            return _from_number(int(number) if number.lstrip("+-").isdigit() else float(number), field)
+        try:
+            return _since_epoch(datetime.fromisoformat(text.strip()))
+        except (ValueError, OverflowError):
             pass
-        case int():
-            return _from_number(Decimal(value), field)
-        case float() if math.isfinite(value):
-            # repr gives the decimal as it was written; binary multiplication would not.
-            return _from_number(Decimal(repr(value)), field)
-        case str() if _NUMBER.fullmatch(value):
-            return _from_number(Decimal(value.strip()), field)
-        case str():
-            return _from_iso(value)
-        case _:
-            pass
-    raise NotATimeError(f"expected a time (ISO 8601, seconds or milliseconds), got {_shown(value)}")
+        if (found := _WEB_SERVER.fullmatch(text)) and found[2] in _MONTHS:
+            day, month, year, clock, zone = found.groups()
+            return self._from_text(f"{year}-{_MONTHS[month]:02}-{day}T{clock}{zone}", field)
+        if (found := _SYSLOG.fullmatch(text)) and found[1] in _MONTHS:
+            month, day, clock = found.groups()
+            # A leap year, so that February 29 is one of its days.
+            return self._in_last_year(datetime.fromisoformat(f"2000-{_MONTHS[month]:02}-{day:0>2}T{clock}"))
+        raise NotATimeError(f"`{field}`: expected {_KNOWN}, got {_shown(text)}")
+
+    def _in_last_year(self, moment: datetime) -> int:
+        """Give a time without a year as that of the last year in which it is not too late."""
+        year = (_EPOCH + timedelta(microseconds=self._latest_us)).year
+        while True:
+            try:
+                time_us = _since_epoch(moment.replace(year=year))
+            except ValueError:
+                time_us = self._latest_us + 1
+            if time_us <= self._latest_us:
+                return time_us
+            year -= 1
 
 
 def is_number(value: object) -> bool:
@@ -57,23 +111,16 @@ def iso(time_us: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _from_number(number: Decimal, field: str) -> int:
+def _from_number(number: float, field: str) -> int:
     milliseconds = field.endswith("_ms") or abs(number) >= _MILLISECONDS_FROM
-    time_us = round(number * (1_000 if milliseconds else 1_000_000))
-    if abs(time_us) > _TIME_US_MAX:
-        raise NotATimeError(f"the time {_shown(number)} is out of range")
+    time_us = microseconds(number, 1_000 if milliseconds else 1_000_000) if math.isfinite(number) else None
+    if time_us is None or abs(time_us) > _TIME_US_MAX:
+        raise NotATimeError(f"`{field}`: the time {_shown(number)} is out of range")
     return time_us
 
 
-def _from_iso(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text.strip())
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // timedelta(microseconds=1)
-    except (ValueError, OverflowError):
-        raise NotATimeError(
-            f"expected a time (ISO 8601, seconds or milliseconds), got {_shown(text)}"
-        ) from None
+def _since_epoch(moment: datetime) -> int:
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
 
 
 def _shown(value: object) -> str:

@@ -32,7 +32,7 @@ class Batches:
 
     def add(self, event: RecordedEvent) -> None:
         """Add an event; hands over those before it if it does not fit."""
-        size_bytes = len(event.fields)
+        size_bytes = len(event.json)
         if len(self._batch) >= EVENTS_MAX or self._size_bytes + size_bytes > BYTES_MAX:
             self.flush()
         self._batch.append(event)
@@ -83,4 +83,4 @@ def _body(batch: list[RecordedEvent]) -> bytes:
 def _event(event: RecordedEvent) -> bytes:
     whole, rest = divmod(event.time_us, 1000)
     timestamp = str(whole) if rest == 0 else repr(event.time_us / 1000)
-    return b'{"fields":' + event.fields + b',"timestamp_ms":' + timestamp.encode() + b"}"
+    return b'{"fields":' + event.json + b',"timestamp_ms":' + timestamp.encode() + b"}"

@@ -4,20 +4,23 @@ import io
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import click
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from api.cli.client.detectors import list_rules
 from api.cli.client.service import Service, ServiceError
+from api.cli.progress import BarGauge, Gauge, LineGauge
 from api.cli.recordings.live_input import LiveInput
-from api.cli.recordings.reading import READ_BYTES, Reading, RecordedEvent, Recording, RecordingError
+from api.cli.recordings.reading import Reading, RecordedEvent, Recording
+from api.cli.recordings.rows import READ_BYTES, RecordingError
 from api.cli.recordings.times import iso
 from api.cli.replaying.batches import Batches, send
 from api.cli.replaying.firings import Firing, Report
-from api.cli.replaying.progress import BarGauge, Gauge, LineGauge
+from api.cli.tables import print_table
+
+HEADER: Final = ("rule", "fired", "first at", "first event")
 
 
 @dataclass(slots=True)
@@ -59,7 +62,8 @@ class Replay:
     def show(self) -> None:
         """Print which rules fired, and the service's messages. Raises ServiceError."""
         rules = list_rules(self.service, self.detector_id)
-        print_rows(self.report.rows((rule.id, rule.name) for rule in rules), self.console)
+        rows = self.report.rows((rule.id, rule.name) for rule in rules)
+        print_table(HEADER, rows, self.console)
         for remark in self.report.remarks():
             click.echo(remark)
 
@@ -71,23 +75,3 @@ class Replay:
 
 def _tell_first(firing: Firing) -> None:
     click.echo(f"`{firing.name}` fires first at {iso(firing.first.time_us)}, {firing.first.place}", err=True)
-
-
-def print_rows(rows: Sequence[Sequence[str]], console: Console) -> None:
-    """Print count, time and place of the first firing of each rule: as a table on a terminal."""
-    header = ("rule", "fired", "first at", "first event")
-    if console.is_terminal:
-        name, fired, first_at, first_event = header
-        table = Table()
-        table.add_column(name, overflow="fold")
-        table.add_column(fired, justify="right")
-        table.add_column(first_at, no_wrap=True)
-        table.add_column(first_event, overflow="fold")
-        for row in rows:
-            table.add_row(*map(escape, row), style="dim" if row[1] == "0" else None)
-        console.print(table)
-        return
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    for row in [header, *rows]:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        click.echo("  ".join(cells).rstrip())

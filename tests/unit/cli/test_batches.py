@@ -11,8 +11,8 @@ from api.cli.replaying.batches import Batches, send
 from api.cli.replaying.firings import Report
 
 
-def events(count: int, fields: bytes = b"{}") -> list[RecordedEvent]:
-    return [RecordedEvent(f"e, line {n}", fields, n * 1000) for n in range(1, count + 1)]
+def events(count: int, text: bytes = b"{}") -> list[RecordedEvent]:
+    return [RecordedEvent("e", n, {}, n * 1000, text) for n in range(1, count + 1)]
 
 
 class FakeService(Service):
@@ -65,7 +65,7 @@ def test_what_has_been_collected_is_handed_over_once() -> None:
 def test_times_go_out_in_milliseconds_to_the_microsecond() -> None:
     service = FakeService()
     times_us = [1_588_205_198_899_710, 1_588_205_198_899_000, 0, -1_500, 8_640_000_000_000_000_000]
-    send(service, "d", [RecordedEvent("e", b"{}", time_us) for time_us in times_us], Report())
+    send(service, "d", [RecordedEvent("e", 1, {}, time_us, b"{}") for time_us in times_us], Report())
     sent = [event["timestamp_ms"] for event in service.bodies[0]["events"]]
     assert sent == [1588205198899.71, 1588205198899, 0, -1.5, 8640000000000000]
     assert [round(sent_ms * 1000) for sent_ms in sent] == times_us
@@ -74,8 +74,8 @@ def test_times_go_out_in_milliseconds_to_the_microsecond() -> None:
 def test_events_at_fault_are_found_and_the_others_evaluated_in_order() -> None:
     service, report = FakeService(), Report()
     batch = events(7, b'{"fires":1}')
-    batch[2] = batch[2]._replace(fields=b'{"refused":1}')
-    batch[5] = batch[5]._replace(fields=b'{"refused":1}')
+    batch[2] = batch[2]._replace(text=b'{"refused":1}')
+    batch[5] = batch[5]._replace(text=b'{"refused":1}')
     send(service, "d", batch, report)
     evaluated = [
         event["timestamp_ms"]
@@ -99,7 +99,7 @@ def test_a_service_that_takes_no_events_at_all_is_not_asked_again_and_again() ->
 
 def test_the_report_tells_count_and_first_place_of_rules_that_fired_and_of_those_that_did_not() -> None:
     report = Report()
-    fired = [e._replace(fields=b'{"fires":1,"late":1}') for e in events(5)[2:]]
+    fired = [e._replace(text=b'{"fires":1,"late":1}') for e in events(5)[2:]]
     send(FakeService(), "d", [*events(2), *fired], report)
     assert report.rows([("q", "silent"), ("r", "rule")]) == [
         ("silent", "0", "", ""),

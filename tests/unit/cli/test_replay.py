@@ -1,11 +1,12 @@
 import io
+from collections.abc import Sequence
 
-import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
 from api.cli import main
-from api.cli.replaying.run import print_rows
+from api.cli.replaying.run import HEADER
+from api.cli.tables import print_table
 
 ROWS = [
     (
@@ -18,9 +19,14 @@ ROWS = [
 ]
 
 
-def test_plain_lines_are_aligned_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows(ROWS, Console(file=io.StringIO()))
-    header, fired, silent = capsys.readouterr().out.splitlines()
+def printed(rows: Sequence[Sequence[str]]) -> str:
+    file = io.StringIO()
+    print_table(HEADER, rows, Console(file=file))
+    return file.getvalue()
+
+
+def test_plain_lines_are_aligned_and_whole() -> None:
+    header, fired, silent = printed(ROWS).splitlines()
     assert header.index("fired") == fired.index("12") == silent.index("0")
     assert fired.split("  ")[0] == ROWS[0][0]
     assert fired.endswith("2024-03-04T09:20:00.213Z  e, line 7")
@@ -28,7 +34,7 @@ def test_plain_lines_are_aligned_and_whole(capsys: pytest.CaptureFixture[str]) -
 
 def test_on_a_narrow_terminal_nothing_is_cut_off() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
-    print_rows(ROWS, console)
+    print_table(HEADER, ROWS, console)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "2024-03-04T09:20:00.213Z" in shown
     assert "…" not in shown
@@ -36,9 +42,8 @@ def test_on_a_narrow_terminal_nothing_is_cut_off() -> None:
     assert " ".join(words).strip() == f"{ROWS[0][0]} silent"
 
 
-def test_a_recording_without_rules_prints_the_header_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows([], Console(file=io.StringIO()))
-    assert capsys.readouterr().out == "rule  fired  first at  first event\n"
+def test_a_recording_without_rules_prints_the_header_alone() -> None:
+    assert printed([]) == "rule  fired  first at  first event\n"
 
 
 def test_a_missing_file_is_reported_before_the_service_is_called() -> None:

@@ -1,5 +1,6 @@
 """Secrets from files: what is taken for one, who may read it, and that it is not repeated."""
 
+import inspect
 import os
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise ServiceError("it is not there")
 
     # The module, which the command of the same name hides.
-    monkeypatch.setitem(replay.callback.__wrapped__.__globals__, "Service", service)
+    monkeypatch.setitem(inspect.unwrap(replay.callback).__globals__, "Service", service)
     return seen
 
 

@@ -92,7 +92,7 @@ def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_started
 @pytest.mark.parametrize(
     "command",
     [
-        *([], ["serve"], ["demo"], ["token"], ["token", "new"], ["check"], ["replay"]),
+        *([], ["serve"], ["demo"], ["token"], ["token", "new"], ["check"], ["try"], ["replay"]),
         *(["inspect"], ["retry"], ["backup"], ["restore"]),
     ],
 )

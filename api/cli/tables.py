@@ -1,0 +1,29 @@
+"""Prints a table: framed on a terminal, as aligned lines otherwise."""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    """Print rows under a header. On a terminal, a row with the second cell `0` is dim."""
+    if console.is_terminal:
+        table = Table()
+        for name in header:
+            justify: Literal["left", "right"] = "right" if name in COUNTS else "left"
+            table.add_column(name, overflow="fold", no_wrap=name.endswith(" at"), justify=justify)
+        for row in rows:
+            table.add_row(*map(escape, row), style="dim" if row[1] == "0" else None)
+        console.print(table)
+        return
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+    for row in [header, *rows]:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        console.file.write("  ".join(cells).rstrip() + "\n")
+
+
+COUNTS: Final = ("fired", "only new", "only old", "both")
+"""The columns that are aligned to the right."""

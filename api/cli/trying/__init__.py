@@ -1,0 +1,1 @@
+"""Rules tried on recordings in this process, without a service."""

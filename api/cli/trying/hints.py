@@ -1,0 +1,66 @@
+"""What in rules and recording does not fit together: fields, types and values that no event has."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from api.cli.rule_files import NamedCondition
+from engine.evaluation.facts.values import split_name, value_of
+from engine.language.condition import Leaf, walk
+from engine.language.diagnostics import nearest, quoted
+from engine.language.samples import Sample
+from engine.language.warnings import condition_warnings
+
+SAMPLE_EVENTS: Final = 20_000
+"""The most events whose fields are compared with the rules."""
+_VALUES_MAX: Final = 1_000
+"""The most values of a fact that are kept; a fact with more is not an enumeration."""
+
+
+class Hints:
+    """Compares rules with the first events of a recording."""
+
+    def __init__(self, rules: Iterable[NamedCondition]) -> None:
+        self._rules = list(rules)
+        self._sample = Sample()
+        self._left = SAMPLE_EVENTS
+        self._values: dict[str, set[str]] = {
+            leaf.fact: set() for rule in self._rules for leaf, _ in _texts_of(rule)
+        }
+
+    def add(self, fields: Mapping[str, Any]) -> None:
+        """Take an event."""
+        if not self._left:
+            return
+        self._left -= 1
+        self._sample.add(fields)
+        for fact, values in self._values.items():
+            value = value_of(split_name(fact), fields, {})
+            if type(value) is str and len(values) <= _VALUES_MAX:
+                values.add(value)
+
+    def lines(self) -> Iterator[str]:
+        """Give what is worth a look, rule by rule."""
+        events = SAMPLE_EVENTS - self._left
+        if not events:
+            return
+        among = "" if self._left else f" (in the first {events} events)"
+        for rule in self._rules:
+            for warning in condition_warnings(rule.condition, self._sample):
+                yield f"{rule.name}: {warning.text}{among}"
+            for leaf, text in _texts_of(rule):
+                values = self._values[leaf.fact]
+                if not values or text in values or len(values) > _VALUES_MAX:
+                    continue
+                near = nearest(text, sorted(values))
+                meant = f"; the recording has {quoted(near)}" if near else ""
+                yield f"{rule.name}: {quoted(leaf.fact)} is never {quoted(text)}{meant}{among}"
+
+
+def _texts_of(rule: NamedCondition) -> list[tuple[Leaf, str]]:
+    """Give the texts that a rule compares facts with for equality."""
+    found = []
+    for node, _ in walk(rule.condition):
+        if isinstance(node, Leaf) and node.op in {"eq", "in"} and not node.fact.startswith("$"):
+            texts = node.value if isinstance(node.value, tuple) else (node.value,)
+            found += [(node, text) for text in texts if isinstance(text, str)]
+    return found

@@ -1,0 +1,154 @@
+"""Writes firings: as lines for people, as JSON or CSV for programs, as Parquet for notebooks."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from api.cli.failures import fail
+from api.cli.recordings.times import iso
+from api.cli.trying.trial import NEW, OLD, Firing, Tally
+
+FORMS: Final = ("text", "json", "csv", "parquet")
+
+_MARKS: Final = {NEW: "+", OLD: "-"}
+
+
+class Output(Protocol):
+    """Takes firings while it is entered."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def take(self, firing: Firing) -> None:
+        """Write a firing."""
+
+
+class _Base:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close nothing."""
+
+
+class TextOutput(_Base):
+    """A line for each firing, the first `shown_max` of each rule only."""
+
+    def __init__(self, write: Callable[[str], None], shown_max: int, *, compared: bool) -> None:
+        self._write = write
+        self._shown_max = shown_max
+        self._compared = compared
+        self._shown: dict[tuple[str, str], int] = {}
+
+    def take(self, firing: Firing) -> None:
+        """Write a firing."""
+        name = firing.rule, firing.version
+        shown = self._shown[name] = self._shown.get(name, 0) + 1
+        if shown > self._shown_max:
+            return
+        mark = f"{_MARKS[firing.version]} " if self._compared else ""
+        key = f"  {key_text(firing)}" if firing.key else ""
+        self._write(f"{mark}{iso(firing.event.time_us)}  {firing.rule}{key}  {short_place(firing)}")
+        if shown == self._shown_max:
+            self._write(f"  `{firing.rule}`: further firings are only counted (--show)")
+
+
+class JsonOutput(_Base):
+    """A JSON object for each firing, one a line."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def take(self, firing: Firing) -> None:
+        """Write a firing."""
+        self._write(json.dumps(as_row(firing) | {"event": firing.event.fields}, ensure_ascii=False))
+
+
+class CsvOutput(_Base):
+    """A row for each firing; the key is a JSON object."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._row(COLUMNS)
+
+    def take(self, firing: Firing) -> None:
+        """Write a firing."""
+        self._row(as_cells(firing))
+
+    def _row(self, cells: Iterable[object]) -> None:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(cells)
+        self._write(line.getvalue())
+
+
+class ParquetOutput(_Base):
+    """A table of all firings, written at the end. Wants pyarrow."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            import pyarrow as pa  # noqa: F401, PLC0415 -- optional
+        except ImportError:
+            fail("Parquet needs the package pyarrow: pip install pyarrow")
+        self._path = path
+        self._rows: list[tuple[object, ...]] = []
+
+    def take(self, firing: Firing) -> None:
+        """Keep a firing."""
+        self._rows.append((firing.event.time_us, *as_cells(firing)[1:]))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write the table."""
+        import pyarrow as pa  # noqa: PLC0415 -- optional
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        types = [pa.timestamp("us", tz="UTC"), *[pa.string()] * 4, pa.int64()]
+        fields = list(zip(COLUMNS, types, strict=True))
+        columns = list(zip(*self._rows, strict=True)) or [()] * len(COLUMNS)
+        arrays = [pa.array(column, type_) for column, (_, type_) in zip(columns, fields, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), self._path)
+
+
+COLUMNS: Final = ("time", "rule", "version", "key", "file", "line")
+
+
+def as_row(firing: Firing) -> dict[str, Any]:
+    """Give a firing by column."""
+    event = firing.event
+    cells = (iso(event.time_us), firing.rule, firing.version, firing.key, event.source, event.line)
+    return dict(zip(COLUMNS, cells, strict=True))
+
+
+def as_cells(firing: Firing) -> list[object]:
+    """Give a firing as the cells of a row."""
+    return list((as_row(firing) | {"key": json.dumps(firing.key, ensure_ascii=False)}).values())
+
+
+def key_text(firing: Firing) -> str:
+    """Give the key as `ip=192.0.2.7`."""
+    return " ".join(
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in firing.key.items()
+    )
+
+
+def short_place(firing: Firing) -> str:
+    """Give file and line; the file's folders would fill the line."""
+    return f"{PurePath(firing.event.source).name}, line {firing.event.line}"
+
+
+def summary(tally: Tally, *, compared: bool) -> tuple[str, ...]:
+    """Give a rule's row of the table at the end."""
+    counts = tally.fired.values() if compared else [tally.times]
+    first, last = (iso(event.time_us) if event else "" for event in (tally.first, tally.last))
+    return (tally.name, *map(str, counts), first, last)

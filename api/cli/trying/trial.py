@@ -1,0 +1,144 @@
+"""Runs rules over events in process, and counts what fires."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from api.cli.recordings.reading import RecordedEvent
+from api.cli.rule_files import NamedCondition
+from engine.evaluation.detector import Detector
+from engine.evaluation.dispatch.compiler import Fired
+from engine.evaluation.facts.values import split_name, value_of
+from engine.evaluation.outcomes import BatchRefused
+from engine.language.condition import walk
+
+NEW: Final = "new"
+OLD: Final = "old"
+BOTH: Final = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A rule that fired at an event."""
+
+    rule: str
+    key: Mapping[str, Any]
+    """The values of the facts that the rule is keyed by."""
+    event: RecordedEvent
+    version: str = NEW
+    """Which version of the rules fired, if two are compared: NEW, OLD or BOTH."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one rule did."""
+
+    name: str
+    fired: dict[str, int] = field(default_factory=lambda: {NEW: 0, OLD: 0, BOTH: 0})
+    first: RecordedEvent | None = None
+    last: RecordedEvent | None = None
+
+    @property
+    def times(self) -> int:
+        """How often the rule fired, in the new version if two are compared."""
+        return self.fired[NEW] + self.fired[BOTH]
+
+
+class _Rules:
+    """One version of the rules, in a detector of its own."""
+
+    def __init__(self, conditions: Iterable[NamedCondition]) -> None:
+        self.detector = Detector()
+        self.keys: dict[str, list[str]] = {}
+        for one in conditions:
+            self.detector.add_rule(one.name, one.condition)
+            self.keys[one.name] = list(dict.fromkeys(key for _, path in walk(one.condition) for key in path))
+
+    def key(self, rule: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the values of the facts that a rule is keyed by."""
+        return {key: value_of(split_name(key), fields, {}) for key in self.keys[rule]}
+
+
+class Trial:
+    """Runs rules over events, and an older version of them beside.
+
+    Each firing goes to `tell`. If two versions are compared, only events at which they differ do. An event
+    that the engine refuses is counted in `refused` by its message, and changes nothing.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[NamedCondition],
+        tell: Callable[[Firing], None],
+        *,
+        against: Sequence[NamedCondition] | None = None,
+    ) -> None:
+        self._new = _Rules(rules)
+        self._old = None if against is None else _Rules(against)
+        self._tell = tell
+        named = dict.fromkeys(rule.name for rule in [*rules, *(against or ())])
+        self.tallies = {name: Tally(name) for name in named}
+        self.events = 0
+        self.refused: dict[str, int] = {}
+        self.late = 0
+        """The events that came after a later one. They are evaluated at the time of that one."""
+        self.late_us_most = 0
+        self._clock_us: int | None = None
+
+    def evaluate(self, batch: Sequence[RecordedEvent]) -> None:
+        """Evaluate events in order."""
+        self._note_times(batch)
+        new = self._fired(self._new, batch)
+        if self._old is None:
+            for event, rules in zip(batch, new, strict=True):
+                for rule in rules:
+                    self._note(Firing(rule.name, self._new.key(rule.name, event.fields), event))
+        else:
+            for event, rules, before in zip(batch, new, self._fired(self._old, batch), strict=True):
+                if rules or before:
+                    self._compare(event, {rule.name for rule in rules}, {rule.name for rule in before})
+
+    def _compare(self, event: RecordedEvent, new: set[str], old: set[str]) -> None:
+        for name in self.tallies:
+            if name in new or name in old:
+                version = BOTH if name in new and name in old else NEW if name in new else OLD
+                rules = self._old if version is OLD else self._new
+                assert rules is not None
+                self._note(Firing(name, rules.key(name, event.fields), event, version))
+
+    def _note(self, firing: Firing) -> None:
+        tally = self.tallies[firing.rule]
+        tally.fired[firing.version] += 1
+        tally.first, tally.last = tally.first or firing.event, firing.event
+        if self._old is None or firing.version is not BOTH:
+            self._tell(firing)
+
+    def _note_times(self, batch: Sequence[RecordedEvent]) -> None:
+        clock_us = batch[0].time_us if self._clock_us is None else self._clock_us
+        for event in batch:
+            if event.time_us < clock_us:
+                self.late += 1
+                self.late_us_most = max(self.late_us_most, clock_us - event.time_us)
+            else:
+                clock_us = event.time_us
+        self._clock_us = clock_us
+        self.events += len(batch)
+
+    def _fired(self, rules: _Rules, batch: Sequence[RecordedEvent]) -> list[Fired]:
+        """Give the rules that fire at each event; none where it is refused."""
+        results: list[Fired] = []
+        while len(results) < len(batch):
+            events = [(event.fields, _milliseconds(event.time_us), None) for event in batch[len(results) :]]
+            try:
+                results += rules.detector.evaluate_many(events)
+            except BatchRefused as refusal:
+                results += [*refusal.results, ()]
+                if rules is self._new:
+                    said = refusal.entries[0].message
+                    self.refused[said] = self.refused.get(said, 0) + 1
+        return results
+
+
+def _milliseconds(time_us: int) -> float:
+    whole, rest = divmod(time_us, 1_000)
+    return time_us / 1_000 if rest else whole

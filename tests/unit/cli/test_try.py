@@ -1,0 +1,225 @@
+"""`try`: rules over recordings, without a service."""
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from api.cli import main
+from api.cli.recordings.reading import RecordedEvent
+from api.cli.recordings.sorting import in_order
+from api.cli.rule_files import conditions_of
+from api.cli.trying.hints import Hints
+from api.cli.trying.trial import Firing, Trial
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(name: str, *lines: str) -> str:
+    Path(name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return name
+
+
+def tried(*arguments: object, code: int = 0) -> Result:
+    run = CliRunner().invoke(main, ["try", *map(str, arguments)])
+    assert run.exit_code == code, run.output
+    return run
+
+
+def login(second: float, ip: str, ok: bool = False, **fields: object) -> str:
+    return json.dumps({"ts": 1_700_000_000 + second, "ip": ip, "ok": ok, **fields})
+
+
+def lines_of(run: Result) -> list[str]:
+    """The lines but for the one with the time that it took."""
+    return [line for line in run.stdout.splitlines() if not re.fullmatch(r"\d+ events in .*", line)]
+
+
+@pytest.fixture
+def rules() -> str:
+    return write("rules.yaml", "again: ok == false and per ip once within 10s n == 1", "never: n == 99")
+
+
+@pytest.fixture
+def events() -> str:
+    return write("e.ndjson", login(0, "a", n=1), login(1, "b"), login(5, "a"), login(11, "a"))
+
+
+def test_each_firing_has_its_time_key_and_line(rules: str, events: str) -> None:
+    run = tried(rules, events)
+    assert lines_of(run) == [
+        "2023-11-14T22:13:20.000Z  again  ip=a  e.ndjson, line 1",
+        "2023-11-14T22:13:25.000Z  again  ip=a  e.ndjson, line 3",
+        "rule   fired  first at                  last at",
+        "again  2      2023-11-14T22:13:20.000Z  2023-11-14T22:13:25.000Z",
+        "never  0",
+    ]
+    assert "never: it never fired" in run.stderr
+
+
+def test_more_firings_than_wanted_are_only_counted(rules: str, events: str) -> None:
+    lines = lines_of(tried(rules, events, "--show", "1"))
+    assert lines[1] == "  `again`: further firings are only counted (--show)"
+    assert lines[3].split()[:2] == ["again", "2"]
+
+
+def test_programs_get_every_firing(rules: str, events: str) -> None:
+    expected = [("2023-11-14T22:13:20.000Z", 1), ("2023-11-14T22:13:25.000Z", 3)]
+    run = tried(rules, events, "-o", "json", "--show", "1")
+    found = [json.loads(line) for line in lines_of(run)]
+    assert [(one["time"], one["line"]) for one in found] == expected
+    assert found[0]["event"] == {"ts": 1_700_000_000, "ip": "a", "ok": False, "n": 1}
+    assert found[0]["key"] == {"ip": "a"}
+    assert "again  2" in run.stderr
+    rows = list(csv.DictReader(io.StringIO(tried(rules, events, "-o", "csv").stdout)))
+    assert [(row["time"], int(row["line"])) for row in rows] == expected
+    assert json.loads(rows[0]["key"]) == {"ip": "a"}
+
+
+def test_firings_can_go_to_a_file_with_the_table_on_standard_output(rules: str, events: str) -> None:
+    run = tried(rules, events, "-o", "json", "--to", "out.ndjson")
+    assert lines_of(run)[0].startswith("rule ")
+    assert len(Path("out.ndjson").read_text("utf-8").splitlines()) == 2
+    assert "no such file" in tried(rules, events, "--to", "none/out", code=1).stderr
+
+
+def test_parquet_is_a_table_of_typed_columns(rules: str, events: str) -> None:
+    tried(rules, events, "-o", "parquet", code=2)
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    tried(rules, events, "-o", "parquet", "--to", "out.parquet")
+    table = parquet.read_table("out.parquet")
+    assert table.column("line").to_pylist() == [1, 3]
+    assert table.column("time").to_pylist()[0].isoformat() == "2023-11-14T22:13:20+00:00"
+
+
+def test_without_pyarrow_parquet_says_what_is_missing(
+    rules: str, events: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    run = tried(rules, events, "-o", "parquet", "--to", "out", code=1)
+    assert "pip install pyarrow" in run.stderr
+
+
+def test_two_versions_of_the_rules_are_compared_event_by_event(rules: str, events: str) -> None:
+    write(
+        "old.yaml", "again: ok == false and per ip once within 4s n == 1", "gone: ip == 'b'".replace("'", '"')
+    )
+    run = tried(rules, events, "--against", "old.yaml")
+    assert lines_of(run) == [
+        "- 2023-11-14T22:13:21.000Z  gone  e.ndjson, line 2",
+        "+ 2023-11-14T22:13:25.000Z  again  ip=a  e.ndjson, line 3",
+        "rule   only new  only old  both  first at                  last at",
+        "again  1         0         1     2023-11-14T22:13:20.000Z  2023-11-14T22:13:25.000Z",
+        "never  0         0         0",
+        "gone   0         1         0     2023-11-14T22:13:21.000Z  2023-11-14T22:13:21.000Z",
+    ]
+
+
+def test_events_out_of_order_are_told_and_can_be_sorted(rules: str) -> None:
+    late = write("late.ndjson", login(0, "a", n=1), login(12, "a"), login(9, "a"))
+    run = tried(rules, late)
+    assert [line.rsplit(" ", 1)[1] for line in lines_of(run)[:1]] == ["1"]
+    assert "1 events came after a later one, by up to 3 s" in run.stderr
+    run = tried(rules, late, "--max-late", "3s")
+    assert [line.rsplit(" ", 1)[1] for line in lines_of(run)[:2]] == ["1", "3"]
+    assert "came after" not in run.stderr
+    assert "expected a duration" in tried(rules, late, "--max-late", "3", code=2).stderr
+
+
+def test_sorting_keeps_the_order_of_one_time_and_gives_up_what_is_too_late() -> None:
+    times = [5, 3, 5, 9, 1, 8]
+    events = [RecordedEvent("e", line, {}, time_us) for line, time_us in enumerate(times)]
+    assert [(one.time_us, one.line) for one in in_order(events, 2)] == [
+        (3, 1), (5, 0), (5, 2), (1, 4), (8, 5), (9, 3)
+    ]  # fmt: skip
+    assert [one.time_us for one in in_order(events, 100)] == sorted(times)
+
+
+def test_lines_of_text_are_read_with_a_pattern(rules: str) -> None:
+    log = write(
+        "auth.log",
+        "Nov 14 22:13:20 host sshd[1]: Failed password for root from 192.0.2.1 port 22",
+        "Nov 14 22:13:21 host cron[2]: hello",
+        "Nov 14 22:13:25 host sshd[1]: Failed password for invalid user x from 192.0.2.1 port 23",
+    )
+    os.utime(log, (1_700_100_000, 1_700_100_000))
+    guessed = write("ssh.yaml", 'guessed: per ip once within 10s user == "root"')
+    pattern = r"^(?P<time>.{15}) \S+ sshd.* password for (invalid user )?(?P<user>\S+) from (?P<ip>\S+)"
+    run = tried(guessed, log, "--pattern", pattern)
+    assert lines_of(run)[:2] == [
+        "2023-11-14T22:13:20.000Z  guessed  ip=192.0.2.1  auth.log, line 1",
+        "2023-11-14T22:13:25.000Z  guessed  ip=192.0.2.1  auth.log, line 3",
+    ]
+    assert "1 lines do not match the pattern" in run.stderr
+    assert "named groups" in tried(guessed, log, "--pattern", "a", code=2).stderr
+    assert "--pattern" in tried(guessed, log, "--pattern", "(", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("condition", "hint"),
+    [
+        ('kynd == "x"', "no event has `kynd`; did you mean `kind`?"),
+        ("kind > 5", "`kind` is a string in every event that has it, never a number"),
+        ('kind == "Failed"', "`kind` is never `Failed`; the recording has `failed`"),
+        ('kind in ["failed", "nothing like it"]', "`kind` is never `nothing like it`"),
+    ],
+)
+def test_what_does_not_fit_together_is_told(condition: str, hint: str) -> None:
+    hints = Hints(conditions_of(f"rule: {condition}", "r"))
+    assert list(hints.lines()) == []
+    hints.add({"kind": "failed"})
+    assert [line for line in hints.lines() if hint in line]
+
+
+def test_a_fact_with_very_many_values_is_no_enumeration() -> None:
+    hints = Hints(conditions_of('rule: kind == "x"', "r"))
+    for number in range(1_100):
+        hints.add({"kind": str(number)})
+    assert list(hints.lines()) == []
+
+
+def test_a_rule_that_fires_at_every_event_is_told(events: str) -> None:
+    always = write("always.yaml", "always: once ok == false")
+    assert "always: it fired at every event" in tried(always, events).stderr
+
+
+def test_a_bad_line_ends_the_trial_after_the_events_before_it(rules: str) -> None:
+    bad = write("bad.ndjson", login(0, "a", n=1), "{")
+    run = tried(rules, bad, code=1)
+    assert "again  1" in run.stdout
+    assert "bad.ndjson, line 2: not JSON" in run.stderr
+    assert tried("none.yaml", bad, code=1).stdout == ""
+
+
+def test_an_event_that_the_engine_refuses_is_counted_and_changes_nothing() -> None:
+    said: list[Firing] = []
+    trial = Trial(conditions_of("late: once n == 1", "r"), said.append)
+    first = 1_700_000_000_000_000
+    times = [first, first - 10**15, first + 1]
+    trial.evaluate([RecordedEvent("e", line, {"n": line}, time) for line, time in enumerate(times)])
+    assert sum(trial.refused.values()) == 1
+    assert said == []
+
+
+def test_a_live_pipe_is_shown_as_it_flows(rules: str) -> None:
+    command = [sys.executable, "-c", "from api.cli import main; main()", "try", rules, "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(login(0, "a", n=1) + "\n")
+        process.stdin.flush()
+        assert "again  ip=a  standard input, line 1" in process.stdout.readline()
+        process.stdin.close()
+        assert "rule" in process.stdout.read()
+        assert process.wait(30) == 0
