@@ -3,7 +3,7 @@
 import pytest
 import re2
 
-from engine.patterns.syntax import POINT_MAX, Class, read
+from engine.patterns.syntax import POINT_MAX, Assertion, Class, Tree, read
 
 SEEN = [*range(0x300), 0x17F, 0x1E9E, 0x2028, 0x212A, 0xFFFF, 0x10000, POINT_MAX]
 """ASCII, what folds into it, and some others."""
@@ -20,7 +20,7 @@ EXACT = [
     r"[\]\\]", r"[\d_]", r"[^\w\s]", r"[\D]", r"[\n\t\a\f\v\r]",
     r"[\x41-\x{43}]", r"[é-ü]",
     "(?i)[a]", "(?i)[Kk]", "(?i)[a-z]", "(?i)[^a-z]", "(?i)[S]", r"(?i)[\w]", "(?i)[@-Z]", "(?i)[_-z]",
-    r"(?i)[^\W]", r"(?i)[^\W\d]", "(?i)[^[:^alpha:]]", "(?i)[^[:^digit:]]",
+    r"(?i)[^\W]", r"(?i)[^\W\d]", r"(?i)[\x7e-\x7f]", "(?i)[^[:^alpha:]]", "(?i)[^[:^digit:]]",
     *(f"[[:{name}:]]" for name in NAMES),
     *(f"[[:^{name}:]]" for name in NAMES),
 ]  # fmt: skip
@@ -47,4 +47,22 @@ def test_a_class_takes_what_re2_takes(pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", WIDER)
 def test_a_folded_class_takes_all_that_re2_takes(pattern: str) -> None:
-    assert taken(pattern) >= taken_by_re2(pattern)
+    ours, theirs = taken(pattern), taken_by_re2(pattern)
+    assert ours >= theirs
+    assert {point for point in ours - theirs if point < 0x80} == set()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("^", Assertion(text_start=True, word=False)),
+        (r"\A", Assertion(text_start=True, word=False)),
+        ("(?m)^", Assertion(text_start=False, word=False)),
+        ("$", Assertion(text_start=False, word=False)),
+        (r"\z", Assertion(text_start=False, word=False)),
+        (r"\b", Assertion(text_start=False, word=True)),
+        (r"\B", Assertion(text_start=False, word=True)),
+    ],
+)
+def test_an_assertion_says_whether_it_holds_at_the_start_alone(pattern: str, found: Tree) -> None:
+    assert read(pattern) == found
