@@ -18,7 +18,7 @@ from engine.evaluation.preparation import Preparation
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition
 from engine.evaluation.state.slices import State
 from engine.evaluation.verdicts import Verdicts
-from engine.evaluation.warnings import warnings_on
+from engine.evaluation.warnings import warnings_on, warnings_on_many
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
@@ -204,19 +204,7 @@ class Detector:
         The caller must not change the events until `forget_lookups`.
         """
         outcomes = Outcomes()
-        if self.state.indexed or self.rule_set.relations or self.rule_set.texts:
-            for event in events:
-                try:
-                    if isinstance(event, Refusal):
-                        raise event
-                    outcome = self.submit_clean_one(*event)
-                except Refusal as refusal:
-                    outcomes.refuse(refusal)
-                    continue
-                if outcome.messages:
-                    outcomes.messages[len(outcomes.fired)] = outcome.messages
-                outcomes.fired.append(outcome.fired)
-        elif set(map(type, events)) <= {tuple}:
+        if set(map(type, events)) <= {tuple}:
             self._stream(cast("Sequence[Event]", events), outcomes)
         else:
             for event in events:
@@ -236,9 +224,10 @@ class Detector:
         return self.rule_set.answer_bytes_worst
 
     def _stream(self, events: Sequence[Event], outcomes: Outcomes) -> None:
-        """Evaluate events for all rules. The rule set must not be indexed."""
+        """Evaluate events, and add their outcomes to those before them."""
         fired = outcomes.fired
-        end = len(fired) + len(events)
+        start = len(fired)
+        end = start + len(events)
         # A refused event has been consumed; the loop goes on with those after it.
         left = iter(events)
         while len(fired) < end:
@@ -253,6 +242,9 @@ class Detector:
             for number, rules in enumerate(fired[first:], seen_before + 1):
                 if rules:
                     self.verdicts.note(number, rules)
+        if self.rule_set.relations or self.rule_set.texts:
+            for place, warnings in warnings_on_many(events, self.rule_set, self.limits):
+                outcomes.warn(start + place, warnings)
 
     def submit_clean_one(
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None

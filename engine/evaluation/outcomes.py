@@ -1,10 +1,13 @@
 """The outcomes of events: rules that fired, messages, refusals."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from engine.evaluation.dispatch.compiler import Fired
 from engine.language.diagnostics import Entry, Refusal
+
+_code: Final = attrgetter("code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,12 @@ class Outcomes:
     def append(self, entry: Entry) -> None:
         """Add a message about the next event."""
         self.messages.setdefault(len(self.fired), []).append(entry)
+
+    def warn(self, place: int, warnings: list[Entry]) -> None:
+        """Add warnings about the event at a place, unless it was refused. Messages are in order of code."""
+        if place not in self.refused:
+            messages = [*warnings, *self.messages.get(place, ())]
+            self.messages[place] = sorted(messages, key=_code)
 
     def refuse(self, refusal: Refusal) -> None:
         """Record the refusal of the next event. It replaces all messages about that event."""

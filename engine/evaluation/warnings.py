@@ -1,19 +1,49 @@
 """Warnings about an event: missing relations, and texts that are too long for some patterns."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
+from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.dispatch.rule_set import NAME_CHARS_SHOWN, RELATIONS_NAMED_MAX, RuleSet
 from engine.language.diagnostics import Entry
 from engine.language.limits import Limits
+
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def warnings_on(
     fields: Mapping[str, Any], sent: Mapping[str, Any], rule_set: RuleSet, limits: Limits
 ) -> Iterator[Entry]:
     """Give the messages 2003 and 2004 about an event."""
-    yield from _missing_relations(sent, rule_set)
+    if rule_set.relations:
+        yield from _missing_relations(sent, rule_set)
+    if rule_set.texts:
+        yield from _long_texts(fields, sent, rule_set, limits)
+
+
+def warnings_on_many(
+    events: Sequence[Event], rule_set: RuleSet, limits: Limits
+) -> Iterator[tuple[int, list[Entry]]]:
+    """Give the messages about each of some events that has any, with its index."""
+    texts, bounded = rule_set.texts, rule_set.patterns.bounded
+    missing: list[Entry] = []
+    read: Mapping[str, Any] | None = None
+    for place, (fields, _, sent) in enumerate(events):
+        context = sent or _NOTHING
+        if rule_set.relations and context is not read:
+            # The events of a batch have one context.
+            missing, read = [*_missing_relations(context, rule_set)], context
+        entries = missing
+        if texts and (bounded or not texts.are_short(fields, context, limits.pattern_text_chars_max)):
+            entries = [*missing, *_long_texts(fields, context, rule_set, limits)]
+        if entries:
+            yield place, entries
+
+
+def _long_texts(
+    fields: Mapping[str, Any], sent: Mapping[str, Any], rule_set: RuleSet, limits: Limits
+) -> Iterator[Entry]:
     chars_max = limits.pattern_text_chars_max
     cut = rule_set.patterns.begin(fields, sent)
     for said, bytes_max, text in rule_set.texts.found_in(fields, sent):

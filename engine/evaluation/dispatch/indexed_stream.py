@@ -85,19 +85,18 @@ class IndexedStream:
                         met += table.woken()
                 if whole.awake:
                     met += whole.awake.values()
+                fired: list[int] = []
                 if met:
-                    fired: list[int] = []
                     run(met, fields, sent, now, tick, relations, fired.append)
-                    if len(fired) > 1:
-                        append(tuple([rules[priority] for priority in sorted(fired)]))
-                    else:
-                        append((rules[fired[0]],) if fired else ())
-                else:
-                    append(())
                 whole.previous_us = now
                 if state.due or not tick % SETTLE_EVERY:
+                    # Messages belong to the event whose result comes next.
                     detector.clock_us, detector.events_seen = clock, tick
                     detector.settle()
+                if len(fired) > 1:
+                    append(tuple([rules[priority] for priority in sorted(fired)]))
+                else:
+                    append((rules[fired[0]],) if fired else ())
         finally:
             if clock != NEVER:
                 detector.clock_us, detector.events_seen = clock, tick

@@ -46,9 +46,20 @@ class Texts:
             (self._of_vars if name.of_vars else self._of_fields).add(name, (said, bytes_max))
 
         self._count = len(smallest)
+        self._least_bytes = min(smallest.values(), default=0)
 
     def __len__(self) -> int:
         return self._count
+
+    def are_short(self, fields: Mapping[str, Any], sent: Mapping[str, Any], chars_max: int) -> bool:
+        """Tell quickly whether all texts are surely within their bounds and of at most `chars_max`."""
+        # A character takes up to four bytes.
+        most = min(chars_max, self._least_bytes // 4)
+        for names, values in ((self._of_fields, fields), (self._of_vars, sent)):
+            for _, text in names.found_in(values):
+                if type(text) is str and len(text) > most:
+                    return False
+        return True
 
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
         """Give the facts whose values are texts, sorted, each with its bound and the text."""
