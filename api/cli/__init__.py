@@ -5,6 +5,7 @@ import click
 from api.cli.backup import backup, restore
 from api.cli.check import check
 from api.cli.demo import demo
+from api.cli.explain import explain
 from api.cli.inspect import inspect
 from api.cli.replay import replay
 from api.cli.retry import retry
@@ -14,7 +15,7 @@ from api.cli.trial import trial
 
 COMMANDS = {
     "Try it": (demo,),
-    "Rules and events": (check, trial, replay),
+    "Rules and events": (check, trial, replay, explain),
     "Run a service": (serve, token, inspect, retry, backup, restore),
 }
 """The commands by their headings in --help."""

@@ -298,7 +298,7 @@ class ExplainedRule(Struct, omit_defaults=True):
             list[str],
             Meta(
                 description="The smallest set of predicates of which the verdict turns; "
-                "absent if the past alone decides."
+                "absent if none turns it."
             ),
         ]
         | UnsetType

@@ -56,7 +56,7 @@ class ExplainedRule:
     node: Node
     why_not: tuple[Condition, ...] | None
     """The smallest set of predicates such that the verdict would turn if each of them turned at this event.
-    None if no set of predicates turns it, because the past alone decides."""
+    None if no set turns it: the past decides, or a missing key."""
 
     @property
     def verdict(self) -> bool:

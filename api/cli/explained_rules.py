@@ -1,0 +1,86 @@
+"""An explanation as lines of text: for each rule the tree of its condition, and what would turn it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from api.cli.recordings.times import iso
+
+_SECONDS_A_MINUTE = 60
+_SECONDS_AN_HOUR = 3_600
+
+
+class ExplainedNode(msgspec.Struct):
+    """A node as the service gives it."""
+
+    text: str
+    verdict: bool
+    nodes: list["ExplainedNode"] = []
+    values: dict[str, Any] = {}
+    key: dict[str, Any] = {}
+    witness_ms: float | None = None
+    until_ms: float | None = None
+    note: str = ""
+
+
+class ExplainedRule(msgspec.Struct):
+    """A rule as the service gives it."""
+
+    name: str
+    verdict: bool
+    node: ExplainedNode
+    why_not: list[str] | None = None
+
+
+def lines_of(rule: ExplainedRule, time_us: int) -> Iterator[str]:
+    """Give the lines about a rule at an event, whose time is given in microseconds."""
+    yield f"{rule.name}: {'fires' if rule.verdict else 'does not fire'}"
+    yield from _node_lines(rule.node, time_us, "  ")
+    fires = "it would not fire" if rule.verdict else "it would fire"
+    match rule.why_not:
+        case None:
+            yield "  no predicates at this event would turn that"
+        case [one]:
+            yield f"  {fires} if this turned: {one}"
+        case several:
+            yield f"  {fires} if these turned: {'; '.join(several)}"
+
+
+def _node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
+    told = [f"{indent}{'true ' if node.verdict else 'false'}  {node.text}"]
+    if node.values:
+        told.append(_pairs(node.values))
+    if node.key:
+        told.append(f"slice {_pairs(node.key)}")
+    if node.witness_ms is not None:
+        told.append(f"since {_moment(node.witness_ms, time_us)}")
+    if node.until_ms is not None:
+        told.append(f"until {iso(round(node.until_ms * 1_000))}")
+    if node.note:
+        told.append(node.note)
+    yield "; ".join(told)
+    for inner in node.nodes:
+        yield from _node_lines(inner, time_us, indent + "  ")
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items())
+
+
+def _moment(time_ms: float, now_us: int) -> str:
+    """Give the time of an event, and how long before the other it was."""
+    time_us = round(time_ms * 1_000)
+    ago_us = now_us - time_us
+    # A late event is explained at the detector's clock, which can be after its own time.
+    return f"{iso(time_us)}, {_duration(ago_us)} before" if ago_us > 0 else iso(time_us)
+
+
+def _duration(duration_us: int) -> str:
+    seconds = duration_us / 1_000_000
+    if seconds < _SECONDS_A_MINUTE:
+        return f"{seconds:g} s"
+    if seconds < _SECONDS_AN_HOUR:
+        return f"{seconds / _SECONDS_A_MINUTE:.3g} min"
+    return f"{seconds / _SECONDS_AN_HOUR:.3g} h"
