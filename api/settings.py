@@ -140,9 +140,12 @@ class Settings:
         64 * _MIB,
         "The maximum size of the answer to a batch, in bytes. Events beyond it are refused, not evaluated.",
     )
-    max_waiting: int = _setting(10_000, "The maximum number of requests that wait for a detector.")
+    max_waiting: int = _setting(
+        10_000, "The maximum number of requests that wait for a detector in a front end."
+    )
     max_waiting_bytes: int = _setting(
-        64 * _MIB, "The maximum size of the requests that wait for a detector, in bytes."
+        64 * _MIB,
+        "The maximum size of the requests that wait for a detector in a front end, in bytes.",
     )
     max_answers_kept_bytes: int = _setting(
         64 * _MIB,

@@ -12,26 +12,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.runtime.broker.broker_server import BrokerServer
+from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorService
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
-from engine.runtime.broker.messages import Note
-from engine.runtime.broker.remote_broker import RemoteBroker
+from engine.runtime.broker.remote_broker import RemoteBroker, methods_for_front_ends
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
-from engine.runtime.contract.calls import Activated, Health
+from engine.runtime.contract.calls import REPORT, Activated, Report, decode_report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.operations import (
-    Operation,
-    Reply,
-    decode_batch,
-    decode_reply,
-    encode_batch,
-    encode_reply,
-)
+from engine.runtime.contract.operations import Operation, Reply
+from engine.runtime.contract.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import detector_snapshot as kept
 from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.transport.link import Link
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.link_server import LinkServer
+from engine.runtime.transport.messages import Note, responses
 from snapshots.data_folder.identity import begin_folder
 from snapshots.files import Files
 from snapshots.folders import create_folder
@@ -68,49 +65,145 @@ class Mortal:
             task.cancel()
 
 
-class LocalWorker(Mortal):
-    """A DetectorActor in this process. `before` is awaited before each call, and may delay, hang or raise."""
+class Pipe(asyncio.Transport):
+    """One end of a connection within this process. What is written arrives in the loop's next turn."""
 
-    def __init__(self, name: str, actor: DetectorActor) -> None:
+    def __init__(self, protocol: asyncio.BufferedProtocol) -> None:
+        super().__init__()
+        self._protocol = protocol
+        self._other: Pipe
+        self._closed = False
+
+    @classmethod
+    def between(cls, one: asyncio.BufferedProtocol, two: asyncio.BufferedProtocol) -> None:
+        first, second = cls(one), cls(two)
+        first._other, second._other = second, first
+        one.connection_made(first)
+        two.connection_made(second)
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def write(self, data: Any) -> None:
+        if not self._closed:
+            asyncio.get_running_loop().call_soon(self._other._arrived, bytes(data))
+
+    def close(self) -> None:
+        self.abort()
+
+    def abort(self) -> None:
+        loop = asyncio.get_running_loop()
+        for end in (self, self._other):
+            if not end._closed:
+                end._closed = True
+                loop.call_soon(end._protocol.connection_lost, None)
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def _arrived(self, data: bytes) -> None:
+        while data and not self._closed:
+            room = self._protocol.get_buffer(-1)
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            data = data[count:]
+            self._protocol.buffer_updated(count)
+
+
+class LocalDetector:
+    """The detector of a worker in this process, as its queue calls it."""
+
+    def __init__(self, worker: "LocalWorker") -> None:
+        self._worker = worker
+
+    async def activate(self, detector_id: str, epoch: int) -> Activated:
+        return await self._call("activate", lambda: self._actor.activate(detector_id, epoch))
+
+    async def handle(self, batch: Sequence[Operation]) -> Reply:
+        return await self._worker.handle(batch)
+
+    async def sync(self) -> None:
+        await self._call("sync", self._actor.sync)
+
+    async def begin_saving(self) -> bool:
+        return await self._call("begin_saving", self._actor.begin_saving)
+
+    async def finish_saving(self) -> None:
+        await self._worker.beside("finish_saving", self._actor.finish_saving)
+
+    async def passivate(self) -> int:
+        return await self._call("passivate", self._actor.passivate)
+
+    async def discard(self) -> None:
+        await self._call("discard", self._actor.discard)
+
+    @property
+    def _actor(self) -> DetectorActor:
+        return self._worker.actor
+
+    async def _call(self, what: str, work: Callable[[], T]) -> T:
+        return await self._worker.call(what, work)
+
+
+class LocalWorker(Mortal):
+    """A worker in this process. `before` is awaited before each call, and may delay, hang or raise."""
+
+    def __init__(self, name: str, actor: DetectorActor, settings: RuntimeSettings) -> None:
         super().__init__()
         self.name = name
         self.actor = actor
+        self.address = Address(name, b"")
+        self.service = DetectorService(settings, LocalDetector(self))
+        self.reported: Callable[[Report], None] = lambda _: None
+        self._supervisor = self.connected()
+        self._supervisor.noted = self._noted
         self.calls: list[tuple[str, int]] = []
         """What was called, with the number of operations of a batch."""
         self.in_flight = 0
         self.in_flight_most = 0
         self.before: Callable[[str], Awaitable[None]] = _no_fault
 
+    def connected(self) -> LinkClient:
+        """A new connection to it."""
+        if self.dead:
+            raise ConnectionRefusedError("it is dead")
+        client = LinkClient(Link(responses))
+        Pipe.between(client.link, self.service.link())
+        return client
+
+    def die(self) -> None:
+        super().die()
+        for server in list(self.service.servers):
+            server.close()
+
+    def _noted(self, note: Note) -> None:
+        if note.name == REPORT:
+            self.reported(decode_report(note.body))
+
+    @property
+    def waiting(self) -> int:
+        """How many batches wait in its mailbox."""
+        return 0 if self.service.queue is None else len(self.service.queue._waiting)
+
+    # -- as the supervisor calls it --------------------------------------------------------------------------
+
     async def activate(self, detector_id: str, epoch: int) -> Activated:
-        return await self._call("activate", lambda: self.actor.activate(detector_id, epoch))
+        return await self._supervisor.ask("activate", Activated, detector_id, epoch)
 
-    async def handle(self, batch: Sequence[Operation]) -> Reply:
-        # Through bytes, as with Ray.
-        sent = encode_batch(batch)
-        reply = await self._call(
-            "handle", lambda: encode_reply(self.actor.handle(decode_batch(sent))), size=len(batch)
-        )
-        return decode_reply(reply)
+    def make_room(self) -> None:
+        self._supervisor.note(MAKE_ROOM)
 
-    async def sync(self) -> None:
-        await self._call("sync", self.actor.sync)
+    async def delete(self) -> None:
+        await self._supervisor.ask("delete", None)
 
-    async def begin_saving(self) -> bool:
-        return await self._call("begin_saving", self.actor.begin_saving)
+    async def close(self) -> str | None:
+        return await self._supervisor.ask("close", str | None)
 
-    async def finish_saving(self) -> None:
-        self.calls.append(("finish_saving", 0))
-        await self._alive(self._turn("finish_saving"))
-        await self._alive(_run(self.actor.finish_saving))
-
-    async def passivate(self) -> int:
-        return await self._call("passivate", self.actor.passivate)
-
-    async def discard(self) -> None:
-        await self._call("discard", self.actor.discard)
-
-    async def health(self) -> Health:
-        return await self._alive(_run(self.actor.health))
+    async def ping(self) -> None:
+        await self._supervisor.ask("ping", int)
 
     async def watch(self) -> None:
         await self.until_death()
@@ -118,7 +211,17 @@ class LocalWorker(Mortal):
     async def end(self) -> None:
         self.die()
 
-    async def _call(self, what: str, work: Callable[[], T], size: int = 0) -> T:
+    # -- what it does ----------------------------------------------------------------------------------------
+
+    async def handle(self, batch: Sequence[Operation]) -> Reply:
+        return await self.call("handle", lambda: self.actor.handle(batch), size=len(batch))
+
+    async def beside(self, what: str, work: Callable[[], T]) -> T:
+        self.calls.append((what, 0))
+        await self._alive(self._turn(what))
+        return await self._alive(_run(work))
+
+    async def call(self, what: str, work: Callable[[], T], size: int = 0) -> T:
         self.calls.append((what, size))
         self.in_flight += 1
         self.in_flight_most = max(self.in_flight_most, self.in_flight)
@@ -151,10 +254,15 @@ class LocalActors:
         if self.refuse:
             raise ActorDied("no process can be started")
         actor = self.make(self._settings, files=self._files)
-        handle = LocalWorker(f"local-{next(self._numbers)}", actor)
+        handle = LocalWorker(f"local-{next(self._numbers)}", actor, self._settings)
         handle.before = self.before
         self.started.append(handle)
         return handle
+
+    async def connect(self, address: Address) -> LinkClient:
+        """A connection to one of them, as a front end makes it."""
+        (worker,) = [one for one in self.started if one.address == address]
+        return worker.connected()
 
     def with_detector(self, detector_id: str) -> LocalWorker | None:
         """The living actor that hosts a detector."""
@@ -254,7 +362,7 @@ async def local_service(
     actors = LocalActors(chosen, files=files)
     directories = LocalDirectories(chosen, files=files)
     broker = LocalBroker(chosen, actors, directories)
-    fleet = Fleet(chosen, broker)
+    fleet = Fleet(chosen, broker, connect=actors.connect)
     await fleet.start()
     try:
         yield LocalService(fleet, broker, actors, directories, chosen)
@@ -268,7 +376,7 @@ class FrontEnd:
 
     fleet: Fleet
     asks: RemoteBroker
-    serves: BrokerServer
+    serves: LinkServer
     notes: list[Note] = dataclasses.field(default_factory=list)
     """From the front end."""
     told: list[Note] = dataclasses.field(default_factory=list)
@@ -285,15 +393,11 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
     notes: list[Note] = []
     told: list[Note] = []
     lost: list[str] = []
-    serves = BrokerServer(
-        service.broker,
-        noted=notes.append,
-        revoked=lambda: told.append(Note("revoked")),
-        lost=lambda: lost.append("server"),
-    )
+    methods = methods_for_front_ends(service.broker, lambda: told.append(Note("revoked")))
+    serves = LinkServer(methods, noted=notes.append, lost=lambda: lost.append("server"))
     await serves.start(ours)
     asks = RemoteBroker(chosen, theirs, told.append, lambda: lost.append("front end"))
-    fleet = Fleet(chosen, asks, shared=True)
+    fleet = Fleet(chosen, asks, shared=True, connect=service.actors.connect)
     await fleet.start()
     try:
         yield FrontEnd(fleet, asks, serves, notes, told, lost)

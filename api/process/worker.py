@@ -14,12 +14,11 @@ import uvloop
 from api.http.app import Application, create_app
 from api.observability import logs
 from api.process.front_end import serve_on
-from api.server.hypercorn_config import REFUSALS_S
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.messages import Note
 from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.transport.messages import Note
 
 READY: Final = "ready"
 """From a front end: it serves requests."""
@@ -30,8 +29,6 @@ STOP: Final = "stop"
 LOOK: Final = "look"
 """To a front end: another one has changed the tokens."""
 
-_LATER_S: Final = REFUSALS_S / 2
-"""The main process refuses unfinished requests earlier, because it knows what became of them."""
 _TALLY_S: Final = 0.5
 """The interval of sending counts. A front end that dies loses those of one interval."""
 
@@ -71,7 +68,7 @@ class Worker:
             self._settings,
             until=self._until_stopped,
             wait_s=self._wait_s,
-            grace_s=lambda: self._settings.shutdown_grace_s + _LATER_S,
+            grace_s=lambda: self._settings.shutdown_grace_s,
         )
         tallying.cancel()
         with suppress(DetectorUnavailable):

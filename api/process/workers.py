@@ -12,10 +12,12 @@ from typing import Final
 
 from api.process import worker
 from api.settings import Settings
-from engine.runtime.broker.broker_server import BrokerServer
 from engine.runtime.broker.local_broker import LocalBroker
-from engine.runtime.broker.messages import Note
+from engine.runtime.broker.remote_broker import methods_for_front_ends
 from engine.runtime.contract.counters import FRONT_ENDS_LOST
+from engine.runtime.transport import tls
+from engine.runtime.transport.link_server import LinkServer
+from engine.runtime.transport.messages import Note
 
 _log = logging.getLogger(__name__)
 
@@ -41,9 +43,8 @@ class FrontEnd:
         self.process = process
         self.serves = asyncio.Event()
         self.leaving = asyncio.Event()
-        self.link = BrokerServer(
-            broker, noted=self._noted, revoked=lambda: revoked(self), lost=self.leaving.set
-        )
+        methods = methods_for_front_ends(broker, lambda: revoked(self))
+        self.link = LinkServer(methods, noted=self._noted, lost=self.leaving.set)
 
     @classmethod
     async def start(
@@ -199,4 +200,8 @@ class Workers:
 
 def _environment() -> dict[str, str]:
     """Give the environment without Ray's variables, which include the token of a cluster."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RAY_") or name in tls.VARIABLES
+    }

@@ -105,17 +105,17 @@ def measure_single(effort: Effort) -> list[Row]:
 
 
 def measure_several(effort: Effort) -> list[Row]:
-    """Give what a request costs the process that all front ends share, beside what it costs a front end."""
+    """Give what a request costs the process that starts the front ends, beside what it costs one of them."""
     found = call(
         "tests.bench.front_calls", "several", rounds=effort.front_rounds, seconds=effort.front_round_s
     )
-    ratio = found["broker"] / found["front"]
+    ratio = found["main"] / found["front"]
     return [
         Row(
             case=CASE,
-            name=f"CPU of an evaluation in the process that {FRONT_ENDS} front ends share",
+            name=f"CPU of an evaluation in the process that starts {FRONT_ENDS} front ends",
             unit="µs",
-            ours=found["broker"],
+            ours=found["main"],
             worst=found["worst"],
             floor=found["front"],
             ratio=ratio,

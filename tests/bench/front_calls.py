@@ -61,7 +61,7 @@ def several(rounds: int, seconds: float) -> dict[str, float]:
             path = ours.detector("several")
             requests = front_world.single_requests(evaluate_path(path), ours.token)
             rates: list[float] = []
-            us: dict[str, list[float]] = {"broker": [], "front": []}
+            us: dict[str, list[float]] = {"main": [], "front": []}
             for one_round in range(1 + rounds):
                 before_s = ours.front_cpu_s, ours.workers_cpu_s
                 async with callers(ours.place, CONNECTIONS[-1]) as made:
@@ -75,7 +75,7 @@ def several(rounds: int, seconds: float) -> dict[str, float]:
                     for each, began_s, ended_s in zip(us.values(), before_s, after_s, strict=True):
                         each.append((ended_s - began_s) / answered * 1e6)
             medians = {name: median(each) for name, each in us.items()}
-            return medians | {"per s": median(rates), "worst": max(us["broker"])}
+            return medians | {"per s": median(rates), "worst": max(us["main"])}
 
     return run(work)
 

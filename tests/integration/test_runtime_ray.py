@@ -22,7 +22,7 @@ from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
-from engine.runtime.transport.batch_connection import BatchConnection
+from engine.runtime.transport.link_client import LinkClient
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse, StorageError
 from tests.local_runtime import until
@@ -32,10 +32,10 @@ RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
 pytestmark = pytest.mark.ray
 
 
-@pytest.fixture(params=["auto", "tcp", "ray"])
+@pytest.fixture(params=["auto", "tcp"])
 def ray_fleet(ray_fleet: RayFleet, request: pytest.FixtureRequest) -> RayFleet:
-    """Gives a started Fleet whose batches travel each of the ways."""
-    return partial(ray_fleet, batch_transport=request.param)
+    """Gives a started Fleet that reaches workers each of the ways."""
+    return partial(ray_fleet, transport=request.param)
 
 
 def event(timestamp_ms: float, **fields: Any) -> Operation:
@@ -62,53 +62,50 @@ def directory_pid(folder: Path) -> int:
 
 async def pid_of(fleet: Fleet, detector_id: str) -> int:
     """The process that hosts a detector."""
-    actor = fleet.broker._queues[detector_id]._activation._worker
-    assert actor is not None
-    return (await actor.port.health()).pid
+    worker = fleet.broker._placed[detector_id]._worker
+    assert worker is not None
+    return await worker.port._client.ask("ping", int)
 
 
-def connection_of(fleet: Fleet, detector_id: str) -> Any:
-    """The connection on which batches travel to the detector's actor; None where Ray carries them."""
-    actor = fleet.broker._queues[detector_id]._activation._worker
-    assert actor is not None
-    return actor.port._connection
+def connection_of(fleet: Fleet, detector_id: str) -> LinkClient:
+    """The connection on which batches travel to the detector's worker."""
+    client = fleet.router._ways[detector_id]._client
+    assert client is not None
+    return client
 
 
 async def test_batches_travel_the_way_that_is_set(ray_fleet, tmp_path):
     async with ray_fleet(tmp_path) as fleet:
         detector_id = await fleet.create_detector("one")
         await fired(fleet, detector_id, 1)
-        connection = connection_of(fleet, detector_id)
-        way = ray_fleet.keywords["batch_transport"]
+        transport = connection_of(fleet, detector_id).link._transport
         families = {"auto": socket.AF_UNIX, "tcp": socket.AF_INET}
-        family = connection and connection._transport.get_extra_info("socket").family
-        assert family == families.get(way)
+        family = transport.get_extra_info("socket").family
+        assert family == families[ray_fleet.keywords["transport"]]
 
 
-async def test_where_the_connection_broke_ray_carries_the_batches(ray_fleet, tmp_path):
+async def test_a_front_end_whose_connection_broke_makes_another_to_the_same_worker(ray_fleet, tmp_path):
     async with ray_fleet(tmp_path) as fleet:
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
         pid = await pid_of(fleet, detector_id)
-        connection = connection_of(fleet, detector_id)
-        if connection is not None:
-            await connection.close()
+        connection_of(fleet, detector_id).link.abort()
         assert await fired(fleet, detector_id, 1000) == ["always"]
         assert await pid_of(fleet, detector_id) == pid
 
 
-async def test_where_nothing_can_connect_ray_carries_the_batches(ray_fleet, tmp_path, monkeypatch, caplog):
-    async def unreachable(*_: object) -> None:
-        raise ConnectionRefusedError("nothing answers")
-
-    monkeypatch.setattr(BatchConnection, "to", unreachable)
-    async with ray_fleet(tmp_path) as fleet:
+async def test_a_worker_that_is_stopped_is_ended_and_its_detector_goes_on_in_another(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path, hung_s=1.0) as fleet:
         detector_id = await fleet.create_detector("one")
-        await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
-        assert await fired(fleet, detector_id, 1000) == ["always"]
-        assert connection_of(fleet, detector_id) is None
-        warned = any("go by Ray" in record.message for record in caplog.records)
-        assert warned == (ray_fleet.keywords["batch_transport"] != "ray")
+        await fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
+        assert await fired(fleet, detector_id, 1000, a=1) == ["seen"]
+        pid = await pid_of(fleet, detector_id)
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(DetectorUnavailable) as unknown:
+            await fired(fleet, detector_id, 2000)
+        assert unknown.value.code == 1502
+        assert await fired(fleet, detector_id, 3000) == ["seen"]
+        assert await pid_of(fleet, detector_id) != pid
 
 
 async def test_a_restart_finds_tokens_detectors_rules_and_what_they_remember(ray_fleet, tmp_path):
@@ -231,20 +228,19 @@ async def test_bodies_of_many_megabytes_pass(ray_fleet, tmp_path):
         assert len(json.loads(answer.result)["results"]) == 10_000
 
 
-async def test_callers_that_wait_together_share_a_call(ray_fleet, tmp_path):
+async def test_callers_that_wait_together_share_a_batch(ray_fleet, tmp_path):
     async with ray_fleet(tmp_path) as fleet:
         detector_id = await fleet.create_detector("one")
         await fired(fleet, detector_id, 1)
-        actor = fleet.broker._queues[detector_id]._activation._worker
-        assert actor is not None
+        client = connection_of(fleet, detector_id)
         sizes = []
-        handle = actor.port.handle
+        send = client.send
 
-        async def counted(batch: Any) -> Any:
-            sizes.append(len(batch))
-            return await handle(batch)
+        def counted(settled: Any, epoch: int, operations: list[Operation]) -> int:
+            sizes.append(len(operations))
+            return send(settled, epoch, operations)
 
-        actor.port.handle = counted
+        client.send = counted
         await asyncio.gather(*(fired(fleet, detector_id, 2) for _ in range(2_500)))
         assert sum(sizes) == 2_500
         assert len(sizes) <= 4

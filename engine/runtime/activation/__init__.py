@@ -1,1 +1,1 @@
-"""Detectors in and out of memory: queues, activation slots, workers."""
+"""The active detector of a worker's process: its mailbox, its queue, and when it is saved and passivated."""

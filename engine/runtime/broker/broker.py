@@ -1,13 +1,12 @@
-"""The broker's interface, as front ends use it."""
+"""The broker's interface, as front ends use it: tokens, catalogue, and where detectors are."""
 
 from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
-from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.catalogue_changes import Changes
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.routes import Route
 
 Tallies = Mapping[tuple[str, ...], float]
 """Increments of front-end metrics, by name and labels."""
@@ -31,7 +30,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Broker(Protocol):
-    """Executes operations on detectors. Every coroutine may raise DetectorUnavailable."""
+    """Knows tokens, catalogue and places of detectors. Every coroutine may raise DetectorUnavailable."""
 
     async def start(self) -> None:
         """Open the data folder. Raises StorageError, including FolderInUse."""
@@ -60,11 +59,10 @@ class Broker(Protocol):
         Its waiting requests are refused with 1200 too.
         """
 
-    async def call(self, detector_id: str, operation: Operation) -> Answer:
-        """Execute an operation on a detector, first come, first served.
+    async def route(self, detector_id: str, left_epoch: int) -> Route:
+        """Return where a detector is, once it is active; not in the activation of `left_epoch`.
 
-        Raises Refusal 1200. If the caller is cancelled, a waiting operation is dropped; one in flight may
-        still be executed.
+        Raises Refusal 1200.
         """
 
     async def tally(self, counted: Tallies) -> None:

@@ -6,23 +6,33 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.broker import Broker, Status, Tallies
+from engine.runtime.broker.router import Connect, Router
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable, no_such_detector
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.link_client import LinkClient
 
 
 class Fleet:
-    """Tokens and catalogue of a front end, and the way to the broker. For one event loop.
+    """Tokens and catalogue of a front end, and the ways to broker and workers. For one event loop.
 
     Errors of callers are Refusals, raised or inside an answer. Errors after which a retry may succeed are
     DetectorUnavailable.
     """
 
-    def __init__(self, settings: RuntimeSettings, broker: Broker, *, shared: bool = False) -> None:
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        broker: Broker,
+        *,
+        shared: bool = False,
+        connect: Connect = LinkClient.to,
+    ) -> None:
         """Start with an empty cache. With `shared`, other front ends change tokens and catalogue too."""
         self.broker = broker
+        self.router = Router(settings, broker.route, connect)
         self._shared = shared
         self._cache = CatalogueCache(broker, settings)
         self._closing = False
@@ -36,13 +46,17 @@ class Fleet:
         """Refuse all waiting, running and future requests: the time to serve them is over."""
         self._closing = True
         self.broker.refuse_all()
+        self.router.refuse_all()
 
     async def close(self) -> list[str]:
         """Save all detectors and stop; return a sentence for each one that could not be saved."""
         self._closing = True
         # The cache comes first: a question to a closed directory would start it again.
         await self._cache.close()
-        return await self.broker.close()
+        await self.router.drain()
+        unsaved = await self.broker.close()
+        await self.router.close()
+        return unsaved
 
     # -- status ----------------------------------------------------------------------------------------------
 
@@ -133,6 +147,7 @@ class Fleet:
         """Remove a detector durably. Raises Refusal 1200, and refuses its waiting requests with it."""
         version = await self.broker.delete_detector(detector_id)
         self._cache.detector_deleted(detector_id, version)
+        self.router.deleted(detector_id)
 
     async def _catch_up(self) -> None:
         """Fetch the changes made through other front ends, so that their callers see them here."""
@@ -158,4 +173,4 @@ class Fleet:
             await self.confirm(detector_id)
         if self._closing:
             raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
-        return await self.broker.call(detector_id, operation)
+        return await self.router.call(detector_id, operation)

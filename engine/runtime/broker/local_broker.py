@@ -1,24 +1,21 @@
-"""The broker in the process that owns the workers: one queue per detector."""
+"""The broker in the process that owns the workers: it places detectors in them."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 
-from engine.evaluation.wire.events import Answer
-from engine.runtime.activation.activation_slots import ActivationSlots
-from engine.runtime.activation.detector_queue import DetectorQueue
-from engine.runtime.activation.mailbox import Request
-from engine.runtime.activation.services import Services
-from engine.runtime.activation.workers import DetectorWorkers
 from engine.runtime.broker.broker import Status, Tallies
 from engine.runtime.catalogue.directory_client import DirectoryClient
 from engine.runtime.contract.catalogue_changes import Changes
 from engine.runtime.contract.counters import COUNTERS
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
-from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.ports import DirectoryStarter, WorkerStarter
-from engine.runtime.contract.request_ids import REQUEST_ID
+from engine.runtime.contract.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.placement.activation_slots import ActivationSlots
+from engine.runtime.placement.placed_detector import PlacedDetector
+from engine.runtime.placement.services import Services
+from engine.runtime.placement.workers import DetectorWorkers
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +24,7 @@ _DAMAGE_KEPT = 100
 
 
 class LocalBroker:
-    """Activates and passivates detectors, and passes operations to them. For one event loop."""
+    """Owns the directory and the workers, and activates detectors. For one event loop."""
 
     def __init__(
         self,
@@ -53,7 +50,7 @@ class LocalBroker:
             self._removed,
             self._in_trouble,
         )
-        self._queues: dict[str, DetectorQueue] = {}
+        self._placed: dict[str, PlacedDetector] = {}
         self._damage: list[str] = []
         self._trouble: dict[str, str] = {}
         self._purges: set[asyncio.Task[None]] = set()
@@ -76,14 +73,14 @@ class LocalBroker:
         Returns a sentence for each detector that could not be saved.
         """
         self._closing = True
-        queues = list(self._queues.values())
-        reasons = await asyncio.gather(*(queue.close() for queue in queues))
+        all_placed = list(self._placed.values())
+        reasons = await asyncio.gather(*(placed.close() for placed in all_placed))
         await asyncio.gather(*self._purges, return_exceptions=True)
         await self._workers.close()
         await self._directory.close()
         return [
-            f"the detector {queue.detector_id} was not saved: {reason}"
-            for queue, reason in zip(queues, reasons, strict=True)
+            f"the detector {placed.detector_id} was not saved: {reason}"
+            for placed, reason in zip(all_placed, reasons, strict=True)
             if reason is not None
         ]
 
@@ -91,8 +88,8 @@ class LocalBroker:
         """Refuse all waiting, running and future requests: the time to serve them is over."""
         self._closing = True
         self._directory.refuse_all()
-        for queue in list(self._queues.values()):
-            queue.refuse_all()
+        for placed in list(self._placed.values()):
+            placed.refuse_all()
 
     # -- tokens and catalogue --------------------------------------------------------------------------------
 
@@ -127,10 +124,10 @@ class LocalBroker:
         return version
 
     async def _purge(self, detector_id: str) -> None:
-        queue = self._queues.get(detector_id)
-        if queue is not None:
-            await queue.delete()
-            self._queues.pop(detector_id, None)
+        placed = self._placed.get(detector_id)
+        if placed is not None:
+            await placed.delete()
+            self._placed.pop(detector_id, None)
         self._trouble.pop(detector_id, None)
         try:
             await self._directory.purge_detector(detector_id)
@@ -138,40 +135,31 @@ class LocalBroker:
             # The directory deletes them when it opens the next time.
             _log.warning("the files of the detector %s are still there: %s", detector_id, error.message)
 
-    # -- operations ------------------------------------------------------------------------------------------
+    # -- places ----------------------------------------------------------------------------------------------
 
-    def submit(self, detector_id: str, operation: Operation, request_id: str = "") -> Request:
-        """Queue an operation on a detector, first come, first served. The caller releases the request.
+    async def route(self, detector_id: str, left_epoch: int) -> Route:
+        """Return where a detector is, once it is active; not in the activation of `left_epoch`.
 
-        Raises, now or as the answer, Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. Other
-        refusals, and 1500, are in the answer.
+        Raises Refusal 1200; DetectorUnavailable 1501 and 1503.
         """
         if self._closing:
             raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
-        queue = self._queues.get(detector_id)
-        if queue is None:
-            queue = self._queues[detector_id] = DetectorQueue(detector_id, self._services, self._passivated)
-        return queue.submit(operation, request_id)
+        placed = self._placed.get(detector_id)
+        if placed is None:
+            placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._left)
+        return await placed.route(left_epoch)
 
-    async def call(self, detector_id: str, operation: Operation) -> Answer:
-        """Execute an operation on a detector, first come, first served. Raises what `submit` does."""
-        request = self.submit(detector_id, operation, REQUEST_ID.get())
-        try:
-            return await request.answer
-        finally:
-            request.release()
-
-    def _passivated(self, queue: DetectorQueue) -> None:
-        """Drop the queue of a passivated detector: there may be many more detectors than slots."""
-        if queue.forgettable and self._queues.get(queue.detector_id) is queue:
-            del self._queues[queue.detector_id]
+    def _left(self, placed: PlacedDetector) -> None:
+        """Forget a passivated detector: there may be many more detectors than slots."""
+        if self._placed.get(placed.detector_id) is placed:
+            del self._placed[placed.detector_id]
 
     # -- status ----------------------------------------------------------------------------------------------
 
     @property
     def active_detectors(self) -> int:
         """The number of active detectors."""
-        return sum(queue.active for queue in self._queues.values())
+        return sum(placed.active for placed in self._placed.values())
 
     @property
     def counts(self) -> dict[str, int]:

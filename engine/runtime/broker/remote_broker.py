@@ -1,48 +1,24 @@
 """The broker as a front-end process reaches it, over a connection to the broker's process."""
 
 import asyncio
-import logging
 import socket
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-import msgspec
-
-from engine.evaluation.wire.events import Answer
-from engine.language.diagnostics import Refusal
-from engine.runtime.broker.broker import Status, Tallies
-from engine.runtime.broker.message_link import MessageLink
-from engine.runtime.broker.messages import (
-    Answered,
-    Ask,
-    Call,
-    Failed,
-    Note,
-    Refusing,
-    Returned,
-    ToFront,
-    Unavailable,
-    Withdraw,
-    encoder,
-    to_front,
-)
+from engine.runtime.broker.broker import Broker, Status, Tallies
 from engine.runtime.contract.catalogue_changes import Changes
-from engine.runtime.contract.errors import OUTCOME_UNKNOWN, STARTING, DetectorUnavailable
-from engine.runtime.contract.operations import Operation
-from engine.runtime.contract.request_ids import REQUEST_ID
+from engine.runtime.contract.errors import OUTCOME_UNKNOWN, STARTING, ActorDied, DetectorUnavailable
+from engine.runtime.contract.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.link_server import Methods
+from engine.runtime.transport.messages import Note
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
-
 _STATUS_S: Final = 5.0
-_STATUS: Final = "status"
 _OUT_OF_REACH: Final = "the broker's process cannot be reached"
-
-
-class BrokerFailed(Exception):
-    """The broker's process met an internal error, which is in its log."""
+_SHUTTING_DOWN: Final = "the server is shutting down"
 
 
 class RemoteBroker:
@@ -63,36 +39,38 @@ class RemoteBroker:
         self._end = end
         self._noted = noted
         self._when_lost = lost
-        self._loop = asyncio.get_running_loop()
-        self._link: MessageLink | None = None
-        self._asked: dict[int, asyncio.Future[Any]] = {}
-        self._asks = 0
+        self._client: LinkClient | None = None
+        self._why_unknown = _OUT_OF_REACH
 
     async def start(self) -> None:
         """Connect to the broker's process."""
-        self._link = await MessageLink.over(self._end, to_front, self._take, self._lost)
+        self._client = await LinkClient.over(self._end)
+        self._client.noted, self._client.ended = self._noted, self._when_lost
 
     async def close(self) -> list[str]:
         """End the connection. The broker's process saves the detectors."""
-        if self._link is not None:
-            self._link.close()
+        if self._client is not None:
+            self._client.close()
         return []
 
     def refuse_all(self) -> None:
         """Refuse all pending requests. Their outcome in the broker's process is unknown here."""
-        self._refuse_asked("the server is shutting down")
+        self._why_unknown = _SHUTTING_DOWN
+        if self._client is not None:
+            self._client.abandon()
 
     def note(self, name: str, body: bytes = b"") -> None:
         """Send a note to the process that started this front end."""
-        self._the_link().send(Note(name, body))
+        self._connected().note(name, body)
 
-    # -- calls -----------------------------------------------------------------------------------------------
+    # -- asks ------------------------------------------------------------------------------------------------
 
-    async def call(self, detector_id: str, operation: Operation) -> Answer:
-        """Execute an operation on a detector. Raises Refusal 1200 and DetectorUnavailable."""
-        number = self._number()
-        call = Call(number, detector_id, operation, REQUEST_ID.get())
-        return await self._answer_to(number, call)  # type: ignore[no-any-return]
+    async def route(self, detector_id: str, left_epoch: int) -> Route:
+        """Return where a detector is, once it is active. Raises Refusal 1200 and DetectorUnavailable."""
+        try:
+            return await self._connected().ask("route", Route, detector_id, left_epoch)
+        except ActorDied:
+            raise self._out_of_reach() from None
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since those versions."""
@@ -122,70 +100,46 @@ class RemoteBroker:
         """Return the broker's state. Raises DetectorUnavailable 1501 if it does not answer soon."""
         try:
             async with asyncio.timeout(_STATUS_S):
-                return await self._ask(_STATUS, Status)
+                return await self._ask("status", Status)
         except TimeoutError:
             said = "the broker's process does not answer"
             raise DetectorUnavailable(STARTING, said, self._settings.retry_s) from None
 
     async def _ask(self, method: str, kind: type[T], *arguments: object) -> T:
-        number = self._number()
-        raw = msgspec.Raw(encoder.encode(arguments))
-        result = await self._answer_to(number, Ask(number, method, raw))
-        return msgspec.msgpack.decode(result, type=kind)
-
-    async def _answer_to(self, number: int, ask: Call | Ask) -> Any:
-        link = self._the_link()
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._asked[number] = answer
-        link.send(ask)
+        client = self._connected()
         try:
-            return await answer
-        except asyncio.CancelledError:
-            link.send(Withdraw(number))
-            raise
-        finally:
-            self._asked.pop(number, None)
+            return await client.ask(method, kind, *arguments)
+        except ActorDied:
+            said = f"{self._why_unknown}; the outcome of the request is unknown"
+            raise DetectorUnavailable(OUTCOME_UNKNOWN, said, self._settings.retry_s) from None
 
-    def _number(self) -> int:
-        self._asks += 1
-        return self._asks
+    def _connected(self) -> LinkClient:
+        if self._client is None or not self._client.link.usable:
+            raise self._out_of_reach()
+        return self._client
 
-    def _the_link(self) -> MessageLink:
-        if self._link is None:
-            raise DetectorUnavailable(STARTING, _OUT_OF_REACH, self._settings.retry_s)
-        return self._link
+    def _out_of_reach(self) -> DetectorUnavailable:
+        return DetectorUnavailable(STARTING, _OUT_OF_REACH, self._settings.retry_s)
 
-    # -- incoming --------------------------------------------------------------------------------------------
 
-    def _take(self, messages: Sequence[ToFront]) -> None:
-        for message in messages:
-            if isinstance(message, Note):
-                self._noted(message)
-                continue
-            answer = self._asked.get(message.number)
-            if answer is None or answer.done():
-                continue
-            match message:
-                case Answered():
-                    answer.set_result(message.answer)
-                case Returned():
-                    answer.set_result(message.result)
-                case Refusing():
-                    answer.set_exception(Refusal(*message.entries))
-                case Unavailable():
-                    answer.set_exception(
-                        DetectorUnavailable(message.code, message.message, message.retry_after_s)
-                    )
-                case Failed():
-                    answer.set_exception(BrokerFailed(message.text))
+def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Methods:
+    """Return the methods that front-end processes ask for. `revoked` is called after a token was revoked."""
 
-    def _lost(self) -> None:
-        self._link = None
-        self._refuse_asked(_OUT_OF_REACH)
-        self._when_lost()
+    async def revoke_token(token_id: str) -> int:
+        version = await broker.revoke_token(token_id)
+        revoked()
+        return version
 
-    def _refuse_asked(self, why: str) -> None:
-        said = f"{why}; the outcome of the request is unknown"
-        for answer in self._asked.values():
-            if not answer.done():
-                answer.set_exception(DetectorUnavailable(OUTCOME_UNKNOWN, said, self._settings.retry_s))
+    async def tally(counted: list[tuple[list[str], float]]) -> None:
+        await broker.tally({tuple(name): value for name, value in counted})
+
+    return {
+        "route": broker.route,
+        "changes": broker.changes,
+        "add_token": broker.add_token,
+        "revoke_token": revoke_token,
+        "create_detector": broker.create_detector,
+        "delete_detector": broker.delete_detector,
+        "tally": tally,
+        "status": broker.status,
+    }

@@ -1,13 +1,12 @@
-"""Workers and directory as Ray actors, and the ports that call them and translate Ray's exceptions."""
+"""Workers and directory as Ray actors, and the ports that start and call them."""
 
 import asyncio
 import dataclasses
 import hashlib
 import itertools
-import logging
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,27 +15,23 @@ from typing import Any, Final
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
+from engine.runtime.activation.detector_service import MAKE_ROOM
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
 from engine.runtime.cluster.worker import WorkerActor
-from engine.runtime.contract.calls import Activated, Health, decode_result, encode_call
+from engine.runtime.contract.calls import REPORT, Activated, Report, decode_report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.operations import Operation, Reply, decode_reply, encode_batch
-from engine.runtime.contract.settings import BatchTransport, RuntimeSettings
+from engine.runtime.contract.routes import Address
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.off_loop import off_loop
-from engine.runtime.transport.batch_connection import BatchConnection, NotSent
-from engine.runtime.transport.frames import BATCH, CALL, Payload
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.messages import Note
 from snapshots.data_folder.identity import begin_folder
-from snapshots.errors import StorageError
 
-_log = logging.getLogger(__name__)
-
-_HEALTH: Final = "health"
-_SAVING: Final = "saving"
-_HEALTH_THREADS: Final = 2
-"""One for `watch`, which never returns, and one for `health`."""
+_WATCH: Final = "watch"
+"""The concurrency group of `watch`, which never returns."""
 _END_S: Final = 2.0
 """How long Ray may take to end an actor. An actor that survives ends with Ray."""
 
@@ -46,7 +41,7 @@ _OPTIONS: Final[dict[str, Any]] = {
     "max_task_retries": 0,
     # An idle actor must not reserve a CPU.
     "num_cpus": 0,
-    "concurrency_groups": {_HEALTH: _HEALTH_THREADS, _SAVING: 1},
+    "concurrency_groups": {_WATCH: 1},
 }
 
 
@@ -90,95 +85,57 @@ class _Port:
 
 
 class RayWorkerPort(_Port):
-    """A WorkerActor in another process. Batches use a connection of their own if there is one."""
+    """A worker in another process. Ray tells of its death; all else goes by the connection."""
 
-    def __init__(self, actor: Any, name: str) -> None:
+    def __init__(self, actor: Any, name: str, address: Address, client: LinkClient) -> None:
         super().__init__(actor, name)
-        self._connection: BatchConnection | None = None
+        self.address = address
+        self.reported: Callable[[Report], None] = _ignore
+        self._client = client
+        self._ended = asyncio.Event()
+        client.noted, client.ended = self._noted, self._ended.set
 
-    async def connect(self, way: BatchTransport) -> None:
-        """Open a connection for batches, which is cheaper than Ray. If that fails, batches go by Ray.
+    async def activate(self, detector_id: str, epoch: int) -> Activated:
+        """Activate a detector. Raises StorageError."""
+        return await self._client.ask("activate", Activated, detector_id, epoch)
 
-        Raises ActorDied.
-        """
-        if way == "ray":
-            return
+    def make_room(self) -> None:
+        """Say that another detector waits for the slot of this one."""
+        self._client.note(MAKE_ROOM)
+
+    async def delete(self) -> None:
+        """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
+        await self._client.ask("delete", None)
+
+    async def close(self) -> str | None:
+        """Answer waiting requests for a limited time, save and drop the detector."""
+        return await self._client.ask("close", str | None)
+
+    async def ping(self) -> None:
+        """Return once the worker answers, even while it is busy."""
+        await self._client.ask("ping", int)
+
+    async def watch(self) -> None:
+        """Wait until the worker is dead, or its connection has ended, without which it is of no use."""
+        watches = [asyncio.ensure_future(self._watch()), asyncio.ensure_future(self._ended.wait())]
         try:
-            node = ray.get_runtime_context().get_node_id()
-            address = await self._ask("listen", node, way)
-            if address is not None:
-                self._connection = await BatchConnection.to(address)
-        except (OSError, StorageError) as error:
-            _log.warning(
-                "batches to the detector worker %s go by Ray, because it cannot be reached: %s",
-                self.name,
-                error,
-            )
+            await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for watch in watches:
+                watch.cancel()
 
     async def end(self) -> None:
         """End the worker's process. Nothing is saved."""
         await super().end()
-        if self._connection is not None:
-            await self._connection.close()
+        self._client.link.abort()
 
-    async def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Activate a detector. Raises StorageError."""
-        return await self._call("activate", detector_id, epoch)  # type: ignore[no-any-return]
+    async def _watch(self) -> None:
+        with suppress(ActorDied):
+            await self._ask("watch", group=_WATCH)
 
-    async def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Execute a batch. A batch that was sent is never sent again."""
-        payload = encode_batch(batch)
-        reply = await self._send(BATCH, payload)
-        return decode_reply(await self._ask("handle_bytes", payload) if reply is None else reply)
-
-    async def sync(self) -> None:
-        """Sync the journal to the disk. Raises StorageError."""
-        await self._call("sync")
-
-    async def begin_saving(self) -> bool:
-        """Copy the state for a snapshot; whether there is anything for `finish_saving` to write."""
-        return await self._call("begin_saving")  # type: ignore[no-any-return]
-
-    async def finish_saving(self) -> None:
-        """Write the snapshot that was begun, while batches continue. Raises StorageError."""
-        await self._ask("finish_saving", group=_SAVING)
-
-    async def passivate(self) -> int:
-        """Save and drop the detector; return the bytes that the process holds. Raises StorageError."""
-        return await self._call("passivate")  # type: ignore[no-any-return]
-
-    async def discard(self) -> None:
-        """Drop the detector without saving it."""
-        await self._call("discard")
-
-    async def health(self) -> Health:
-        """Return the worker's state, even while it is busy."""
-        return await self._ask("health", group=_HEALTH)  # type: ignore[no-any-return]
-
-    async def watch(self) -> None:
-        """Wait until the worker is dead."""
-        try:
-            await self._ask("watch", group=_HEALTH)
-        except ActorDied:
-            return
-
-    async def _call(self, method: str, *arguments: str | int) -> Any:
-        """Call a method. A call that was sent is never sent again."""
-        reply = await self._send(CALL, encode_call(method, arguments))
-        return await self._ask(method, *arguments) if reply is None else decode_result(method, reply)
-
-    async def _send(self, kind: int, request: Payload) -> Payload | None:
-        """Send a request on the connection and return the answer; None if the request must go by Ray."""
-        connection = self._connection
-        if connection is not None:
-            try:
-                return await connection.ask(request, kind)
-            except NotSent as error:
-                # Ray knows whether the worker lives, and has no limit on the size.
-                if not connection.usable:
-                    _log.warning("batches to the detector worker %s go by Ray: %s", self.name, error)
-                    self._connection = None
-        return None
+    def _noted(self, note: Note) -> None:
+        if note.name == REPORT:
+            self.reported(decode_report(note.body))
 
 
 class RayDirectoryPort(_Port):
@@ -237,14 +194,17 @@ class RayWorkers:
             actor = await _created(partial(self._remote.remote, self._settings))
         except (RayError, ValueError) as error:
             raise ActorDied(_first_line(error)) from error
-        handle = RayWorkerPort(actor, name)
+        port = _Port(actor, name)
         try:
-            await handle.health()
-            await handle.connect(self._settings.batch_transport)
+            node = ray.get_runtime_context().get_node_id()
+            address = await port._ask("listen", node, self._settings.transport)  # noqa: SLF001 -- this module's
+            return RayWorkerPort(actor, name, address, await LinkClient.to(address))
+        except OSError as error:
+            await port.end()
+            raise ActorDied(f"it cannot be reached: {error}") from error
         except BaseException:
-            await handle.end()
+            await port.end()
             raise
-        return handle
 
 
 class RayDirectoryStarter:
@@ -332,3 +292,7 @@ def directory_name(data: Path) -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n", 1)[0]
+
+
+def _ignore(_: Report) -> None:
+    return None

@@ -1,6 +1,6 @@
-"""Calls of a worker's methods and their results, encoded as msgpack between broker and worker."""
+"""What the supervisor and a worker tell each other about the worker's detector."""
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -25,44 +25,49 @@ class Health(msgspec.Struct, frozen=True):
     resident_bytes: int
 
 
-RESULTS: Final[dict[str, Any]] = {
-    "activate": Activated,
-    "sync": None,
-    "begin_saving": bool,
-    "passivate": int,
-    "discard": None,
-}
-"""The methods that can be called, and their result types."""
+class Ended(msgspec.Struct, frozen=True):
+    """The worker no longer has the detector."""
+
+    reason: str | None = None
+    """Why the activation failed, so that the process must not be used again; None if it ended regularly."""
+    resident_bytes: int = 0
 
 
-class Call(msgspec.Struct, frozen=True, array_like=True):
-    """A call of a worker's method."""
+class Report(msgspec.Struct, frozen=True):
+    """What happened to the active detector of a worker, for the supervisor."""
 
-    method: str
-    arguments: list[str | int]
+    epoch: int
+    counts: dict[str, int] = {}
+    """Increments, by the names of `counters`."""
+    used: bool = False
+    """Whether it has served requests since the last report; told a few times a second."""
+    trouble: str | None = None
+    """Why it cannot be saved or written; empty once it can be again, None if that did not change."""
+    removed: str | None = None
+    """What happened to its files while it was active."""
+    stays: bool = False
+    """Whether it cannot make room now, although it was asked to."""
+    at_risk: bool | None = None
+    """Whether the death of the process would lose what was answered; None if that did not change."""
+    ended: Ended | None = None
 
+
+REPORT: Final = "report"
+"""The name of the note that carries a report."""
+
+LEFT: Final = "left"
+"""The name of the note to front ends that the activation of an epoch is over: batches without an answer
+were not begun."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_call_decoder: Final = msgspec.msgpack.Decoder(Call)
-_result_decoders: Final = {name: msgspec.msgpack.Decoder(kind) for name, kind in RESULTS.items()}
+_decoder: Final = msgspec.msgpack.Decoder(Report)
 
 
-def encode_call(method: str, arguments: tuple[str | int, ...]) -> bytes:
-    """Encode a call."""
-    return _encoder.encode(Call(method, list(arguments)))
+def encode_report(report: Report) -> bytes:
+    """Encode a report."""
+    return _encoder.encode(report)
 
 
-def carry_out(actor: object, data: bytes | bytearray) -> bytes:
-    """Call the method that `encode_call` named on a worker, and return its encoded result.
-
-    Raises ValueError for any other method, and whatever the method raises.
-    """
-    call = _call_decoder.decode(data)
-    if call.method not in RESULTS:
-        raise ValueError(f"a worker has no method `{call.method}` that can be called")
-    return _encoder.encode(getattr(actor, call.method)(*call.arguments))
-
-
-def decode_result(method: str, data: bytes | bytearray) -> Any:
-    """Decode the result that `carry_out` encoded."""
-    return _result_decoders[method].decode(data)
+def decode_report(data: bytes) -> Report:
+    """Decode a report."""
+    return _decoder.decode(data)

@@ -1,6 +1,5 @@
 """Operations on a detector and their replies, as bytes between front end and worker."""
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -143,32 +142,3 @@ class Reply(msgspec.Struct, frozen=True):
     """Why writes were refused; empty if they were not, None if the batch had none."""
     missing: str | None = None
     """A file of the journal that was removed or replaced; the detector must be saved at once."""
-
-
-class _Batch(msgspec.Struct, array_like=True):
-    operations: list[Operation]
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_batch_decoder: Final = msgspec.msgpack.Decoder(_Batch)
-_reply_decoder: Final = msgspec.msgpack.Decoder(Reply)
-
-
-def encode_batch(batch: Sequence[Operation]) -> bytes:
-    """Encode a batch."""
-    return _encoder.encode(_Batch(list(batch)))
-
-
-def decode_batch(data: bytes | bytearray) -> list[Operation]:
-    """Decode a batch."""
-    return _batch_decoder.decode(data).operations
-
-
-def encode_reply(reply: Reply) -> bytes:
-    """Encode a reply."""
-    return _encoder.encode(reply)
-
-
-def decode_reply(data: bytes | bytearray) -> Reply:
-    """Decode a reply."""
-    return _reply_decoder.decode(data)

@@ -1,22 +1,19 @@
-"""What the broker requires of workers and of the directory: few methods, implemented by Ray or a fake."""
+"""Workers and the directory as others call them: few methods, implemented by Ray or a fake."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from engine.runtime.contract.calls import Activated, Health
+from engine.runtime.contract.calls import Activated, Report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.operations import Operation, Reply
+from engine.runtime.contract.routes import Address
 
 
-class WorkerPort(Protocol):
-    """One started worker. Every call raises ActorDied if the worker is dead or unreachable.
+class DetectorPort(Protocol):
+    """The detector inside a worker, as the worker's own event loop calls it.
 
-    Calls are made one at a time, except `finish_saving`, `health`, `watch` and `end`.
+    Calls are made one at a time, except `finish_saving`.
     """
-
-    @property
-    def name(self) -> str:
-        """The worker's name, for the directory and the log."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector. Raises StorageError."""
@@ -42,8 +39,41 @@ class WorkerPort(Protocol):
     async def discard(self) -> None:
         """Drop the detector without saving it."""
 
-    async def health(self) -> Health:
-        """Return the worker's state, even while it is busy."""
+
+class WorkerPort(Protocol):
+    """One started worker, as the supervisor calls it.
+
+    Every call raises ActorDied if the worker is dead or unreachable.
+    """
+
+    reported: Callable[[Report], None]
+    """Called with what the worker reports about its detector."""
+
+    @property
+    def name(self) -> str:
+        """The worker's name, for the directory and the log."""
+
+    @property
+    def address(self) -> Address:
+        """Where the worker accepts calls on its detector."""
+
+    async def activate(self, detector_id: str, epoch: int) -> Activated:
+        """Activate a detector. Raises StorageError."""
+
+    def make_room(self) -> None:
+        """Say that another detector waits for the slot of this one."""
+
+    async def delete(self) -> None:
+        """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
+
+    async def close(self) -> str | None:
+        """Answer waiting requests for a limited time, save and drop the detector.
+
+        Returns the reason if the detector could not be saved.
+        """
+
+    async def ping(self) -> None:
+        """Return once the worker answers, even while it is busy."""
 
     async def watch(self) -> None:
         """Wait until the worker is dead."""

@@ -8,7 +8,7 @@ from typing import Literal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
 JournalSync = Literal["always", "interval", "off"]
-BatchTransport = Literal["auto", "ray", "tcp"]
+Transport = Literal["auto", "tcp"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,9 @@ class RuntimeSettings:
     batch_bytes_max: int = 4 * 1024 * 1024
     """The size of operations sent together; a single operation may be larger."""
 
-    batch_transport: BatchTransport = "auto"
-    """How batches travel to a worker. `auto`: by a Unix socket on the same machine, by TCP to another. `tcp`:
-    always by TCP. `ray`: by Ray, like all other calls. Ray is also the fallback if no connection works."""
+    transport: Transport = "auto"
+    """How front ends reach a worker. `auto`: by a Unix socket on the same machine, by TCP from another.
+    `tcp`: always by TCP."""
 
     spares: int = 2
     """Started workers that wait for a detector."""

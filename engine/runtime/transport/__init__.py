@@ -1,1 +1,1 @@
-"""Batches on a socket between the broker's process and a worker."""
+"""Messages on sockets between front ends, the supervisor and workers: one protocol."""

@@ -1,33 +1,20 @@
-"""Frames, the unit of the protocols between processes beside Ray.
+"""Frames, the unit of the protocol between processes beside Ray.
 
-A frame is the length of its payload (u32, little-endian), a byte for the kind, and the payload. Before the
-first frame, a process that connects to a worker sends the token; the worker answers with a welcome.
+A frame is the length of its payload (u32, little-endian), a byte for the kind, and the payload. On a
+listening socket, a process that connects sends the token first and waits for the welcome.
 """
 
 import struct
 from typing import Final
 
-import msgspec
-
 HEADER: Final = struct.Struct("<IB")
 
-WELCOME: Final = 1
-"""The token was right. The worker's first frame; no payload."""
-BATCH: Final = 2
-"""The output of `encode_batch`."""
-REPLY: Final = 3
-"""The output of `encode_reply`, or the encoded result of a call."""
-FAILURE: Final = 4
-"""The output of `encode_failure`: the batch or call raised an exception."""
-
-CALL: Final = 6
-"""The output of `encode_call`: a call of another method of the worker."""
-
-BATCHES: Final = frozenset({WELCOME, BATCH, CALL, REPLY, FAILURE})
-"""The kinds of frames between broker and worker."""
-
-MESSAGES: Final = 5
-"""Several messages between a front-end process and the broker's process."""
+TOKEN: Final = 1
+"""The token of the listener, from the process that connects."""
+WELCOME: Final = 2
+"""The token was right; no payload."""
+MESSAGES: Final = 3
+"""Several messages, as `messages.encode` gives them."""
 
 TOKEN_BYTES: Final = 32
 
@@ -46,18 +33,6 @@ class Garbage(Exception):
     """The received bytes are not a frame."""
 
 
-class Address(msgspec.Struct, frozen=True):
-    """The address of a worker's listener, and the token that it accepts."""
-
-    place: str | tuple[str, int]
-    """The path of a Unix socket, or IP address and port."""
-    token: bytes
-
-    def __repr__(self) -> str:
-        """Omit the token, which is a secret."""
-        return f"Address({self.place!r})"
-
-
 class FrameReader:
     """Splits a byte stream, received in pieces of any size, into frames.
 
@@ -65,7 +40,7 @@ class FrameReader:
     buffer gets its own buffer and is never copied.
     """
 
-    def __init__(self, kinds: frozenset[int] = BATCHES, *, bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(self, *kinds: int, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._kinds = kinds
         self._bytes_max = bytes_max
         self._view = memoryview(bytearray(_READ_BYTES))

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.runtime.contract.operations import Operation, Reply, decode_reply, encode_batch
+from engine.runtime.contract.operations import Operation, Reply
 from tests.crash.actors import actor_process
 from tests.crash.actors.actor_process import MAIN, Channel
+from tests.crash.actors.batches import decode_reply, encode_batch
 
 ROOT = Path(__file__).parents[3]
 ANSWER_WITHIN_S = 30.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.runtime.contract.operations import Reply, decode_reply, encode_batch
+from engine.runtime.contract.operations import Reply
 from engine.runtime.detector.replay_attempts import retry
 from snapshots.files import RealFiles
 from tests.crash.actors import kill_moments
@@ -23,6 +23,7 @@ from tests.crash.actors.actor_client import (
     actor_processes,
 )
 from tests.crash.actors.actor_process import MAIN, SAVER
+from tests.crash.actors.batches import decode_reply, encode_batch
 from tests.crash.model.oracle import Asked, Evaluation, ListRules, Lost, Oracle, told
 from tests.local_runtime import newborn
 

@@ -25,11 +25,11 @@ from typing import Any
 import msgspec
 
 from engine.language.limits import DEFAULT_LIMITS
-from engine.runtime.contract.operations import decode_batch, encode_reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.errors import StorageError
 from snapshots.files import OpenFile, RealFiles
+from tests.crash.actors.batches import decode_batch, encode_reply
 
 LENGTH = struct.Struct("<I")
 MAIN, SAVER = "main", "saver"

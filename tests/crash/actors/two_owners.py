@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.runtime.contract.operations import decode_reply, encode_batch
 from tests.crash.actors.actor_client import ActorProcess, ActorProcesses, Failed, Halted, actor_processes
 from tests.crash.actors.actor_kills import HAPPENED, Counts, KilledDetector
 from tests.crash.actors.actor_process import MAIN, SAVER
+from tests.crash.actors.batches import decode_reply, encode_batch
 from tests.crash.model.oracle import Asked
 
 ANSWERED = "the old owner answered, and its successor had all of it"

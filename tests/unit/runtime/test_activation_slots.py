@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from engine.runtime.activation.activation_slots import ActivationSlots
+from engine.runtime.placement.activation_slots import ActivationSlots
 
 
 class Someone:

@@ -192,8 +192,8 @@ async def test_callers_that_all_go_away_in_flight_stall_nobody(scene):
         await asyncio.sleep(0)
         s.gate.open()
         assert await outcomes(after) == ["done"]
-        queue = s.fleet.broker._queues[s.detector_id]
-        assert (len(queue._mailbox), queue._mailbox.bytes, queue._in_flight) == (0, 0, [])
+        way = s.fleet.router._ways[s.detector_id]
+        assert (len(way._mailbox), way._mailbox.bytes, way._in_flight) == (0, 0, [])
 
 
 async def test_callers_that_go_away_make_room_for_others(scene):
@@ -560,18 +560,9 @@ async def test_an_actor_that_dies_right_after_its_answer_is_not_asked_again(scen
     async with scene() as s:
         assert await outcomes(s.asks(1)) == ["done"]
         actor = s.actor
-        handle = actor.handle
-
-        async def last_words(batch: Any) -> Any:
-            reply = await handle(batch)
-            actor.die()
-            for _ in range(3):
-                # The one who watches over it is told first.
-                await asyncio.sleep(0)
-            return reply
-
-        actor.handle = last_words
-        assert await outcomes(s.asks(2)) == ["done"]
+        last = s.ask(event(2))
+        last.add_done_callback(lambda _: actor.die())
+        assert await outcomes([last]) == ["done"]
         assert await outcomes(s.asks(3)) == ["done"]
         assert s.fleet.broker.counts["actors_lost"] == 1
 

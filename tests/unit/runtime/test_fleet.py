@@ -148,7 +148,7 @@ async def test_an_idle_detector_rests_and_its_lane_is_forgotten(tmp_path):
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
         await fired(fleet, detector_id, 1, a=1)
-        await until(lambda: not fleet.broker._queues)
+        await until(lambda: not fleet.broker._placed)
         assert fleet.broker.active_detectors == 0
         assert await fired(fleet, detector_id, 2) == ["r"]
 
@@ -158,7 +158,7 @@ async def test_many_detectors_wake_and_rest_without_leaving_anything(tmp_path):
         fleet = service.fleet
         ids = [await fleet.create_detector("") for _ in range(60)]
         await asyncio.gather(*(fleet.call(detector_id, event(1)) for detector_id in ids for _ in range(3)))
-        await until(lambda: len(fleet.broker._queues) <= 5)
+        await until(lambda: len(fleet.broker._placed) <= 5)
         assert sum(not actor.dead for actor in service.actors.started) <= 7
 
 
@@ -490,7 +490,7 @@ async def test_one_detector_that_cannot_be_woken_keeps_no_other_from_serving(tmp
         again = sum(call == "activate" for actor in service.actors.started for call, _ in actor.calls)
         assert again - tried <= 2
         await asyncio.sleep(0.06)
-        assert list(fleet.broker._queues) in ([], [sound])
+        assert list(fleet.broker._placed) in ([], [sound])
 
 
 async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_path):
@@ -578,7 +578,7 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_woken(tmp_path):
         waits.cancel()
         go_on.set()
         await under_way
-        await until(lambda: list(fleet.broker._queues) in ([busy], []))
+        await until(lambda: list(fleet.broker._placed) in ([busy], []))
         calls = [call for actor in service.actors.started for call, _ in actor.calls]
         assert calls.count("activate") == 1
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.activation.workers import DetectorWorkers
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.placement.workers import DetectorWorkers
 from tests.local_runtime import LocalActors
 
 

@@ -6,14 +6,17 @@ import socket
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from engine.language.diagnostics import Refusal
-from engine.runtime.broker.messages import Call, Note, encode
-from engine.runtime.broker.remote_broker import BrokerFailed
+from engine.runtime.broker.remote_broker import methods_for_front_ends
 from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
+from engine.runtime.transport.frames import MESSAGES, pieces
+from engine.runtime.transport.link_server import LinkServer
+from engine.runtime.transport.messages import Ask, Note, encode, encoder
 from tests.local_runtime import FrontEnd, LocalService, front_end, local_service, until
 
 
@@ -40,13 +43,18 @@ def held_back(service: LocalService) -> asyncio.Event:
     return gate
 
 
-def waiting(service: LocalService, detector_id: str) -> tuple[int, int]:
-    queue = service.broker._queues[detector_id]._mailbox
-    return len(queue), queue.bytes
+def waiting(apart: FrontEnd, detector_id: str) -> tuple[int, int]:
+    """The number and the bytes of the requests that wait in a front end."""
+    mailbox = apart.fleet.router._ways[detector_id]._mailbox
+    return len(mailbox), mailbox.bytes
+
+
+def in_flight(apart: FrontEnd, detector_id: str) -> int:
+    return len(apart.fleet.router._ways[detector_id]._in_flight)
 
 
 def open_asks(apart: FrontEnd) -> tuple[int, int]:
-    return apart.serves.under_way, len(apart.asks._asked)
+    return apart.serves.under_way, apart.asks._client.under_way
 
 
 async def test_two_front_ends_share_the_one_history_of_a_detector(tmp_path):
@@ -57,22 +65,47 @@ async def test_two_front_ends_share_the_one_history_of_a_detector(tmp_path):
         await one.fleet.call(detector_id, event(1, a=1))
         answer = await two.fleet.call(detector_id, event(2))
         assert json.loads(answer.result)["actions"][0]["name"] == "seen"
-        assert len(service.broker._queues) == 1
+        assert len(service.broker._placed) == 1
 
 
-async def test_what_is_asked_at_once_through_several_goes_on_as_one_batch(tmp_path):
+async def test_what_several_ask_at_once_goes_on_as_one_batch(tmp_path):
     async with local_service(tmp_path) as service, front_end(service) as one, front_end(service) as two:
         detector_id = await one.fleet.create_detector("busy")
-        await one.fleet.call(detector_id, event(1))
+        await two.fleet.detectors()
+        for each in (one, two, service):
+            await each.fleet.call(detector_id, event(1))
         gate = held_back(service)
-        calls = [asyncio.create_task(each.fleet.call(detector_id, event(2))) for each in (one, two) * 20]
-        await until(lambda: one.serves.under_way == 20 and two.serves.under_way == 20)
+        first = asyncio.create_task(service.fleet.call(detector_id, event(2)))
+        actor = service.actors.with_detector(detector_id)
+        await until(lambda: actor.in_flight)
+        calls = [asyncio.create_task(each.fleet.call(detector_id, event(3))) for each in (one, two) * 20]
+        await until(lambda: actor.waiting == 2)
         gate.set()
-        await asyncio.gather(*calls)
-        sizes = [size for actor in service.actors.started for call, size in actor.calls if call == "handle"]
-        assert sum(sizes) == 41
-        assert len(sizes) <= 4
-        assert max(actor.in_flight_most for actor in service.actors.started) == 1
+        await asyncio.gather(first, *calls)
+        assert [size for call, size in actor.calls if call == "handle"] == [1, 1, 1, 1, 40]
+        assert actor.in_flight_most == 1
+
+
+async def test_what_is_bounded_for_a_batch_is_bounded_for_several_front_ends_together(tmp_path):
+    chosen = {"batch_operations_max": 30}
+    async with (
+        local_service(tmp_path, **chosen) as service,
+        front_end(service) as one,
+        front_end(service) as two,
+    ):
+        detector_id = await one.fleet.create_detector("busy")
+        await two.fleet.detectors()
+        for each in (one, two):
+            await each.fleet.call(detector_id, event(1))
+        gate = held_back(service)
+        first = asyncio.create_task(service.fleet.call(detector_id, event(2)))
+        actor = service.actors.with_detector(detector_id)
+        await until(lambda: actor.in_flight)
+        calls = [asyncio.create_task(each.fleet.call(detector_id, event(3))) for each in (one, two) * 20]
+        await until(lambda: actor.waiting == 2)
+        gate.set()
+        await asyncio.gather(first, *calls)
+        assert [size for call, size in actor.calls if call == "handle"] == [1, 1, 1, 20, 20]
 
 
 async def test_a_refusal_is_the_same_by_either_way(tmp_path):
@@ -88,8 +121,8 @@ async def test_a_refusal_is_the_same_by_either_way(tmp_path):
         calls = []
         for count in (1, 2):
             calls.append(asyncio.create_task(apart.fleet.call(known, event(1))))
-            await until(lambda count=count: apart.serves.under_way == count)
-            await until(lambda count=count: waiting(service, known)[0] == count - 1)
+            await until(lambda: in_flight(apart, known) == 1)
+            await until(lambda count=count: waiting(apart, known)[0] == count - 1)
         with pytest.raises(DetectorUnavailable) as caught:
             await apart.fleet.call(known, event(1))
         assert (caught.value.code, caught.value.retry_after_s) == (1401, 1.0)
@@ -107,33 +140,65 @@ async def test_a_caller_who_goes_leaves_no_place_taken(tmp_path):
         for count in (1, 50):
             # The first one is in flight when the others come, which wait for it.
             calls += [asyncio.create_task(apart.fleet.call(detector_id, large)) for _ in range(count)]
-            await until(lambda count=count: apart.serves.under_way >= count)
-            await until(lambda: service.broker._queues[detector_id]._in_flight)
-        assert waiting(service, detector_id)[0] == 50
+            await until(lambda: in_flight(apart, detector_id))
+        await until(lambda: waiting(apart, detector_id)[0] == 50)
         for call in calls:
             call.cancel()
-        await until(lambda: open_asks(apart) == (0, 0))
-        assert waiting(service, detector_id) == (0, 0)
+        await until(lambda: waiting(apart, detector_id) == (0, 0))
         gate.set()
         assert json.loads((await apart.fleet.call(detector_id, event(3))).result) == {"actions": []}
 
 
-async def test_a_front_end_that_dies_takes_its_places_with_it_and_no_other_notices(tmp_path):
+async def test_a_front_end_that_dies_takes_its_batch_with_it_and_no_other_notices(tmp_path):
     async with local_service(tmp_path) as service, front_end(service) as dying, front_end(service) as other:
         detector_id = await other.fleet.create_detector("left")
         await dying.fleet.call(detector_id, event(1))
         gate = held_back(service)
-        lost = [asyncio.create_task(dying.fleet.call(detector_id, event(2))) for _ in range(20)]
+        first = asyncio.create_task(service.fleet.call(detector_id, event(2)))
+        actor = service.actors.with_detector(detector_id)
+        await until(lambda: actor.in_flight)
+        lost = [asyncio.create_task(dying.fleet.call(detector_id, event(9))) for _ in range(20)]
         kept = [asyncio.create_task(other.fleet.call(detector_id, event(3))) for _ in range(20)]
-        await until(lambda: dying.serves.under_way == 20 and other.serves.under_way == 20)
-        dying.asks._link.abort()
+        await until(lambda: actor.waiting == 2)
+        dying.asks._client.link.abort()
+        (client,) = dying.fleet.router._clients.values()
+        client.link.abort()
         await until(lambda: set(dying.lost) == {"front end", "server"})
         assert dying.serves.under_way == 0
         assert [await refused(call) for call in lost] == [1502] * 20
-        assert waiting(service, detector_id)[0] <= 20
         gate.set()
-        assert all(json.loads(answer.result) == {"actions": []} for answer in await asyncio.gather(*kept))
+        answers = await asyncio.gather(first, *kept)
+        assert all(json.loads(answer.result) == {"actions": []} for answer in answers)
+        assert actor.actor._active.detector.clock_us == 3_000, "what nobody waits for any more is not begun"
         assert await refused(dying.fleet.call(detector_id, event(4))) == 1501
+
+
+async def test_a_worker_is_reached_without_the_broker(tmp_path):
+    """Front ends go on with the detectors that they know while the broker answers nothing."""
+    async with local_service(tmp_path) as service, front_end(service) as apart:
+        detector_id = await apart.fleet.create_detector("known")
+        await apart.fleet.call(detector_id, event(1))
+        apart.serves.methods = {}
+        answers = await asyncio.gather(*(apart.fleet.call(detector_id, event(2)) for _ in range(50)))
+        assert all(json.loads(answer.result) == {"actions": []} for answer in answers)
+        assert apart.serves.under_way == 0
+
+
+async def test_a_front_end_follows_a_detector_that_has_moved(tmp_path):
+    async with (
+        local_service(tmp_path, max_resident=1, turn_s=0.0) as service,
+        front_end(service) as one,
+        front_end(service) as two,
+    ):
+        first, second = await one.fleet.create_detector("1"), await one.fleet.create_detector("2")
+        await two.fleet.detectors()
+        await one.fleet.call(first, ops.add_rule("seen", "once a == 1"))
+        await one.fleet.call(first, event(1, a=1))
+        for number in range(2, 12):
+            await two.fleet.call(second, event(number))
+            (action,) = json.loads((await one.fleet.call(first, event(number))).result)["actions"]
+            assert action["name"] == "seen"
+        assert service.broker.counts["detectors_woken"] >= 20
 
 
 async def test_a_token_revoked_through_one_is_refused_by_another_that_is_told(tmp_path):
@@ -173,8 +238,8 @@ async def test_an_error_of_the_host_is_no_answer_and_reaches_the_log(tmp_path, c
         async def broken() -> None:
             raise ZeroDivisionError("of its own")
 
-        apart.serves._methods = {**apart.serves._methods, "status": broken}
-        with pytest.raises(BrokerFailed, match="ZeroDivisionError"):
+        apart.serves.methods = {**apart.serves.methods, "status": broken}
+        with pytest.raises(ZeroDivisionError, match="of its own"):
             await apart.fleet.status()
         assert "of its own" in caplog.text
         assert open_asks(apart) == (0, 0)
@@ -200,31 +265,31 @@ async def test_bodies_of_any_size_arrive_whole(tmp_path):
 
 
 async def test_one_that_does_not_take_answers_is_not_read_from(tmp_path):
-    async with local_service(tmp_path) as service, front_end(service) as apart:
-        detector_id = await apart.fleet.create_detector("flooded")
-        await apart.fleet.call(detector_id, ops.add_rule("r" * 200, "a == 1"))
+    async with local_service(tmp_path) as service:
+        for number in range(200):
+            await service.fleet.create_detector(f"{number} " + "x" * 200)
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
-        server = type(apart.serves)(
-            service.broker, noted=lambda _: None, revoked=lambda: None, lost=lambda: None
-        )
+        server = LinkServer(methods_for_front_ends(service.broker, lambda: None))
         await server.start(ours)
         loop = asyncio.get_running_loop()
         asked = 0
 
         async def ask_on() -> None:
             nonlocal asked
+            arguments = Raw(encoder.encode((0, 0)))
             while True:
-                payload = encode([Call(asked + number, detector_id, event(1, a=1)) for number in range(500)])
-                frame = len(payload).to_bytes(4, "little") + b"\x05" + payload
-                await asyncio.wait_for(loop.sock_sendall(theirs, frame), timeout=1)
-                asked += 500
+                payload = encode([Ask(asked + number, "changes", arguments) for number in range(50)])
+                await asyncio.wait_for(
+                    loop.sock_sendall(theirs, b"".join(pieces(MESSAGES, payload))), timeout=1
+                )
+                asked += 50
 
         # It asks, and reads nothing: by and by its asks are not read either.
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(ask_on(), timeout=20)
-        assert asked < 100_000
-        assert server.under_way + server._link.waiting < 20_000
+        assert asked < 50_000
+        assert server.under_way + server.waiting < 20_000
         theirs.close()
         await until(lambda: server.under_way == 0)
 
@@ -233,11 +298,9 @@ async def test_garbage_ends_the_connection_and_what_was_asked_through_it(tmp_pat
     async with local_service(tmp_path) as service, front_end(service) as other:
         ours, theirs = socket.socketpair()
         gone: list[str] = []
-        server = type(other.serves)(
-            service.broker, noted=lambda _: None, revoked=lambda: None, lost=lambda: gone.append("it")
-        )
+        server = LinkServer(other.serves.methods, lost=lambda: gone.append("it"))
         await server.start(ours)
-        theirs.sendall(b"\x02\x00\x00\x00\x05\xc1\xc1")
+        theirs.sendall(b"".join(pieces(MESSAGES, b"\xc1\xc1")))
         await until(lambda: gone)
         assert await other.fleet.detectors() == []
         theirs.close()

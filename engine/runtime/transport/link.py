@@ -1,58 +1,52 @@
-"""One end of the connection between a front-end process and the broker's process."""
+"""A connection between two processes that carries messages both ways."""
 
 import asyncio
-import socket
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from engine.runtime.broker.messages import Message, encode
 from engine.runtime.transport.frames import MESSAGES, FrameReader, Garbage, pieces
+from engine.runtime.transport.messages import Answered, Batch, Message, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _FRAME_MESSAGES_MAX: Final = 1_000
 _FRAME_BYTES: Final = 4 * 1024 * 1024
 """A frame ends once it holds this many bytes of bodies, so it is at most one body larger."""
 
 
-class MessageLink(asyncio.BufferedProtocol):
+class Link(asyncio.BufferedProtocol):
     """Sends messages, batched per turn of the loop, and hands over the received ones.
 
     While the peer does not read, nothing more is encoded. With `heeds`, nothing more is read from it either:
-    a peer that does not take answers must not ask more.
+    a peer that does not take answers must not ask more. `take` and `lost` are set before the first message.
     """
 
-    def __init__(
-        self,
-        decoder: msgspec.msgpack.Decoder[Any],
-        take: Callable[[Sequence[Any]], None],
-        lost: Callable[[], None],
-        *,
-        heeds: bool = False,
-    ) -> None:
+    def __init__(self, decoder: msgspec.msgpack.Decoder[Any], *, heeds: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
         self._decoder = decoder
-        self._take = take
-        self._lost = lost
         self._heeds = heeds
-        self._reader = FrameReader(frozenset({MESSAGES}))
+        self.take: Callable[[Sequence[Any]], None] = _nothing
+        """Called with the received messages."""
+        self.lost: Callable[[], None] = _nothing
+        """Called once when the connection has ended."""
+        self._reader = FrameReader(MESSAGES)
         self._transport: asyncio.Transport | None = None
         self._outgoing: deque[Message] = deque()
         self._writable = True
         self._flush_planned = False
 
-    @classmethod
-    async def over(cls, end: socket.socket, *arguments: Any, **options: Any) -> "MessageLink":
-        """Connect over one end of a Unix socket pair; the other arguments are those of the class."""
-        loop = asyncio.get_running_loop()
-        _, link = await loop.create_unix_connection(lambda: cls(*arguments, **options), sock=end)
-        return link
-
     @property
     def waiting(self) -> int:
         """The number of messages that wait for the peer to read."""
         return len(self._outgoing)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the connection is open."""
+        return self._transport is not None and not self._transport.is_closing()
 
     def send(self, message: Message) -> None:
         """Send a message; does nothing if the peer is gone."""
@@ -86,30 +80,29 @@ class MessageLink(asyncio.BufferedProtocol):
         """Hand over the complete messages."""
         try:
             for _, payload in self._reader.received(nbytes):
-                self._take(self._decoder.decode(payload))
+                self.take(self._decoder.decode(payload))
         except (Garbage, msgspec.MsgspecError):
             # The stream is out of step, so no later message can be read.
             self.abort()
-            raise
 
     def pause_writing(self) -> None:
         """Stop sending."""
         self._writable = False
-        if self._heeds:
-            cast("asyncio.Transport", self._transport).pause_reading()
+        if self._heeds and self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Send what was held back."""
         self._writable = True
-        if self._heeds:
-            cast("asyncio.Transport", self._transport).resume_reading()
+        if self._heeds and self._transport is not None:
+            self._transport.resume_reading()
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- the end is what matters
         """Report the loss."""
         self._transport = None
         self._outgoing.clear()
-        self._lost()
+        self.lost()
 
     def _flush(self) -> None:
         self._flush_planned = False
@@ -132,10 +125,14 @@ class MessageLink(asyncio.BufferedProtocol):
 
 
 def _bytes_of(message: Message) -> int:
-    """Return a message's approximate size: the size of its only long field."""
+    """Return a message's approximate size: the size of its only long fields."""
     match message:
-        case _ if hasattr(message, "operation"):
-            return len(message.operation.payload)
-        case _ if hasattr(message, "answer"):
-            return len(getattr(message.answer, "result", b""))
+        case Batch():
+            return sum(len(operation.payload) for operation in message.operations)
+        case Answered():
+            return sum(len(getattr(answer, "result", b"")) for answer in message.answers)
     return 0
+
+
+def _nothing(*_: object) -> None:
+    return None

@@ -23,7 +23,7 @@ class DetectorWorker:
     dead: bool = False
     on_death: Callable[[], None] | None = None
     """Called once if the worker dies while a detector is active in it."""
-    watcher: asyncio.Task[None] | None = field(default=None, repr=False)
+    watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
 
 
 class DetectorWorkers:
@@ -101,8 +101,8 @@ class DetectorWorkers:
         self._changed(len(self._all))
         with contextlib.suppress(ValueError):
             self._unused.remove(worker)
-        if worker.watcher is not None:
-            worker.watcher.cancel()
+        for watcher in worker.watchers:
+            watcher.cancel()
         ending = asyncio.create_task(self._end(worker))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
@@ -165,17 +165,33 @@ class DetectorWorkers:
             await self._end(worker)
             return
         self._all.add(worker)
-        worker.watcher = asyncio.create_task(self._watch(worker))
+        worker.watchers = [asyncio.create_task(watch(worker)) for watch in (self._watch, self._ping)]
         self._unused.append(worker)
         self._serve()
         self._changed(len(self._all))
 
     async def _watch(self, worker: DetectorWorker) -> None:
         await worker.port.watch()
-        _log.warning("the detector worker %s died", worker.port.name)
+        self._died(worker, "died")
+
+    async def _ping(self, worker: DetectorWorker) -> None:
+        """Find out that a worker hangs, or was stopped by a signal."""
+        hung_s = self._settings.hung_s
+        try:
+            while True:
+                await asyncio.sleep(hung_s / 2)
+                async with asyncio.timeout(hung_s):
+                    await worker.port.ping()
+        except TimeoutError:
+            self._died(worker, f"has not answered for {hung_s:g} s")
+        except ActorDied as error:
+            self._died(worker, f"cannot be reached: {error}")
+
+    def _died(self, worker: DetectorWorker, how: str) -> None:
+        _log.warning("the detector worker %s %s", worker.port.name, how)
         on_death = worker.on_death
-        # The watcher is this task.
-        worker.watcher = None
+        # One of the watchers is this task, which ends now.
+        worker.watchers = [one for one in worker.watchers if one is not asyncio.current_task()]
         self.lose(worker)
         if on_death is not None:
             on_death()

@@ -1,18 +1,18 @@
-"""The services and callbacks that all detector queues share."""
+"""The services and callbacks that all placed detectors share."""
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from engine.runtime.activation.activation_slots import ActivationSlots
-from engine.runtime.activation.workers import DetectorWorkers
 from engine.runtime.catalogue.directory_client import DirectoryClient
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.placement.activation_slots import ActivationSlots
+from engine.runtime.placement.workers import DetectorWorkers
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services and callbacks that all detector queues share."""
+    """The services and callbacks that all placed detectors share."""
 
     settings: RuntimeSettings
     workers: DetectorWorkers

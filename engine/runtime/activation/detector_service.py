@@ -1,0 +1,80 @@
+"""What a worker does for front ends and for the supervisor: calls on its detector, and its activation."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from functools import partial
+
+from engine.runtime.activation.detector_queue import DetectorQueue, Submission
+from engine.runtime.contract.calls import LEFT, REPORT, Activated, Report, encode_report
+from engine.runtime.contract.ports import DetectorPort
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.link import Link
+from engine.runtime.transport.link_server import MOVED, LinkServer, Outcome
+from engine.runtime.transport.messages import Batch, Note
+
+MAKE_ROOM = "make room"
+
+
+class DetectorService:
+    """Serves any number of connections. The supervisor's is the one that activates detectors.
+
+    A batch names the epoch of the activation that it is meant for. One for another epoch has to go elsewhere.
+    """
+
+    def __init__(self, settings: RuntimeSettings, port: DetectorPort) -> None:
+        self._settings = settings
+        self._port = port
+        self.queue: DetectorQueue | None = None
+        """The queue of the active detector, or of the last one."""
+        self.servers: set[LinkServer] = set()
+
+    def link(self) -> Link:
+        """Make the link for a connection that is about to be made."""
+        server = LinkServer({}, self._submit, noted=self._noted, lost=lambda: self.servers.discard(server))
+        server.methods = {
+            "activate": partial(self._activate, server),
+            "delete": self._delete,
+            "close": self._close,
+            "ping": self._ping,
+        }
+        self.servers.add(server)
+        return server.link()
+
+    def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> Submission | None:
+        queue = self.queue
+        if queue is None or queue.epoch != batch.epoch:
+            settled(MOVED)
+            return None
+        return queue.submit(batch.operations, settled)
+
+    async def _activate(self, supervisor: LinkServer, detector_id: str, epoch: int) -> Activated:
+        def report(report: Report) -> None:
+            told = encode_report(report)
+            if report.ended is None:
+                supervisor.note(REPORT, told)
+                return
+            for server in self.servers:
+                server.note(LEFT, str(epoch).encode())
+            # The supervisor may end the process at once: answers and notes go first.
+            asyncio.get_running_loop().call_soon(supervisor.note, REPORT, told)
+
+        queue = DetectorQueue(detector_id, epoch, self._port, self._settings, report)
+        activated = await queue.activation.activate()
+        self.queue = queue
+        queue.start()
+        return activated
+
+    async def _delete(self) -> None:
+        if self.queue is not None:
+            await self.queue.delete()
+
+    async def _close(self) -> str | None:
+        return None if self.queue is None else await self.queue.close()
+
+    async def _ping(self) -> int:
+        return os.getpid()
+
+    def _noted(self, note: Note) -> None:
+        if note.name == MAKE_ROOM and self.queue is not None:
+            self.queue.make_room()

@@ -1,0 +1,121 @@
+"""The ways of a front end to detectors, and its connections to workers.
+
+A front end keeps nothing of a detector but where it is. It asks the broker when it does not know, when a
+worker says that the detector has moved, and when a connection ends.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from engine.evaluation.wire.events import Answer
+from engine.runtime.broker.way import Locate, Way
+from engine.runtime.contract.calls import LEFT
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.request_ids import REQUEST_ID
+from engine.runtime.contract.routes import Address, Route
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.messages import Note
+
+Connect = Callable[[Address], Awaitable[LinkClient]]
+
+_WAYS_KEPT: Final = 1_000
+_LOOK_S: Final = 0.01
+
+
+class Router:
+    """Passes operations on. For one event loop."""
+
+    def __init__(self, settings: RuntimeSettings, locate: Locate, connect: Connect) -> None:
+        self._settings = settings
+        self._locate = locate
+        self._connect = connect
+        self._loop = asyncio.get_running_loop()
+        self._ways: dict[str, Way] = {}
+        self._ways_max = _WAYS_KEPT
+        self._clients: dict[str, LinkClient] = {}
+        """By the name of the worker."""
+        self._connecting: dict[str, asyncio.Task[LinkClient]] = {}
+        self._users: dict[LinkClient, Way] = {}
+        """The way to the detector that a worker has, or had last."""
+
+    async def call(self, detector_id: str, operation: Operation) -> Answer:
+        """Execute an operation on a detector, first come, first served.
+
+        Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. If the caller is cancelled, a
+        waiting operation is dropped; one in flight may still be executed.
+        """
+        way = self._ways.get(detector_id) or self._new_way(detector_id)
+        request = way.submit(operation, REQUEST_ID.get())
+        try:
+            return await request.answer
+        finally:
+            way.release(request)
+
+    def deleted(self, detector_id: str) -> None:
+        """Refuse the requests that wait for a detector with 1200."""
+        if (way := self._ways.get(detector_id)) is not None:
+            way.deleted()
+
+    def refuse_all(self) -> None:
+        """Refuse all waiting and running requests: the time to serve them is over."""
+        for way in self._ways.values():
+            way.refuse_all()
+
+    async def drain(self) -> None:
+        """Let waiting requests be answered for at most `drain_s`, then refuse them."""
+        until_s = self._loop.time() + self._settings.drain_s
+        while any(way.busy for way in self._ways.values()) and self._loop.time() < until_s:  # noqa: ASYNC110 -- rare
+            await asyncio.sleep(_LOOK_S)
+        for way in self._ways.values():
+            way.refuse_waiting()
+
+    async def close(self) -> None:
+        """End all connections."""
+        connecting = list(self._connecting.values())
+        for task in connecting:
+            task.cancel()
+        await asyncio.gather(*connecting, return_exceptions=True)
+        for client in list(self._clients.values()):
+            client.close()
+
+    def _new_way(self, detector_id: str) -> Way:
+        if len(self._ways) >= self._ways_max:
+            # What nobody uses is forgotten; the next call asks again.
+            self._ways = {key: way for key, way in self._ways.items() if way.busy}
+            self._ways_max = max(_WAYS_KEPT, 2 * len(self._ways))
+        way = self._ways[detector_id] = Way(detector_id, self._settings, self._locate, self._reached)
+        return way
+
+    async def _reached(self, route: Route, way: Way) -> LinkClient:
+        """Return the connection to a worker. Raises OSError."""
+        client = self._clients.get(route.worker)
+        if client is None:
+            connecting = self._connecting.get(route.worker)
+            if connecting is None:
+                connecting = self._connecting[route.worker] = self._loop.create_task(self._connected(route))
+            # Others may wait for the same connection.
+            client = await asyncio.shield(connecting)
+        self._users[client] = way
+        return client
+
+    async def _connected(self, route: Route) -> LinkClient:
+        try:
+            client = await self._connect(route.address)
+        finally:
+            del self._connecting[route.worker]
+        self._clients[route.worker] = client
+        client.noted = lambda note: self._noted(client, note)
+        client.ended = lambda: self._ended(route.worker, client)
+        return client
+
+    def _noted(self, client: LinkClient, note: Note) -> None:
+        way = self._users.get(client)
+        if note.name == LEFT and way is not None:
+            way.left(int(note.body))
+
+    def _ended(self, worker: str, client: LinkClient) -> None:
+        self._users.pop(client, None)
+        if self._clients.get(worker) is client:
+            del self._clients[worker]

@@ -1,0 +1,308 @@
+"""The way of a front end to one detector: the requests that wait, and the one batch that is under way."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from engine.evaluation.wire.events import Answer, Refused
+from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.broker.mailbox import Mailbox, Request
+from engine.runtime.contract.errors import (
+    INTERNAL,
+    STARTING,
+    DetectorUnavailable,
+    no_such_detector,
+    outcome_unknown,
+    shutting_down,
+)
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.routes import Route
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.link_client import LinkClient, error_in
+from engine.runtime.transport.messages import Answered, Failed, Moved, Response
+from snapshots.errors import StorageError, WriteFailed
+
+_log = logging.getLogger(__name__)
+
+_SENT_MAX: Final = 2
+"""How often an evaluation with an idempotency key is sent if the worker's process dies."""
+
+_IDS_TOLD: Final = 10
+"""How many ids of requests in flight a log line shows."""
+
+
+class Locate(Protocol):
+    """Asks where a detector is."""
+
+    async def __call__(self, detector_id: str, left_epoch: int) -> Route:
+        """Return it, once the detector is active. Raises Refusal 1200 and DetectorUnavailable."""
+
+
+Reach = Callable[[Route, "Way"], Awaitable[LinkClient]]
+"""Returns the connection to a worker, and remembers whom it concerns that it ends. Raises OSError."""
+
+
+class Way:
+    """Sends the requests for one detector to the worker that has it.
+
+    At most one batch is under way, and what comes meanwhile is the next one. So a request that waits is
+    certainly not begun: it can be refused, expire, or go to another worker.
+    """
+
+    def __init__(self, detector_id: str, settings: RuntimeSettings, locate: Locate, reach: Reach) -> None:
+        self.detector_id = detector_id
+        self._settings = settings
+        self._locate = locate
+        self._reach = reach
+        self._loop = asyncio.get_running_loop()
+        self._mailbox = Mailbox(settings)
+        self._in_flight: list[Request] = []
+        self._number = 0
+        """Of the batch in flight."""
+        self._client: LinkClient | None = None
+        """The connection to the worker that has the detector, as far as is known."""
+        self._epoch = 0
+        self._left_epoch = 0
+        """The latest activation that is known to have ended, or cannot be reached."""
+        self._finding: asyncio.Task[None] | None = None
+        self._sending = False
+        """Whether the next batch is sent in the loop's next turn."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether requests wait or are in flight."""
+        return bool(self._in_flight) or len(self._mailbox) > 0
+
+    def submit(self, operation: Operation, request_id: str = "") -> Request:
+        """Queue an operation behind all earlier ones; its answer arrives in the request's future.
+
+        Raises DetectorUnavailable 1401. The caller releases the request in the end, answered or not. An
+        operation that is in flight at its release may still be executed.
+        """
+        deadline_s = self._loop.time() + self._settings.deadline_s
+        request = Request(operation, self._loop.create_future(), deadline_s, request_id=request_id)
+        self._mailbox.admit(request)
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline_s, self._expire)
+        if not self._in_flight and not self._sending:
+            self._go_on()
+        return request
+
+    def release(self, request: Request) -> None:
+        """Drop a request: it is answered, or its caller is gone."""
+        request.release()
+        if self._finding is not None and not len(self._mailbox):
+            self._finding.cancel()
+
+    def left(self, epoch: int) -> None:
+        """Note that an activation is over. A batch of it that has no answer was not begun."""
+        if epoch == self._epoch and self._client is not None:
+            client, self._client = self._client, None
+            if self._in_flight:
+                client.forget(self._number)
+                self._settle(epoch, Moved(self._number))
+            self._leave(epoch)
+
+    def deleted(self) -> None:
+        """Refuse waiting requests with 1200. Those in flight end."""
+        self._refuse_waiting(lambda: no_such_detector(self.detector_id))
+
+    def refuse_waiting(self) -> None:
+        """Refuse waiting requests: the server is shutting down."""
+        self._refuse_waiting(shutting_down)
+
+    def refuse_all(self) -> None:
+        """Refuse waiting requests and those in flight."""
+        self.refuse_waiting()
+        for request in self._in_flight:
+            _fail(request, outcome_unknown("the server is shutting down"))
+
+    # -- sending ---------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Send the next batch soon, or find the detector first."""
+        if self._in_flight or not len(self._mailbox):
+            return
+        if self._client is not None and self._client.link.usable:
+            if not self._sending:
+                self._sending = True
+                self._loop.call_soon(self._send)
+        elif self._finding is None:
+            self._client = None
+            self._finding = self._loop.create_task(self._find(), name=f"way to {self.detector_id}")
+
+    def _send(self) -> None:
+        self._sending = False
+        client = self._client
+        if self._in_flight:
+            return
+        if client is None or not client.link.usable:
+            self._go_on()
+            return
+        self._expire_waiting(self._loop.time())
+        batch = self._in_flight = self._mailbox.take()
+        if not batch:
+            return
+        for request in batch:
+            request.sent += 1
+        epoch = self._epoch
+        self._number = client.send(
+            lambda response: self._settle(epoch, response), epoch, [one.operation for one in batch]
+        )
+
+    async def _find(self) -> None:
+        """Find the detector, or refuse what waits for it."""
+        try:
+            while self._client is None:
+                route = await self._locate(self.detector_id, self._left_epoch)
+                try:
+                    client = await self._reach(route, self)
+                except OSError:
+                    # It died, or is about to be found dead.
+                    self._left_epoch = route.epoch
+                    await asyncio.sleep(self._settings.ask_s)
+                    continue
+                if client.link.usable:
+                    self._client, self._epoch = client, route.epoch
+        except asyncio.CancelledError:
+            # Nobody waits any more.
+            pass
+        except (Refusal, DetectorUnavailable) as error:
+            known = error
+            self._refuse_waiting(lambda: known)
+        except Exception as error:  # noqa: BLE001 -- it is logged, and those who wait must be answered
+            reference = self._reference("it cannot be found", [], error)
+            self._refuse_waiting(lambda: DetectorUnavailable(STARTING, reference, self._settings.retry_s))
+        finally:
+            self._finding = None
+            # More may have come after the last one who waited had gone.
+            self._go_on()
+
+    # -- outcomes --------------------------------------------------------------------------------------------
+
+    def _settle(self, epoch: int, response: Response | None) -> None:
+        """Answer the batch in flight, and send the next one."""
+        batch, self._in_flight = self._in_flight, []
+        unknown = "the detector's process died"
+        match response:
+            case Answered():
+                self._pass_on(batch, response)
+            case None:
+                said = "detector %s: its process died during requests"
+                _log.warning(said, self.detector_id, extra={"fields": self._fields(batch)})
+                # One with a key is safe to send again: if it was executed, its first answer is returned.
+                self._mailbox.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
+                self._leave(epoch)
+            case Moved():
+                for request in batch:
+                    request.sent -= 1
+                self._mailbox.put_back(batch)
+                self._leave(epoch)
+            case Failed():
+                unknown = self._failed(batch, error_in(response))
+            case error:
+                for request in batch:
+                    _fail(request, error_in(error))
+        for request in batch:
+            if not request.waits:
+                _fail(request, outcome_unknown(unknown))
+        self._go_on()
+
+    def _failed(self, batch: list[Request], error: Exception) -> str:
+        """Answer a batch whose execution failed; returns why it is not known what became of the rest."""
+        if isinstance(error, WriteFailed):
+            said = f"nothing was evaluated: {error}"
+            for request in batch:
+                _fail(request, DetectorUnavailable(STARTING, said, self._settings.retry_s))
+        elif not isinstance(error, StorageError):
+            refused = Refused((Entry(INTERNAL, self._reference("the worker failed", batch, error)),))
+            for request in batch:
+                _settle(request, refused)
+        return str(error)
+
+    def _pass_on(self, batch: list[Request], answered: Answered) -> None:
+        for request, answer in zip(batch, answered.answers, strict=False):
+            _settle(request, answer)
+        crash = answered.crash
+        done = len(answered.answers)
+        if crash is None:
+            assert done, "there is at least one answer"
+            # The reply was full; the remaining operations were not begun.
+            for request in batch[done:]:
+                request.sent -= 1
+            self._mailbox.put_back(batch[done:])
+            return
+        said = f"an internal error; its reference in the log is {crash.reference}"
+        fields = {"request": batch[done].request_id, "detector": self.detector_id}
+        extra = {"fields": fields, "detail": crash.detail}
+        _log.error("detector %s: %s", self.detector_id, said, extra=extra)
+        _settle(batch[done], Refused((Entry(INTERNAL, said),)))
+        self._mailbox.put_back(batch[done + 1 :])
+
+    def _leave(self, epoch: int) -> None:
+        if epoch == self._epoch:
+            self._client = None
+            self._left_epoch = epoch
+        self._go_on()
+
+    # -- refusals and deadlines ------------------------------------------------------------------------------
+
+    def _reference(self, what: str, batch: list[Request], error: Exception) -> str:
+        """Log an exception, and return the message that refers callers to it."""
+        said = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
+        extra = {"fields": self._fields(batch)}
+        _log.error("detector %s, %s: %s", self.detector_id, what, said, exc_info=error, extra=extra)
+        return said
+
+    def _fields(self, batch: list[Request]) -> dict[str, str]:
+        """Return the log fields: the detector, and a few of the requests in flight."""
+        ids = [request.request_id for request in batch if request.request_id]
+        more = f" and {len(ids) - _IDS_TOLD} more" if len(ids) > _IDS_TOLD else ""
+        return {"detector": self.detector_id, "requests": " ".join(ids[:_IDS_TOLD]) + more}
+
+    def _refuse_waiting(self, make: Callable[[], Exception]) -> None:
+        for request in self._mailbox.drain():
+            # An unknown detector has executed nothing that anyone could ask for.
+            error = make()
+            _fail(request, _was_sent() if request.sent and not isinstance(error, Refusal) else error)
+
+    def _expire(self) -> None:
+        """Answer the requests past their deadline, and schedule the next check."""
+        self._timer = None
+        now_s = self._loop.time()
+        self._expire_waiting(now_s)
+        # Requests in flight arrived first, so their deadlines are earlier than those of waiting ones.
+        next_s = self._mailbox.first_deadline_s()
+        for request in reversed(self._in_flight):
+            if request.deadline_s <= now_s:
+                _fail(request, outcome_unknown("the deadline passed"))
+            else:
+                next_s = request.deadline_s
+        if next_s is not None:
+            self._timer = self._loop.call_at(next_s, self._expire)
+
+    def _expire_waiting(self, now_s: float) -> None:
+        """Answer the requests that were not sent by their deadline; they are never sent."""
+        state = "was starting" if self._client is None else "was busy with earlier requests"
+        message = f"the deadline passed while the detector {state}; nothing was evaluated"
+        for request in self._mailbox.expire(now_s):
+            refusal = DetectorUnavailable(STARTING, message, self._settings.retry_s)
+            _fail(request, _was_sent() if request.sent else refusal)
+
+
+def _settle(request: Request, answer: Answer) -> None:
+    if not request.answer.done():
+        request.answer.set_result(answer)
+
+
+def _fail(request: Request, error: Exception) -> None:
+    if not request.answer.done():
+        request.answer.set_exception(error)
+
+
+def _was_sent() -> DetectorUnavailable:
+    """Return the error of a request that waits to be sent again: the first attempt may have succeeded."""
+    return outcome_unknown("the detector's process died")

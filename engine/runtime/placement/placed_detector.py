@@ -1,0 +1,358 @@
+"""One detector as the supervisor knows it: activated in a worker, given back, or lost with the worker."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from engine.runtime.contract.calls import Activated, Report
+from engine.runtime.contract.counters import (
+    ACTIVATIONS,
+    ACTIVATIONS_FAILED,
+    ACTORS_LOST,
+    DAMAGED,
+    DIVERGED,
+    RECORDS_READ,
+)
+from engine.runtime.contract.errors import (
+    STARTING,
+    ActorDied,
+    DetectorUnavailable,
+    no_such_detector,
+    shutting_down,
+)
+from engine.runtime.contract.routes import Route
+from engine.runtime.placement.services import Services
+from engine.runtime.placement.workers import DetectorWorker
+from snapshots.errors import StorageError, WrongFolder
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 3
+_FAST_S: Final = 0.25
+"""Shorter than starting a process takes."""
+_NEWS_S: Final = 1.0
+"""How long to wait for news of an activation that a front end cannot reach."""
+_BUSY_S: Final = 0.2
+"""A detector that has served requests so recently counts as busy."""
+
+
+class PlacedDetector:
+    """A detector's worker, while it has one, and the activation slot that goes with it.
+
+    Front ends ask where the detector is; the first of them has it activated.
+    """
+
+    def __init__(
+        self, detector_id: str, services: Services, left: Callable[["PlacedDetector"], None]
+    ) -> None:
+        self.detector_id = detector_id
+        self.used_at_s = 0.0
+        self._services = services
+        self._settings = services.settings
+        self._left = left
+        """Called when the detector may be forgotten."""
+        self._loop = asyncio.get_running_loop()
+        self._worker: DetectorWorker | None = None
+        self._epoch = 0
+        self._news = asyncio.Event()
+        """Set when the worker is no longer the one that it was."""
+        self._activated_in_s = 0.0
+        self._room_wanted = False
+        """Whether another detector waits for the slot."""
+        self._activating: asyncio.Task[None] | None = None
+        self._askers = 0
+        self._deleted = False
+        self._closing = False
+        self._at_risk = False
+        """Whether data would be lost with the process, or was when the worker was lost."""
+        self._lost_because = ""
+        self._trouble = ""
+        self._trouble_until_s = 0.0
+
+    # -- what slots ask --------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether it served requests a moment ago."""
+        return self._loop.time() < self.used_at_s + _BUSY_S
+
+    @property
+    def activates_fast(self) -> bool:
+        """Whether the last activation was faster than starting a process."""
+        return self._activated_in_s <= _FAST_S
+
+    def make_room(self) -> None:
+        """Have the detector passivated: at once if it is idle, otherwise after its turn."""
+        self._room_wanted = True
+        if self._worker is not None:
+            self._worker.port.make_room()
+
+    # -- what others call ------------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether the detector is active in a worker."""
+        return self._worker is not None
+
+    @property
+    def forgettable(self) -> bool:
+        """Whether a new object could replace this one without loss."""
+        idle = self._worker is None and self._activating is None and not self._askers
+        return idle and self._loop.time() >= self._trouble_until_s
+
+    async def route(self, left_epoch: int) -> Route:
+        """Return where the detector is; activate it if it is nowhere.
+
+        `left_epoch` is the activation that the front end knows and cannot use: another one follows. Raises
+        Refusal 1200, and DetectorUnavailable 1501 and 1503. If all who asked are cancelled, the detector is
+        not activated.
+        """
+        self._askers += 1
+        try:
+            if self._worker is not None and self._epoch == left_epoch:
+                try:
+                    async with asyncio.timeout(_NEWS_S):
+                        await self._news.wait()
+                except TimeoutError:
+                    pass
+            while self._worker is None:
+                self._check_open()
+                if self._activating is None:
+                    self._activating = self._loop.create_task(self._activate_or_say_why())
+                # One that is cancelled must not cancel it for the others.
+                await asyncio.shield(self._activating)
+            return Route(self._worker.port.name, self._worker.port.address, self._epoch)
+        finally:
+            self._askers -= 1
+            self._forget_if_idle()
+
+    async def delete(self) -> None:
+        """Refuse all requests with 1200, and drop the detector unsaved."""
+        self._deleted = True
+        await self._stop_activating()
+        worker = self._worker
+        if worker is not None:
+            try:
+                await self._within(worker.port.delete(), 2 * self._settings.hung_s)
+            except ActorDied:
+                self._lose("it did not end")
+
+    async def close(self) -> str | None:
+        """Have waiting requests answered for a limited time, and the detector saved.
+
+        Returns the reason if the detector could not be saved.
+        """
+        self._closing = True
+        if self._activating is not None:
+            await asyncio.wait({self._activating}, timeout=self._settings.drain_s)
+            await self._stop_activating()
+        worker = self._worker
+        if worker is not None:
+            most_s = self._settings.drain_s + 3 * self._settings.hung_s
+            try:
+                reason = await self._within(worker.port.close(), most_s)
+            except ActorDied as error:
+                self._lost_because = self._lost_because or f"its process was lost: {error}"
+            else:
+                self._at_risk = False
+                return reason
+        return self._lost_because if self._at_risk else None
+
+    def refuse_all(self) -> None:
+        """Refuse all who ask: the time to serve them is over. `close` still saves."""
+        self._closing = True
+        if self._activating is not None:
+            self._activating.cancel()
+
+    # -- activation ------------------------------------------------------------------------------------------
+
+    async def _stop_activating(self) -> None:
+        if self._activating is not None:
+            self._activating.cancel()
+            await asyncio.wait({self._activating})
+
+    async def _activate_or_say_why(self) -> None:
+        """Activate the detector, or note for those who ask why that failed."""
+        try:
+            if not await self._activate():
+                self._deleted = True
+        except asyncio.CancelledError:
+            # Those who wait are told why.
+            pass
+        except ActorDied:
+            self._refuse_for_now("the processes that tried to activate it died")
+        except StorageError as error:
+            self._services.counts[ACTIVATIONS_FAILED] += 1
+            self._services.trouble(self.detector_id, f"it cannot be activated: {error}")
+            self._refuse_for_now(str(error))
+        except DetectorUnavailable as error:
+            self._refuse_for_now(error.message)
+        except Exception:  # noqa: BLE001 -- the error is logged, and those who wait must be told
+            said = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
+            fields = {"detector": self.detector_id}
+            _log.exception(
+                "detector %s, activation failed: %s", self.detector_id, said, extra={"fields": fields}
+            )
+            self._refuse_for_now(said)
+        finally:
+            self._activating = None
+            self._forget_if_idle()
+
+    async def _activate(self) -> bool:
+        """Activate the detector in a worker, unless nobody asks any more when one is free.
+
+        Returns False if the detector does not exist. Raises StorageError, DetectorUnavailable, and ActorDied
+        if several workers in a row died of it.
+        """
+        try:
+            await self._services.slots.acquire(self)
+            for _ in range(_ATTEMPTS):
+                if not self._askers:
+                    return True
+                try:
+                    return await self._activate_once()
+                except ActorDied as error:
+                    died = error
+            raise died
+        finally:
+            if self._worker is None:
+                self._release_slot()
+
+    async def _activate_once(self) -> bool:
+        """Try one worker. Afterwards it has the detector, is given back, or is ended."""
+        workers = self._services.workers
+        worker = await workers.take()
+        empty = True
+        try:
+            epoch = await self._services.directory.lease(self.detector_id, worker.port.name)
+            if epoch is None:
+                return False
+            empty = False
+            began_s = self._loop.time()
+            early: list[Report] = []
+            worker.port.reported = early.append
+            activated = await self._within(
+                worker.port.activate(self.detector_id, epoch), self._settings.activation_hung_s
+            )
+            if worker.dead:
+                raise ActorDied("it died right after the activation")
+            self._activated_in_s = self._loop.time() - began_s
+            self._set_active(worker, epoch)
+        except StorageError as error:
+            # A process with another data folder is useless; the next one may start on another node.
+            empty = not isinstance(error, WrongFolder)
+            raise
+        finally:
+            if self._worker is None:
+                (workers.give_back if empty else workers.lose)(worker)
+        self._note_activated(activated)
+        worker.port.reported = partial(self._reported, worker)
+        for report in early:
+            self._reported(worker, report)
+        return True
+
+    def _set_active(self, worker: DetectorWorker, epoch: int) -> None:
+        worker.on_death = self._found_dead
+        self._worker = worker
+        self._epoch = epoch
+        self._news = asyncio.Event()
+        self.used_at_s = self._loop.time()
+        self._at_risk = False
+        if self._room_wanted:
+            worker.port.make_room()
+
+    def _note_activated(self, activated: Activated) -> None:
+        services = self._services
+        services.counts[ACTIVATIONS] += 1
+        services.counts[RECORDS_READ] += activated.records
+        services.counts[DAMAGED] += len(activated.damage)
+        unwritable = activated.read_only
+        services.trouble(self.detector_id, None if unwritable is None else f"it is read-only: {unwritable}")
+        for damage in activated.damage:
+            services.damaged(self.detector_id, damage)
+        if activated.diverged is not None:
+            services.counts[DIVERGED] += 1
+            services.diverged(self.detector_id, activated.diverged)
+
+    # -- what the worker reports -----------------------------------------------------------------------------
+
+    def _reported(self, worker: DetectorWorker, report: Report) -> None:
+        services = self._services
+        services.counts.update(report.counts)
+        if report.trouble is not None:
+            services.trouble(self.detector_id, report.trouble or None)
+        if report.removed is not None:
+            services.removed(self.detector_id, report.removed)
+        if worker is not self._worker or report.epoch != self._epoch:
+            return
+        if report.used:
+            self.used_at_s = self._loop.time()
+        if report.at_risk is not None:
+            self._at_risk = report.at_risk
+        if report.stays:
+            services.slots.keep(self)
+        if report.ended is None:
+            return
+        if report.ended.reason is not None:
+            _log.warning("the detector %s lost its worker: %s", self.detector_id, report.ended.reason)
+            self._lose(report.ended.reason)
+            return
+        self._leave()
+        services.workers.give_back(worker, report.ended.resident_bytes)
+
+    def _found_dead(self) -> None:
+        self._services.counts[ACTORS_LOST] += 1
+        self._lose("its process was lost")
+
+    def _lose(self, reason: str) -> None:
+        """End the worker, and lose what it did not save."""
+        self._lost_because = reason
+        worker = self._worker
+        self._leave()
+        if worker is not None:
+            self._services.workers.lose(worker)
+
+    def _leave(self) -> None:
+        """Note that the worker no longer has the detector."""
+        self._worker = None
+        self._news.set()
+        self._release_slot()
+        self._forget_if_idle()
+
+    def _release_slot(self) -> None:
+        self._room_wanted = False
+        self._services.slots.release(self)
+
+    # -- refusals --------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._deleted:
+            raise no_such_detector(self.detector_id)
+        if self._closing:
+            raise shutting_down()
+        if self._loop.time() < self._trouble_until_s:
+            message = f"the detector cannot be activated now: {self._trouble}"
+            raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
+
+    def _refuse_for_now(self, reason: str) -> None:
+        """Refuse all who ask for `retry_s`, with the reason for the failure."""
+        self._trouble = reason
+        self._trouble_until_s = self._loop.time() + self._settings.retry_s
+        self._loop.call_at(self._trouble_until_s, self._forget_if_idle)
+
+    def _forget_if_idle(self) -> None:
+        if self.forgettable:
+            self._left(self)
+
+    async def _within(self, call: Awaitable[T], hung_s: float) -> T:
+        """Await a worker's answer; after `hung_s` the worker counts as dead."""
+        try:
+            async with asyncio.timeout(hung_s):
+                return await call
+        except TimeoutError:
+            raise ActorDied(f"it has not answered for {hung_s:g} s") from None

@@ -1,0 +1,153 @@
+"""The asking end of a link: numbers its requests, and finds the one that each response is for."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from engine.language.diagnostics import Refusal
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.failures import decode_failure
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.routes import Address
+from engine.runtime.transport.connecting import connected
+from engine.runtime.transport.link import Link
+from engine.runtime.transport.messages import (
+    Answered,
+    Ask,
+    Batch,
+    Failed,
+    Moved,
+    Note,
+    Refusing,
+    Response,
+    Returned,
+    Unavailable,
+    Withdraw,
+    encoder,
+    responses,
+)
+
+T = TypeVar("T")
+
+Settled = Callable[[Response | None], None]
+"""Takes the response to a batch; None if the connection ended before there was one."""
+
+_ENDED: Final = "its connection ended"
+
+
+class LinkClient:
+    """Sends batches, asks and notes to the process at the other end of a link."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        link.take, link.lost = self._take, self._lost
+        self.noted: Callable[[Note], None] = _ignore
+        """Called with the notes of the other process."""
+        self.ended: Callable[[], None] = _ignore
+        """Called once when the connection has ended."""
+        self._open: dict[int, Settled] = {}
+        self._numbers = 0
+
+    @classmethod
+    async def to(cls, address: Address) -> Self:
+        """Connect to a listening process. Raises OSError."""
+        return cls(await connected(address, lambda: Link(responses)))
+
+    @classmethod
+    async def over(cls, end: socket.socket) -> Self:
+        """Connect over one end of a Unix socket pair."""
+        loop = asyncio.get_running_loop()
+        _, link = await loop.create_unix_connection(lambda: Link(responses), sock=end)
+        return cls(link)
+
+    @property
+    def under_way(self) -> int:
+        """The number of unanswered batches and asks."""
+        return len(self._open)
+
+    def send(self, settled: Settled, epoch: int, operations: list[Operation]) -> int:
+        """Send a batch, and return its number. `settled` is called once, unless the batch is withdrawn."""
+        number = self._numbers = self._numbers + 1
+        self._open[number] = settled
+        self.link.send(Batch(number, epoch, operations))
+        return number
+
+    def withdraw(self, number: int) -> None:
+        """Say that nobody waits for an answer any more."""
+        if self._open.pop(number, None) is not None:
+            self.link.send(Withdraw(number))
+
+    def forget(self, number: int) -> None:
+        """Ignore the response to a batch."""
+        self._open.pop(number, None)
+
+    def note(self, name: str, body: bytes = b"") -> None:
+        """Send a note; does nothing if the other process is gone."""
+        self.link.send(Note(name, body))
+
+    async def ask(self, method: str, kind: type[T] | Any, *arguments: object) -> T:
+        """Call a method of the other process. Raises what it raises.
+
+        Raises ActorDied if the connection has ended: whether it was executed is then unknown.
+        """
+        if not self.link.usable:
+            raise ActorDied(_ENDED)
+        answer: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
+
+        def settled(response: Response | None) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        number = self._numbers = self._numbers + 1
+        self._open[number] = settled
+        self.link.send(Ask(number, method, msgspec.Raw(encoder.encode(arguments))))
+        try:
+            response = await answer
+        finally:
+            self.withdraw(number)
+        if response is None:
+            raise ActorDied(_ENDED)
+        if isinstance(response, Returned):
+            return msgspec.msgpack.decode(response.result, type=kind)
+        raise error_in(response)
+
+    def abandon(self) -> None:
+        """Settle what is under way as if the connection had ended."""
+        pending, self._open = self._open, {}
+        for settled in pending.values():
+            settled(None)
+
+    def close(self) -> None:
+        """Send what is queued, then end the connection."""
+        self.link.close()
+
+    def _take(self, messages: Sequence[Response]) -> None:
+        for message in messages:
+            if isinstance(message, Note):
+                self.noted(message)
+            elif (settled := self._open.pop(message.number, None)) is not None:
+                settled(message)
+
+    def _lost(self) -> None:
+        self.abandon()
+        self.ended()
+
+
+def error_in(response: Response) -> Exception:
+    """Return the exception that a response carries."""
+    match response:
+        case Refusing():
+            return Refusal(*response.entries)
+        case Unavailable():
+            return DetectorUnavailable(response.code, response.message, response.retry_after_s)
+        case Failed():
+            return decode_failure(response.failure)
+        case Answered() | Returned() | Moved() | Note():
+            raise AssertionError("it carries none")
+
+
+def _ignore(*_: object) -> None:
+    return None

@@ -1,0 +1,181 @@
+"""The answering end of a link: executes what the other process asks."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from engine.language.diagnostics import Refusal
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.failures import encode_failure
+from engine.runtime.contract.operations import Reply
+from engine.runtime.transport.link import Link
+from engine.runtime.transport.messages import (
+    Answered,
+    Ask,
+    Batch,
+    Failed,
+    Moved,
+    Note,
+    Refusing,
+    Request,
+    Response,
+    Returned,
+    Unavailable,
+    Withdraw,
+    encoder,
+    requests,
+)
+from snapshots.errors import StorageError
+
+_log = logging.getLogger(__name__)
+
+MOVED: Exception = LookupError("the detector is not here")
+"""The outcome of a batch that has to go elsewhere."""
+
+Outcome = Reply | Exception
+Methods = Mapping[str, Callable[..., Awaitable[Any]]]
+
+
+class Released(Protocol):
+    """A batch under way, which its caller may give up."""
+
+    def release(self) -> None:
+        """Drop the batch: its caller is gone."""
+
+
+Submit = Callable[[Batch, Callable[[Outcome], None]], Released | None]
+"""Takes a batch, and has the outcome told once. None if it was told already."""
+
+
+class LinkServer:
+    """Serves one connection until it ends, then withdraws its pending requests.
+
+    `methods` are those that can be asked for. `noted` is called with notes, and `lost` when the other
+    process is gone.
+    """
+
+    def __init__(
+        self,
+        methods: Methods,
+        submit: Submit | None = None,
+        *,
+        noted: Callable[[Note], None] = lambda _: None,
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.methods = methods
+        self._submit = submit
+        self._noted = noted
+        self._when_lost = lost
+        self._link: Link | None = None
+        self._batches: dict[int, Released] = {}
+        self._asks: dict[int, asyncio.Task[None]] = {}
+        self.heard = 0
+        """How often messages arrived."""
+
+    @property
+    def under_way(self) -> int:
+        """The number of unanswered batches and asks."""
+        return len(self._batches) + len(self._asks)
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages that wait for the peer to read."""
+        return 0 if self._link is None else self._link.waiting
+
+    def link(self) -> Link:
+        """Make the link to serve, for a connection that is about to be made."""
+        link = self._link = Link(requests, heeds=True)
+        link.take, link.lost = self._take, self._lost
+        return link
+
+    async def start(self, end: socket.socket) -> None:
+        """Begin to serve the process at the other end of a socket pair."""
+        await asyncio.get_running_loop().create_unix_connection(self.link, sock=end)
+
+    def note(self, name: str, body: bytes = b"") -> None:
+        """Send a note; does nothing if the other process is gone."""
+        self._send(Note(name, body))
+
+    def close(self) -> None:
+        """End the connection and withdraw its pending requests."""
+        if self._link is not None:
+            self._link.abort()
+
+    def _send(self, message: Response) -> None:
+        if self._link is not None:
+            self._link.send(message)
+
+    # -- incoming --------------------------------------------------------------------------------------------
+
+    def _take(self, messages: Sequence[Request]) -> None:
+        self.heard += 1
+        for message in messages:
+            match message:
+                case Batch():
+                    self._begin(message)
+                case Withdraw():
+                    self._withdraw(message.number)
+                case Ask():
+                    task = asyncio.create_task(self._answer(message))
+                    self._asks[message.number] = task
+                    task.add_done_callback(partial(self._ask_over, message.number))
+                case Note():
+                    self._noted(message)
+
+    def _begin(self, batch: Batch) -> None:
+        assert self._submit is not None, "this process executes no batches"
+        request = self._submit(batch, partial(self._settle, batch.number))
+        if request is not None:
+            self._batches[batch.number] = request
+
+    def _settle(self, number: int, outcome: Outcome) -> None:
+        self._batches.pop(number, None)
+        match outcome:
+            case Reply():
+                self._send(Answered(number, outcome.answers, outcome.crash))
+            case error:
+                self._send(_raised(number, error))
+
+    def _withdraw(self, number: int) -> None:
+        if (request := self._batches.pop(number, None)) is not None:
+            request.release()
+        if (task := self._asks.get(number)) is not None:
+            task.cancel()
+
+    async def _answer(self, ask: Ask) -> None:
+        try:
+            arguments = msgspec.msgpack.decode(ask.arguments)
+            result = await self.methods[ask.method](*arguments)
+        except Exception as error:  # noqa: BLE001 -- the caller raises it
+            self._send(_raised(ask.number, error))
+            return
+        self._send(Returned(ask.number, msgspec.Raw(encoder.encode(result))))
+
+    def _ask_over(self, number: int, _task: asyncio.Task[None]) -> None:
+        self._asks.pop(number, None)
+
+    def _lost(self) -> None:
+        self._link = None
+        for number in [*self._batches, *self._asks]:
+            self._withdraw(number)
+        self._when_lost()
+
+
+def _raised(number: int, error: Exception) -> Response:
+    if error is MOVED:
+        return Moved(number)
+    match error:
+        case Refusal():
+            return Refusing(number, error.entries)
+        case DetectorUnavailable():
+            return Unavailable(number, error.code, error.message, error.retry_after_s)
+        case StorageError():
+            pass
+        case _:
+            _log.error("a call from another process failed", exc_info=error)
+    return Failed(number, encode_failure(error))

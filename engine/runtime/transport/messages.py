@@ -1,0 +1,107 @@
+"""The messages between processes: front ends, supervisor and workers.
+
+Each batch or ask has a number, which its answer repeats. Notes are not answered.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from engine.evaluation.wire.events import Answer
+from engine.language.diagnostics import Entry
+from engine.runtime.contract.operations import Crash, Operation
+from engine.runtime.transport.frames import Payload
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Execute operations on the detector that is active in the worker, if it is still that activation."""
+
+    number: int
+    epoch: int
+    operations: list[Operation]
+
+
+class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Nobody waits for that answer any more."""
+
+    number: int
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Call a method of the other process. The arguments are a msgpack array."""
+
+    number: int
+    method: str
+    arguments: msgspec.Raw
+
+
+class Note(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """A notice, identified by its name."""
+
+    name: str
+    body: bytes = b""
+
+
+class Answered(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """The answers to the first operations of a Batch, at least to one.
+
+    If there are fewer answers than operations, the next operation crashed, or there was no room for more. The
+    operations behind were not begun.
+    """
+
+    number: int
+    answers: list[Answer]
+    crash: Crash | None = None
+
+
+class Returned(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """The result of an Ask, as msgpack."""
+
+    number: int
+    result: msgspec.Raw
+
+
+class Refusing(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """The batch or ask raised a Refusal."""
+
+    number: int
+    entries: tuple[Entry, ...]
+
+
+class Unavailable(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """The batch or ask raised a DetectorUnavailable."""
+
+    number: int
+    code: int
+    message: str
+    retry_after_s: float | None
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """The batch or ask raised another exception, encoded by `encode_failure`."""
+
+    number: int
+    failure: bytes
+
+
+class Moved(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """The worker no longer has the detector. Nothing of the batch was begun."""
+
+    number: int
+
+
+Request = Batch | Withdraw | Ask | Note
+"""What the connecting end sends."""
+Response = Answered | Returned | Refusing | Unavailable | Failed | Moved | Note
+"""What the accepting end sends."""
+Message = Request | Response
+
+encoder: Final = msgspec.msgpack.Encoder()
+requests: Final = msgspec.msgpack.Decoder(list[Request])
+responses: Final = msgspec.msgpack.Decoder(list[Response])
+
+
+def encode(messages: Sequence[Message]) -> Payload:
+    """Encode messages as the payload of a frame."""
+    return encoder.encode(messages)

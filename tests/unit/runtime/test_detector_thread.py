@@ -1,0 +1,118 @@
+"""The detector of a worker: one call at a time, and an event loop that goes on beside long ones."""
+
+import asyncio
+import json
+import threading
+import time
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from engine.evaluation.wire.events import Done
+from engine.runtime.cluster import worker
+from engine.runtime.cluster.worker import DetectorThread
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
+from snapshots.errors import WriteFailed
+from tests.local_runtime import newborn
+
+ID = "a" * 32
+
+
+def event(timestamp_ms: int, **fields: Any) -> Operation:
+    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
+
+
+LARGE = event(2, text="x" * 100_000)
+
+
+@pytest.fixture
+def detector(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "FrozenHeap", Mock)
+    newborn(tmp_path, ID)
+    return DetectorThread(DetectorActor(RuntimeSettings(data=tmp_path)))
+
+
+async def test_small_and_large_batches_are_executed_in_order(detector):
+    await detector.activate(ID, 1)
+    await detector.handle([ops.add_rule("seen", "once a == 1")])
+    for batch in ([event(1, a=1)], [LARGE], [event(3), event(4)]):
+        reply = await detector.handle(batch)
+        for answer in reply.answers:
+            assert isinstance(answer, Done)
+            assert json.loads(answer.result)["actions"][0]["name"] == "seen"
+    assert await detector.passivate() > 0
+    await detector.activate(ID, 2)
+    (answer,) = (await detector.handle([event(5)])).answers
+    assert json.loads(answer.result)["actions"], "nothing was lost"
+    await detector.discard()
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "beside"),
+    [
+        ("handle", ([LARGE],), True),
+        ("handle", ([event(1)],), False),
+        ("sync", (), True),
+        ("begin_saving", (), True),
+        ("finish_saving", (), True),
+        ("passivate", (), True),
+        ("discard", (), True),
+        ("activate", (ID, 1), True),
+    ],
+)
+async def test_only_a_small_batch_is_executed_in_the_event_loop(detector, method, arguments, beside):
+    threads = []
+    setattr(detector._actor, method, lambda *_: threads.append(threading.current_thread()))
+    await getattr(detector, method)(*arguments)
+    assert (threads != [threading.current_thread()]) is beside
+
+
+async def test_the_loop_goes_on_while_a_large_batch_is_evaluated_and_calls_take_turns(detector):
+    inside, most, turns = 0, 0, 0
+
+    def slow(*_: object) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.02)
+        inside -= 1
+
+    detector._actor.handle = detector._actor.sync = slow
+
+    async def look() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0.001)
+
+    looking = asyncio.create_task(look())
+    await asyncio.gather(*(detector.handle([LARGE]) for _ in range(3)), detector.sync())
+    looking.cancel()
+    assert most == 1
+    assert turns > 10
+
+
+async def test_what_the_detector_raises_is_raised_and_the_next_call_is_made(detector):
+    def fail(*_: object) -> None:
+        raise WriteFailed("the disk is full")
+
+    detector._actor.sync = fail
+    for _ in range(2):
+        with pytest.raises(WriteFailed, match="full"):
+            await detector.sync()
+
+
+async def test_a_caller_that_gives_up_leaves_the_thread_in_step(detector):
+    go_on = threading.Event()
+    detector._actor.sync = lambda: go_on.wait(5)
+    detector._actor.begin_saving = lambda: "begun"
+    given_up = asyncio.ensure_future(detector.sync())
+    await asyncio.sleep(0.01)
+    given_up.cancel()
+    begun = asyncio.ensure_future(detector.begin_saving())
+    go_on.set()
+    assert await begun == "begun"

@@ -1,0 +1,108 @@
+"""Which worker has which detector: nothing reaches another one than it is meant for."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from engine.evaluation.wire.events import Done
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.calls import LEFT, Activated, Ended, Report
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.messages import Answered, Moved, Note, Response
+from tests.local_runtime import LocalActors, LocalWorker, local_service, newborn, until
+
+ONE, OTHER = "1" * 32, "2" * 32
+
+
+def event(timestamp_ms: float, **fields: Any) -> Operation:
+    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
+
+
+@pytest.fixture
+async def worker(tmp_path):
+    for detector_id in (ONE, OTHER):
+        newborn(tmp_path, detector_id)
+    worker = await LocalActors(RuntimeSettings(data=tmp_path)).start()
+    yield worker
+    if worker.service.queue is not None:
+        await worker.service.queue.close()
+
+
+async def sent(client: LinkClient, epoch: int, *operations: Operation) -> Response | None:
+    answer: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
+    client.send(answer.set_result, epoch, list(operations))
+    return await asyncio.wait_for(answer, 5)
+
+
+async def rested(worker: LocalWorker) -> None:
+    """Have the detector make room, and wait until it has."""
+    reports: list[Report] = []
+    worker.reported = reports.append
+    worker.make_room()
+    await until(lambda: any(report.ended is not None for report in reports))
+
+
+async def test_what_is_meant_for_an_earlier_activation_reaches_no_later_one(worker):
+    client = worker.connected()
+    assert isinstance(await sent(client, 1, event(1)), Moved), "there is none yet"
+    await worker.activate(ONE, 1)
+    assert isinstance(await sent(client, 1, event(1)), Answered)
+    await rested(worker)
+    assert isinstance(await sent(client, 1, event(2)), Moved)
+    await worker.activate(OTHER, 2)
+    assert isinstance(await sent(client, 1, event(3)), Moved)
+    assert worker.actor._active.detector.events_seen == 0
+    assert isinstance(await sent(client, 2, event(4)), Answered)
+    assert worker.actor._active.detector.events_seen == 1
+
+
+async def test_all_front_ends_are_told_that_an_activation_is_over(worker):
+    told: list[Note] = []
+    clients = [worker.connected() for _ in range(3)]
+    for client in clients:
+        client.noted = told.append
+    await worker.activate(ONE, 7)
+    await sent(clients[0], 7, event(1))
+    await rested(worker)
+    await until(lambda: len(told) == 3)
+    assert set(map(repr, told)) == {repr(Note(LEFT, b"7"))}
+
+
+async def test_an_activation_that_is_wanted_waits_for_its_requests_before_it_gives_way(worker):
+    await worker.activate(ONE, 1)
+    worker.make_room()
+    await asyncio.sleep(0.05)
+    assert isinstance(await sent(worker.connected(), 1, event(1)), Answered)
+
+
+async def test_a_report_that_overtakes_the_end_of_the_activation_is_not_lost(tmp_path):
+    """The detector is not believed to be where it is not."""
+    async with local_service(tmp_path) as service:
+        detector_id = await service.fleet.create_detector("one")
+        await until(lambda: service.actors.started)
+        await service.fleet.call(detector_id, event(1))
+        first = service.actors.with_detector(detector_id)
+        assert first is not None
+        activate = LocalWorker.activate
+        ended: list[int] = []
+
+        async def ends_at_once(self: LocalWorker, detector: str, epoch: int) -> Activated:
+            activated = await activate(self, detector, epoch)
+            if not ended:
+                ended.append(epoch)
+                self.actor.discard()
+                self.service.queue = None
+                self.reported(Report(epoch, ended=Ended("the test")))
+            return activated
+
+        for actor in service.actors.started:
+            actor.activate = ends_at_once.__get__(actor)
+        first.die()
+        await until(lambda: not service.broker.active_detectors)
+        answer = await asyncio.wait_for(service.fleet.call(detector_id, event(2)), 10)
+        assert isinstance(answer, Done)
+        assert ended
