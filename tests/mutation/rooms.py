@@ -67,6 +67,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_slices.py",
                 "unit/evaluation/test_eviction.py",
                 "unit/evaluation/test_shared_memories.py",
+                "unit/evaluation/test_intervals.py",
             ),
             files=(
                 "plan/triggers.py",
@@ -81,6 +82,9 @@ ROOMS: Final = {
                 "facts/values.py",
                 "dispatch/index.py",
                 "dispatch/indexed_stream.py",
+                "dispatch/selection.py",
+                "dispatch/ranges.py",
+                "dispatch/intervals.py",
                 "state/minima.py",
                 "persistence/packing.py",
                 "dispatch/rule_set.py",

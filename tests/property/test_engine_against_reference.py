@@ -12,6 +12,7 @@ from tests.differential.modes import MODES, in_mode
 from tests.reference import verdict
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
+from tests.worlds.ranges import RangesWorld
 from tests.worlds.scripts import Change, Step, Submit, World, scripts
 from tests.worlds.steady_facts import FallingAsleepWorld, SteadyFactsWorld
 
@@ -36,6 +37,7 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         (SteadyFactsWorld, 20, {"steps_max": 40}),
         (FallingAsleepWorld, 10, {"steps_max": 18}),
         (ManyRulesWorld, 5, {"steps_max": 30}),
+        (RangesWorld, 20, {}),
     ],
     ids=[
         "deep conditions",
@@ -45,6 +47,7 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         "steady facts",
         "falling asleep",
         "many rules",
+        "ranges",
     ],
 )
 def test_engine_and_reference_agree_on_many_random_scripts(  # noqa: PLR0917

@@ -1,11 +1,12 @@
 """Groups the rules and updates that are evaluated together: by shape, as rows of one loop."""
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from engine.evaluation.dispatch.compiler import Fire, Observe, Row
-from engine.evaluation.dispatch.selection import SelectedRows, Selection, rows_at
+from engine.evaluation.dispatch.ranges import Selected
+from engine.evaluation.dispatch.selection import SelectedRow, SelectedRows, Selection, rows_at
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.ir import Known
 
@@ -101,7 +102,7 @@ class Bucket:
         self.rules: Groups = {}
         self.updaters: dict[int, Groups] = {}
         """By temporal depth: how many temporal nodes are nested in one another, from 1."""
-        self.several: Selection = {}
+        self.several: dict[int, dict[Observe, dict[int, SelectedRow]]] = {}
         """The members with several triggers. Their rows are in `SelectedRows`."""
         self.pending: list[tuple[int, int, bool]] = []
         self.size = 0
@@ -180,7 +181,7 @@ def _take_over(mine: Groups, others: Groups) -> None:
 
 
 def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
-    met: list[Bucket],
+    met: Sequence[Bucket | Selected],
     fields: Mapping[str, Any],
     sent: Mapping[str, Any],
     now_us: int,
@@ -188,7 +189,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     relations: Relations | None,
     fire: Fire,
 ) -> None:
-    """Evaluate an event for the buckets that it meets, each member once.
+    """Evaluate an event for the buckets that it meets and what it selects, each member once.
 
     Updates come first, those of inner nodes before those of outer ones. Then come the rules.
     """
@@ -210,13 +211,13 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
                 observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
         if several:
             for observe, rows in rows_at(depth, several):
-                observe(_NO_COLUMNS, rows.values(), fields, sent, now_us, tick, relations, fire)
+                observe(_NO_COLUMNS, rows, fields, sent, now_us, tick, relations, fire)
     for bucket in met:
         for observe, group in bucket.rules.items():
             observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
     if several:
         for observe, rows in rows_at(0, several):
-            observe(_NO_COLUMNS, rows.values(), fields, sent, now_us, tick, relations, fire)
+            observe(_NO_COLUMNS, rows, fields, sent, now_us, tick, relations, fire)
 
 
 _NONE: Final[Groups] = {}

@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from engine.evaluation.dispatch.buckets import Bucket
+from engine.evaluation.dispatch.ranges import Ranges, Selected
+from engine.evaluation.dispatch.selection import SelectedRows
+from engine.evaluation.dispatch.selectivity import Selectivity
 from engine.evaluation.facts.lookups import Lookup, Lookups
 from engine.evaluation.facts.names import Names
 from engine.evaluation.facts.values import key_of, split_name
 from engine.evaluation.plan.ir import Known
-from engine.evaluation.plan.triggers import PRESENT, Element, Found, Hit, Trigger, Triggers
+from engine.evaluation.plan.triggers import PRESENT, Element, Found, Hit, Range, Trigger, Triggers
 from engine.patterns.fact_patterns import FactPatterns
 
 _PRESENT_COST: Final = 1.0
@@ -32,11 +35,11 @@ PatternsOf = Callable[[str], FactPatterns]
 
 
 class _Fact:
-    """The buckets of one fact: by value, by element, by pattern, and for any value."""
+    """The buckets of one fact: by value, by element, by pattern, and for any value. And its ranges."""
 
-    __slots__ = ("by_element", "by_pattern", "by_value", "lookup", "patterns", "present")
+    __slots__ = ("by_element", "by_pattern", "by_value", "lookup", "patterns", "present", "ranges")
 
-    def __init__(self, patterns: FactPatterns, lookup: Lookup) -> None:
+    def __init__(self, patterns: FactPatterns, lookup: Lookup, selected: SelectedRows) -> None:
         self.by_value: dict[Any, Bucket] = {}
         self.by_element: dict[Any, Bucket] = {}
         """By the key of an element that an array has, or the literal that a text contains."""
@@ -44,13 +47,18 @@ class _Fact:
         self.by_pattern: dict[str, Bucket] = {}
         self.patterns = patterns
         self.present: Bucket | None = None
+        self.ranges = Ranges(selected)
 
 
 class Index:
     """The buckets of a detector by trigger."""
 
-    def __init__(self, new_bucket: NewBucket, patterns_of: PatternsOf, lookups: Lookups) -> None:
+    def __init__(
+        self, new_bucket: NewBucket, selected: SelectedRows, patterns_of: PatternsOf, lookups: Lookups
+    ) -> None:
         self._new_bucket = new_bucket
+        self._selected = selected
+        self._selectivity = Selectivity()
         self._patterns_of = patterns_of
         self._lookups = lookups
         self._always = new_bucket(None)
@@ -59,24 +67,35 @@ class Index:
         self._facts: dict[str, _Fact] = {}
 
     def cost(self, triggers: Triggers) -> float:
-        """Estimate how often an event meets one of these triggers, by the number of values of each fact."""
+        """Estimate how often an event meets one of these triggers."""
+        self._selectivity.learn(triggers)
         values = Counter(
             trigger.fact for trigger in triggers if isinstance(trigger, Hit) and trigger.value is not PRESENT
         )
         rest = (trigger for trigger in triggers if not isinstance(trigger, Hit) or trigger.value is PRESENT)
         return sum(map(self._cost, rest)) + sum(
-            count / (count + 1 + len(self._facts[fact].by_value) if fact in self._facts else count + 1)
-            for fact, count in values.items()
+            count / (count + 1 + self._values(fact)) for fact, count in values.items()
         )
 
+    def _values(self, said: str) -> int:
+        """Give how many values of a fact rules ask for, roughly."""
+        indexed = len(self._facts[said].by_value) if said in self._facts else 0
+        return max(indexed, self._selectivity.values(said))
+
     def _cost(self, trigger: Trigger) -> float:
-        if isinstance(trigger, Found):
-            fact = self._facts.get(trigger.fact)
-            return _SEARCH_COST / (1 + len(fact.by_pattern) if fact else 1)
-        if isinstance(trigger, Element):
-            fact = self._facts.get(trigger.fact)
-            return _ELEMENTS / (1 + _ELEMENTS + (len(fact.by_element) if fact else 0))
-        return _PRESENT_COST if isinstance(trigger, Hit) else _HOLDING_COST
+        match trigger:
+            case Found():
+                fact = self._facts.get(trigger.fact)
+                return _SEARCH_COST / (1 + len(fact.by_pattern) if fact else 1)
+            case Element():
+                fact = self._facts.get(trigger.fact)
+                return _ELEMENTS / (1 + _ELEMENTS + (len(fact.by_element) if fact else 0))
+            case Range():
+                return self._selectivity.share(trigger)
+            case Hit():
+                return _PRESENT_COST
+            case _:
+                return _HOLDING_COST
 
     def add(self, member: int, triggers: Triggers | None, depth: int, *, several: bool) -> None:
         """Add a member to the buckets of its triggers; see `Bucket.add`.
@@ -91,6 +110,8 @@ class Index:
                 self._bucket(trigger).add(member, depth, several=several)
             elif isinstance(trigger, Found):
                 self._bucket_of_pattern(trigger).add(member, depth, several=several)
+        for said, ranges in _ranges_by_fact(triggers).items():
+            self._fact(said).ranges.add(ranges, member, depth)
 
     def remove(self, member: int, triggers: Triggers | None, depth: int, *, several: bool) -> None:
         """Undo `add` with the same arguments."""
@@ -105,10 +126,13 @@ class Index:
             else:
                 continue
             self._drop_if_empty(trigger)
+        for said, ranges in _ranges_by_fact(triggers).items():
+            self._facts[said].ranges.remove(ranges, member, depth)
+            self._drop_if_unused(said)
 
-    def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket]:
-        """Give the buckets that an event meets."""
-        met = [self._always] if self._always.size else []
+    def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket | Selected]:
+        """Give the buckets that an event meets, and what it selects by ranges."""
+        met: list[Bucket | Selected] = [self._always] if self._always.size else []
         for fact, value in self._of_fields.found_in(fields):
             _meet(fact, value, met)
         if self._of_vars:
@@ -119,7 +143,7 @@ class Index:
     def _fact(self, said: str) -> _Fact:
         fact = self._facts.get(said)
         if fact is None:
-            fact = self._facts[said] = _Fact(self._patterns_of(said), self._lookups.of(said))
+            fact = self._facts[said] = _Fact(self._patterns_of(said), self._lookups.of(said), self._selected)
             self._names(said).add(split_name(said), fact)
         return fact
 
@@ -162,13 +186,26 @@ class Index:
                 fact.present = None
         elif not fact.by_value[trigger.value].size:
             del fact.by_value[trigger.value]
-        if fact.present is None and not (fact.by_value or fact.by_element or fact.by_pattern):
-            del self._facts[trigger.fact]
-            self._names(trigger.fact).remove(split_name(trigger.fact))
+        self._drop_if_unused(trigger.fact)
+
+    def _drop_if_unused(self, said: str) -> None:
+        fact = self._facts[said]
+        in_use = fact.by_value or fact.by_element or fact.by_pattern or fact.ranges
+        if fact.present is None and not in_use:
+            del self._facts[said]
+            self._names(said).remove(split_name(said))
 
 
-def _meet(fact: _Fact, value: Any, met: list[Bucket]) -> None:
-    """Add the buckets of a fact that an event with this value meets."""
+def _ranges_by_fact(triggers: Triggers) -> dict[str, list[Range]]:
+    found: dict[str, list[Range]] = {}
+    for trigger in triggers:
+        if isinstance(trigger, Range):
+            found.setdefault(trigger.fact, []).append(trigger)
+    return found
+
+
+def _meet(fact: _Fact, value: Any, met: list[Bucket | Selected]) -> None:
+    """Add what an event with this value of a fact meets."""
     bucket = fact.by_value.get(value if type(value) is str else key_of(value))
     if bucket is not None:
         met.append(bucket)
@@ -177,6 +214,10 @@ def _meet(fact: _Fact, value: Any, met: list[Bucket]) -> None:
     if fact.by_pattern and type(value) is str:
         found = fact.patterns.found_among(fact.by_pattern, value)
         met += [fact.by_pattern[pattern] for pattern in found]
+    if fact.ranges:
+        selected = fact.ranges.met_by(value)
+        if selected is not None:
+            met.append(selected)
     if fact.by_element:
         met += _met_elements(fact, value)
 

@@ -64,7 +64,7 @@ class RuleSet:
         self.lookups = Lookups()
         self._compiler = Compiler(state, self.patterns, self.lookups)
         self._selected = SelectedRows(self._selected_row)
-        self._index = Index(self._new_bucket, self.patterns.of, self.lookups)
+        self._index = Index(self._new_bucket, self._selected, self.patterns.of, self.lookups)
         self._by_priority: dict[int, Program] = {}
         self._updaters: dict[int, Updater] = {}
         """By number; empty until the rule set is indexed."""
@@ -261,7 +261,7 @@ class RuleSet:
     def _take_in(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
         several = may_meet_several(triggers)
         if several:
-            self._selected.add(member, depth)
+            self._selected.add(member)
         self._index.add(member, triggers, depth, several=several)
         for store, blank in self._waking(birth, triggers):
             self._wakers(store, blank=blank).add(member, depth, several=several)

@@ -7,7 +7,7 @@ Algorithms and Implementation for Very Fast Publish/Subscribe Systems", 2001).
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.memory import Regime
@@ -25,6 +25,15 @@ class Hit(NamedTuple):
     value: object
     kind: str = "hit"
     """Distinguishes the types: named tuples of different types are equal if their fields are."""
+
+
+class Range(NamedTuple):
+    """Met if a fact is from `low` to `high`. Both are numbers, or both are texts."""
+
+    fact: str
+    low: str | float
+    high: str | float
+    kind: str = "range"
 
 
 class Element(NamedTuple):
@@ -59,7 +68,7 @@ class Unstarted(NamedTuple):
     kind: str = "unstarted"
 
 
-Trigger = Hit | Element | Found | Holding | Unstarted
+Trigger = Hit | Range | Element | Found | Holding | Unstarted
 Triggers = frozenset[Trigger]
 Cost = Callable[[Triggers], float]
 """Estimates how many events meet a set of triggers. Only comparisons of estimates matter."""
@@ -120,6 +129,8 @@ class _Analysis:
                 return frozenset({Found(fact, str(value))})
             case language.Leaf(fact, "contains", value) if value != "" and not isinstance(value, tuple):
                 return frozenset({Element(fact, key_of(value))})
+            case language.Leaf(fact, "between"):
+                return _within([node])
             case language.Leaf(fact):
                 return _present(fact)
             case language.Ref(fact, _, reference):
@@ -129,7 +140,7 @@ class _Analysis:
                     [_present(argument.fact) for argument in args if isinstance(argument, FactArg)]
                 )
             case language.All(members):
-                return self.best([self.true(member, path) for member in members])
+                return self.best([*_ranges(node), *(self.true(member, path) for member in members)])
             case language.Any(members):
                 return self.union([self.true(member, path) for member in members])
             case language.Not(inner):
@@ -195,6 +206,29 @@ _ANALYSIS: Final = _Analysis(len)
 
 def _present(fact: str) -> Triggers:
     return frozenset({Hit(fact, PRESENT)})
+
+
+def _ranges(node: language.All) -> list[Triggers]:
+    """Give the triggers of all `between` on one fact together, where there are several: `x > 1 and x < 5`."""
+    by_fact: dict[str, list[language.Leaf]] = {}
+    pending = [node]
+    while pending:
+        for member in pending.pop().members:
+            if isinstance(member, language.All):
+                pending.append(member)
+            elif isinstance(member, language.Leaf) and member.op == "between":
+                by_fact.setdefault(member.fact, []).append(member)
+    return [_within(leaves) for leaves in by_fact.values() if len(leaves) > 1]
+
+
+def _within(leaves: list[language.Leaf]) -> Triggers:
+    """Give the trigger for events at which all of these `between` on one fact are true; none if none are."""
+    values: list[Any] = [leaf.value for leaf in leaves]
+    if len({isinstance(low, str) for low, _ in values}) > 1:
+        return frozenset()
+    low = max(low for low, _ in values)
+    high = min(high for _, high in values)
+    return frozenset({Range(leaves[0].fact, low, high)} if low <= high else ())
 
 
 def _either(kept: Triggers | None, stamped: Triggers | None) -> tuple[Regime, Triggers | None]:

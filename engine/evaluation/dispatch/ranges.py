@@ -1,0 +1,135 @@
+"""The members of one fact that are selected by ranges of its value."""
+
+import math
+import struct
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, cast
+
+from engine.evaluation.dispatch.compiler import Observe
+from engine.evaluation.dispatch.intervals import Intervals
+from engine.evaluation.dispatch.selection import Rows, SelectedRow, SelectedRows, Selection, member_of
+from engine.evaluation.plan.triggers import Range
+
+_TEXT_BYTES: Final = 32
+"""Texts are told apart by their first bytes. A range selects too much rather than too little."""
+
+_NUMBER_BITS: Final = 64
+
+_HALF: Final = 1 << 63
+
+_PENDING_MAX: Final = 16
+"""The most members that wait for the next event to compile them."""
+
+_pack = struct.Struct("<d").pack
+_unpack = struct.Struct("<q").unpack
+
+
+class Selected(NamedTuple):
+    """What an event selects, in the form of a bucket."""
+
+    several: Selection
+    pending: tuple[()] = ()
+    updaters: dict[int, Any] = {}  # noqa: RUF012 -- it stays empty
+    rules: dict[Observe, Any] = {}  # noqa: RUF012
+
+
+class Ranges:
+    """The ranges of one fact, each with the member that it selects."""
+
+    __slots__ = ("_numbers", "_pending", "_repeated", "_rows", "_texts")
+
+    def __init__(self, rows: SelectedRows) -> None:
+        self._rows = rows
+        self._numbers: dict[int, Intervals] = {}
+        """By temporal depth."""
+        self._texts: dict[int, Intervals] = {}
+        self._repeated = 0
+        """How many members have several ranges."""
+        self._pending: dict[int, tuple[list[Range], int]] = {}
+        """The ranges and depths of members that are not compiled yet."""
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers or self._texts or self._pending)
+
+    def add(self, ranges: list[Range], member: int, depth: int) -> None:
+        """Add all ranges of a member; see `Bucket.add`."""
+        self._repeated += len(ranges) > 1
+        self._pending[member] = ranges, depth
+        if len(self._pending) >= _PENDING_MAX:
+            self._take_in()
+
+    def remove(self, ranges: list[Range], member: int, depth: int) -> None:
+        """Undo `add`."""
+        self._repeated -= len(ranges) > 1
+        if self._pending.pop(member, None) is not None:
+            return
+        for trigger in ranges:
+            by_depth = self._texts if isinstance(trigger.low, str) else self._numbers
+            by_depth[depth].remove(ordinal(trigger.low), ordinal(trigger.high), member)
+            if not by_depth[depth]:
+                del by_depth[depth]
+
+    def met_by(self, value: Any) -> Selected | None:
+        """Give what an event with this value of the fact selects, or None."""
+        if self._pending:
+            self._take_in()
+        kind = type(value)
+        if kind is str:
+            by_depth = self._texts
+        elif kind is int or kind is float:
+            by_depth = self._numbers
+        else:
+            return None
+        found: dict[int, dict[Observe, Rows]] = {}
+        if by_depth:
+            number = ordinal(value)
+            for depth, intervals in by_depth.items():
+                rows = intervals.containing(number)
+                if rows:
+                    found[depth] = _by_shape(rows if not self._repeated else _each_once(rows))
+        return Selected(found) if found else None
+
+    def _take_in(self) -> None:
+        """Compile the members that are pending."""
+        for member, (ranges, depth) in self._pending.items():
+            row = self._rows.row(member)
+            for trigger in ranges:
+                is_text = isinstance(trigger.low, str)
+                by_depth = self._texts if is_text else self._numbers
+                if depth not in by_depth:
+                    by_depth[depth] = Intervals(8 * _TEXT_BYTES if is_text else _NUMBER_BITS)
+                by_depth[depth].add(ordinal(trigger.low), ordinal(trigger.high), row)
+        self._pending.clear()
+
+
+def _by_shape(rows: Iterable[SelectedRow]) -> dict[Observe, Rows]:
+    found: dict[Observe, list[SelectedRow]] = {}
+    for row in rows:
+        of_shape = found.get(row[-1])
+        if of_shape is None:
+            found[row[-1]] = [row]
+        else:
+            of_shape.append(row)
+    return cast("dict[Observe, Rows]", found)
+
+
+def _each_once(rows: list[SelectedRow]) -> Iterable[SelectedRow]:
+    return {member_of(row): row for row in rows}.values()
+
+
+def ordinal(value: str | float) -> int:
+    """Give a whole number for a number or a text, in their order. Neighbours may have the same.
+
+    Numbers have that of the nearest double, as 64 bits; texts that of their first bytes as UTF-8, whose order
+    is that of the code points.
+    """
+    if isinstance(value, str):
+        encoded = value[:_TEXT_BYTES].encode("utf-8", "surrogatepass")[:_TEXT_BYTES]
+        return int.from_bytes(encoded) << 8 * (_TEXT_BYTES - len(encoded))
+    try:
+        # The sum of -0.0 and 0.0 is 0.0.
+        (bits,) = _unpack(_pack(value + 0.0))
+    except OverflowError:
+        # An integer beyond the doubles counts as infinite.
+        (bits,) = _unpack(_pack(math.inf if value > 0 else -math.inf))
+    return int(bits + _HALF if bits >= 0 else -1 - bits)

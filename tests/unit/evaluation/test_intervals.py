@@ -1,0 +1,108 @@
+"""Ranges of numbers and texts: exactly the intervals that contain a number are found."""
+
+import itertools
+import random
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.dispatch import rule_set
+from engine.evaluation.dispatch.intervals import Intervals
+from engine.evaluation.dispatch.ranges import ordinal
+from engine.language.operators import LARGEST
+from tests.differential import fused
+from tests.worlds.ranges import NUMBERS, TEXTS
+
+
+def _members(intervals: Intervals, number: int) -> list[int]:
+    return sorted(row[-2] for row in intervals.containing(number))
+
+
+@pytest.mark.parametrize("first", [0, 2**63 - 8, 2**64 - 16, 2**256 - 16])
+def test_of_all_small_intervals_those_are_found_that_contain_a_number(first: int) -> None:
+    bits = 256 if first >= 2**64 else 64
+    ends = list(itertools.combinations_with_replacement(range(16), 2))
+    intervals = Intervals(bits)
+    for member, (low, high) in enumerate(ends):
+        intervals.add(first + low, first + high, (member, None))
+    for number in range(16):
+        expected = [member for member, (low, high) in enumerate(ends) if low <= number <= high]
+        assert _members(intervals, first + number) == expected
+    for number in {max(0, first - 1), first + 16} - {first, 2**bits}:
+        assert _members(intervals, number) == []
+
+
+@pytest.mark.parametrize("bits", [3, 6, 20, 64, 256])
+def test_intervals_that_come_and_go_in_any_order_leave_the_others(bits: int, seed: int) -> None:
+    drawn = random.Random(f"{seed} {bits}")
+    intervals, there = Intervals(bits), dict[int, tuple[int, int]]()
+    for number in range(3_000):
+        if drawn.random() < 0.4 and there:
+            member = drawn.choice(list(there))
+            intervals.remove(*there.pop(member), member)
+        else:
+            low, high = sorted(drawn.randrange(2 ** drawn.randint(1, bits)) for _ in range(2))
+            there[number] = low, high
+            intervals.add(low, high, (number, 1.5, number, None))
+        asked = drawn.randrange(2 ** drawn.randint(1, bits))
+        expected = sorted(member for member, (low, high) in there.items() if low <= asked <= high)
+        assert _members(intervals, asked) == expected
+    for member, (low, high) in there.items():
+        intervals.remove(low, high, member)
+    assert not intervals
+
+
+@pytest.mark.parametrize("values", [NUMBERS, TEXTS], ids=["numbers", "texts"])
+def test_ordinals_are_in_the_order_of_values(values: tuple[str | float, ...]) -> None:
+    ordered = sorted(values)
+    ordinals = [ordinal(value) for value in ordered]
+    assert ordinals == sorted(ordinals)
+    assert ordinals[0] >= 0
+    assert ordinals[-1] < (2**64 if values is NUMBERS else 2**256)
+    assert ordinal(-0.0) == ordinal(0) == ordinal(0.0)
+    assert len(set(ordinals)) > len(set(values)) // 2, "few values have the same number"
+
+
+def _evaluated(detector: Detector, **fields: object) -> int:
+    """Give how many rules an event has evaluated."""
+    met = detector.rule_set._index.met_by(fields, {})
+    selected = sum(
+        len(rows) for bucket in met for shapes in bucket.several.values() for rows in shapes.values()
+    )
+    return selected + sum(len(group.rest) // group.width for bucket in met for group in bucket.rules.values())
+
+
+def test_an_event_evaluates_the_rules_whose_ranges_contain_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    detector = Detector()
+    for number in range(200):
+        detector.add_rule("narrow", f"x between {number} and {number + 3} and not y == 1")
+        detector.add_rule("threshold", f"z > {number}")
+        detector.add_rule("both", f"v >= {number} and v < {number + 2} and not y == 1")
+        detector.add_rule("text", f'name between "user {number:03}" and "user {number + 1:03}"')
+    detector.evaluate({"x": 1, "z": 1, "v": 1, "name": ""}, 0)
+    assert _evaluated(detector, x=100) == _evaluated(detector, x=100.0) == 4
+    assert _evaluated(detector, x=100.5) == 3
+    assert _evaluated(detector, z=7) == 8
+    assert _evaluated(detector, v=100) == 3
+    assert _evaluated(detector, name="user 100") == 2
+    assert _evaluated(detector, name="user 0505") == 1
+    for value in (True, None, "1", [1], LARGEST, -1):
+        assert _evaluated(detector, x=value) == 0
+
+
+def test_of_an_equality_and_a_range_the_one_decides_that_fewer_events_meet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
+    detector = Detector()
+    drawn = random.Random(1)
+    for number in range(1_000):
+        low = drawn.randrange(900)
+        detector.add_rule("rule", f'type == "t{number % 50}" and amount between {low} and {low + 100}')
+        low *= 1_000
+        detector.add_rule("rule", f'kind == "t{number % 3}" and size between {low} and {low + 100}')
+    evaluated = [_evaluated(detector, type="t7", amount=amount) for amount in range(0, 1_000, 100)]
+    assert max(evaluated) < 60
+    evaluated = [_evaluated(detector, kind="t1", size=size) for size in range(0, 900_000, 100_000)]
+    assert max(evaluated) < 60
