@@ -6,6 +6,7 @@ from typing import Final
 from tests.bench import (
     activation,
     bodies,
+    curve,
     durability,
     front,
     growth,
@@ -26,6 +27,7 @@ CASES: Final[Mapping[str, Callable[[Effort], list[Part]]]] = {
     module.CASE: module.parts
     for module in (
         stateless,
+        curve,
         indexed,
         restless,
         shared,

@@ -18,6 +18,7 @@ class Effort:
     pass_s: float
     pass_events_max: int
     stateless_rules: tuple[int, ...]
+    curve_rules: tuple[int, ...]
     indexed_rules: tuple[int, ...]
     restless_rules: tuple[int, ...]
     shared_rules: tuple[int, ...]
@@ -59,6 +60,7 @@ FULL = Effort(
     pass_s=0.14,
     pass_events_max=12_000,
     stateless_rules=(1, 100, 1_000),
+    curve_rules=(1, 2, 4, 8, 16, 24, 32, 33, 40, 48, 64, 80, 81, 100, 150, 200),
     indexed_rules=(1_000, 10_000, 100_000),
     restless_rules=(100, 300, 1_000),
     shared_rules=(1_000, 20_000),
@@ -91,6 +93,7 @@ QUICK = Effort(
     pass_s=0.04,
     pass_events_max=10_000,
     stateless_rules=(1, 100, 1_000),
+    curve_rules=(1, 4, 16, 24, 32, 48, 64, 80, 81, 100, 200),
     indexed_rules=(1_000, 10_000),
     restless_rules=(100, 1_000),
     shared_rules=(1_000, 5_000),
@@ -123,6 +126,7 @@ TINY = Effort(
     pass_s=0.01,
     pass_events_max=400,
     stateless_rules=(1, 20),
+    curve_rules=(1, 3),
     indexed_rules=(100, 200),
     restless_rules=(6, 12),
     shared_rules=(60, 80),
