@@ -3,6 +3,7 @@
 It keeps every event, asks every question anew, and shares nothing with the engine but the Condition types.
 """
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from fractions import Fraction
@@ -50,6 +51,45 @@ def compared(fact: Any, op: str, value: Any) -> bool:
     return kind(fact) == kind(value[0]) and value[0] <= fact <= value[1]
 
 
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "eq": operator.eq,
+    "neq": operator.ne,
+}
+
+
+def double(value: Any) -> float | None:
+    """Give a number as a double. None stands for what is no number, or past a double's range."""
+    try:
+        return float(value) if kind(value) == "number" else None
+    except OverflowError:
+        return None
+
+
+def different(values: Sequence[Any]) -> int:
+    """Count values that equal none before them."""
+    return sum(not among(value, values[:i]) for i, value in enumerate(values))
+
+
+def pane_us(secs: float) -> int:
+    """Give the width of the panes of a window: 256 of them cover it."""
+    return max(1, -(-window_us(secs) // 256))
+
+
+def added(numbers: Sequence[tuple[int, float]]) -> float:
+    """Add numbers with their panes: the panes oldest first, the numbers of a pane in their order."""
+    panes: dict[int, float] = {}
+    for pane, number in numbers:
+        panes[pane] = panes.get(pane, 0.0) + number
+    total = 0.0
+    for _, pane in sorted(panes.items()):
+        total += pane
+    return total
+
+
 def tuples(sent: Any) -> list[list[Any]]:
     """Give the tuples of a relation: none, unless all that was sent has their shape."""
     rows = [[row] if scalar(row) else row for row in sent] if kind(sent) == "array" else []
@@ -69,8 +109,18 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
     now, count = history[-1], len(history)
     ages_us = [(now.time_us if at_us is None else at_us) - event.time_us for event in history]
 
-    def was(inner: terms.Condition) -> list[bool]:
-        return [verdict(inner, history[: i + 1]) for i in range(count)]
+    def was(inner: terms.Condition | None) -> list[bool]:
+        return [inner is None or verdict(inner, history[: i + 1]) for i in range(count)]
+
+    def young(secs: float | None) -> list[bool]:
+        return [secs is None or age <= window_us(secs) for age in ages_us]
+
+    def panes(secs: float | None) -> tuple[list[int], int]:
+        """Give the pane of each event, and the oldest that counts."""
+        if secs is None:
+            return [0] * count, 0
+        oldest = (now.time_us if at_us is None else at_us) - window_us(secs)
+        return [e.time_us // pane_us(secs) for e in history], oldest // pane_us(secs)
 
     match condition:
         case terms.Leaf(fact, op, value):
@@ -104,8 +154,36 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
         case terms.SinceWithin(left, right, secs):
             held, begun = was(left), was(right)
             return any(begun[i] and all(held[i + 1 :]) for i in range(count) if ages_us[i] <= window_us(secs))
-        case terms.Keyed(inner, key):
-            return scalar(now[key]) and verdict(inner, sliced(history, key), at_us)
+        case terms.Keyed(inner, key, where):
+            kept = was(where)
+            there = [event for event, keep in zip(history, kept, strict=True) if keep]
+            return kept[-1] and scalar(now[key]) and verdict(inner, sliced(there, key), at_us)
+        case terms.Previous(inner):
+            return count > 1 and verdict(inner, history[:-1])
+        case terms.Earlier(inner):
+            return any(was(inner)[:-1])
+        case terms.EarlierWithin(inner, secs):
+            return any(
+                true and age <= window_us(secs) for true, age in zip(was(inner)[:-1], ages_us, strict=False)
+            )
+        case terms.Count(inner, secs, op, value):
+            return COMPARISONS[op](sum(map(all, zip(was(inner), young(secs), strict=True))), value)
+        case terms.Distinct(fact, where, secs, op, value):
+            counts = map(all, zip(was(where), young(secs), strict=True))
+            seen = [e[fact] for e, true in zip(history, counts, strict=True) if true and scalar(e[fact])]
+            return COMPARISONS[op](different(seen), value)
+        case terms.Sum(fact, where, secs, op, value) | terms.Avg(fact, where, secs, op, value):
+            pane_of, oldest = panes(secs)
+            rows = zip(pane_of, history, was(where), strict=True)
+            drawn = [(pane, double(e[fact])) for pane, e, true in rows if true and pane >= oldest]
+            numbers = [(pane, number) for pane, number in drawn if number is not None]
+            if isinstance(condition, terms.Avg) and not numbers:
+                return False
+            found = added(numbers) / (len(numbers) if isinstance(condition, terms.Avg) else 1)
+            if isinstance(value, terms.ScaledFact):
+                fact_now = double(now[value.fact])
+                return fact_now is not None and COMPARISONS[op](found, fact_now * float(value.factor))
+            return COMPARISONS[op](found, value)
         case _:
             assert_never(condition)
 

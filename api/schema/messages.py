@@ -4,6 +4,8 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from api.schema.conditions import Condition
+
 Name = Annotated[
     str,
     Meta(
@@ -103,107 +105,6 @@ class DetectorsQuery(Struct):
     ) = UNSET
 
 
-Window = Annotated[float, Meta(ge=0, description="Seconds; fractions count to the microsecond.")]
-Fact = Annotated[str, Meta(min_length=1, description="A name of `event.fields`, or `$` and one of `vars`.")]
-LeafValue = Annotated[
-    Any,
-    Meta(
-        description="What the operator takes: a string, number, boolean, or an array of strings or numbers.",
-        extra_json_schema={
-            "anyOf": [
-                {"type": ["string", "number", "boolean"]},
-                {"type": "array", "items": {"type": "string"}},
-                {"type": "array", "items": {"type": "number"}},
-            ]
-        },
-    ),
-]
-
-
-class FactArgument(Struct, forbid_unknown_fields=True):
-    """An argument looked up by its name."""
-
-    fact: Fact
-
-
-class Leaf(Struct, forbid_unknown_fields=True):
-    """A fact compared with a constant."""
-
-    fact: Fact
-    op: Literal["eq", "neq", "in", "nin", "contains", "matches", "between"]
-    value: LeafValue
-
-
-class Ref(Struct, forbid_unknown_fields=True):
-    """A fact compared with another."""
-
-    fact: Fact
-    op: Literal["eq", "neq", "in", "nin"]
-    reference: Fact
-
-
-class InRelation(Struct, forbid_unknown_fields=True):
-    """The tuple of the arguments is in the relation. An argument is looked up by name, or is a literal."""
-
-    args: list[FactArgument | str | float | bool]
-    relation: Annotated[str, Meta(min_length=1)]
-
-
-class Since(Struct, forbid_unknown_fields=True):
-    """Right was true at some event, and left at every event after it."""
-
-    left: "Condition"
-    right: "Condition"
-
-
-class OnceWithin(Struct, forbid_unknown_fields=True):
-    """Inner was true at some event no older than the window."""
-
-    inner: "Condition"
-    window_secs: Window
-
-
-class HistoricallyFor(Struct, forbid_unknown_fields=True):
-    """Inner was true at every event no older than the window, or since an event at least that old."""
-
-    inner: "Condition"
-    window_secs: Window
-    boundary: Literal["weak", "strong"] | UnsetType = UNSET
-
-
-class SinceWithin(Struct, forbid_unknown_fields=True):
-    """As since, with right true no longer ago than the window."""
-
-    left: "Condition"
-    right: "Condition"
-    window_secs: Window
-
-
-class Keyed(Struct, forbid_unknown_fields=True):
-    """Inner, over the events whose key has the same value as now."""
-
-    inner: "Condition"
-    key: Fact
-
-
-class Condition(Struct, rename={"not_": "not"}, forbid_unknown_fields=True):
-    """A condition: an object with exactly one of these members."""
-
-    leaf: Leaf | UnsetType = UNSET
-    ref: Ref | UnsetType = UNSET
-    in_relation: InRelation | UnsetType = UNSET
-    all: Annotated[list["Condition"], Meta(min_length=1)] | UnsetType = UNSET
-    any: Annotated[list["Condition"], Meta(min_length=1)] | UnsetType = UNSET
-    not_: "Condition | UnsetType" = UNSET
-    once: "Condition | UnsetType" = UNSET
-    historically: "Condition | UnsetType" = UNSET
-    since: Since | UnsetType = UNSET
-    once_within: OnceWithin | UnsetType = UNSET
-    historically_for: HistoricallyFor | UnsetType = UNSET
-    since_within: SinceWithin | UnsetType = UNSET
-    keyed: Keyed | UnsetType = UNSET
-
-
 class Rule(Struct):
     """A rule. Actions are listed in order of priority, the lowest number first."""
 
@@ -281,6 +182,16 @@ class ExplainedNode(Struct, omit_defaults=True):
     ) = UNSET
     until_ms: (
         Annotated[float, Meta(description="Until when the verdict stays if nothing else happens.")]
+        | UnsetType
+    ) = UNSET
+    found: (
+        Annotated[
+            float,
+            Meta(
+                description="What `count`, `distinct`, `sum` or `avg` found. Of the first two, "
+                "no more than the comparison needs."
+            ),
+        ]
         | UnsetType
     ) = UNSET
     note: Annotated[str, Meta(description="What is worth knowing, in words.")] | UnsetType = UNSET

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from api.schema import messages
+from api.schema import conditions, messages
 from api.schema.envelope import CODES, MESSAGE_CODES, NDJSON
 from api.schema.operations import EVENT_EXAMPLE, OPERATIONS, Operation
 
@@ -63,7 +63,7 @@ _LINES_ANSWERED: Final = {
 
 def document() -> dict[str, Any]:
     """Give the document as plain data."""
-    shapes = [operation.result for operation in OPERATIONS] + [messages.Failure, messages.Condition]
+    shapes = [operation.result for operation in OPERATIONS] + [messages.Failure, conditions.Condition]
     bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
     schemas, components = msgspec.json.schema_components([*shapes, *bodies], ref_template=_REFERENCE)
     # Exactly one member, which the type cannot express.

@@ -32,6 +32,38 @@ class Regime(Enum):
     """Unknown, so every event updates the memory."""
 
 
+class Sharing(Enum):
+    """When rules of different births can share the memory of a node."""
+
+    VIEWED = "viewed"
+    """Once the clock has moved on: later births ignore the times of earlier events."""
+    EXPIRED = "expired"
+    """Once all that the later birth did not see has expired."""
+    NEVER = "never"
+
+
+class Kind(Enum):
+    """What a record holds."""
+
+    TIMES = "times"
+    """The latest times at which a condition was true."""
+    VALUES = "values"
+    """The most recently seen values of a fact, each with its latest time."""
+    SUMS = "sums"
+    """The sums of a fact over panes of time."""
+    MEANS = "means"
+    """The same, and how many numbers were added."""
+
+
+class Recorded(NamedTuple):
+    """What a memory that is a record for each slice holds, in place of a single time."""
+
+    kind: Kind
+    most: int
+    """The most times or values that are needed. Panes are bounded by their width."""
+    window_us: int | None
+
+
 class Traits(NamedTuple):
     """What the state asks the plan about a temporal node."""
 
@@ -39,5 +71,16 @@ class Traits(NamedTuple):
     """Gives the microseconds until its memory expires, or None if it never does."""
     regime_of: Callable[[Condition], Regime]
     """Gives what an event does to its memory if it meets no trigger of it, once rules are indexed."""
-    can_be_shared: Callable[[Condition], bool]
-    """Tells whether rules of different births can share its memory."""
+    sharing_of: Callable[[Condition], Sharing]
+    """Gives when rules of different births can share its memory."""
+    recorded_of: Callable[[Condition], Recorded | None]
+    """Gives what its records hold, or None if its memory is a time."""
+
+
+PANES: Final = 256
+"""The panes that cover a window."""
+
+
+def pane_us(window_us: int) -> int:
+    """Give the width of the panes of a window."""
+    return max(1, -(-window_us // PANES))

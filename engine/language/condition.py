@@ -1,9 +1,9 @@
-"""The Condition types: a closed union of thirteen frozen forms, their equality, and how to traverse them."""
+"""The Condition types: a closed union of twenty frozen forms, their equality, and how to traverse them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
-from typing import ClassVar, TypeAlias, assert_never
+from typing import ClassVar, NamedTuple, TypeAlias, assert_never
 
 Scalar: TypeAlias = str | int | float | bool
 """A JSON string, number or boolean."""
@@ -11,7 +11,7 @@ Scalar: TypeAlias = str | int | float | bool
 LeafValue: TypeAlias = Scalar | tuple[Scalar, ...]
 """The constant of a leaf. A tuple holds only strings or only numbers."""
 
-Keys: TypeAlias = tuple[str, ...]
+Keys: TypeAlias = tuple["str | FilteredKey", ...]
 """The keys of the `Keyed` conditions around a condition, outermost first."""
 
 _EXACT = Context(prec=10_000, rounding=ROUND_HALF_EVEN, Emax=999_999, Emin=-999_999)
@@ -55,6 +55,13 @@ def typed(value: object) -> object:
     return value
 
 
+class FilteredKey(NamedTuple):
+    """The key of a `Keyed` with a `where`: its slices hold only the events at which `where` is true."""
+
+    fact: str
+    where: "Condition"
+
+
 class _Node:
     """Compares and hashes by typed content: `Leaf("x", "eq", 1)` differs from `Leaf("x", "eq", True)`."""
 
@@ -87,6 +94,22 @@ class FactArg:
     """An argument of `in_relation` that stands for the value of a fact."""
 
     fact: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledFact:
+    """The value of a fact in the current event, times a number.
+
+    `times` is None where the document has none; the value is then the fact's own.
+    """
+
+    fact: str
+    times: float | None = None
+
+    @property
+    def factor(self) -> float:
+        """The number by which the fact is multiplied."""
+        return 1 if self.times is None else self.times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,10 +224,100 @@ class SinceWithin(Windowed):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keyed(_Node):
-    """Inner holds on the events whose `key` has the same value as in the current event."""
+    """Inner holds on the events whose `key` has the same value as in the current event.
+
+    With `where`, only the events at which `where` was true belong to the slices.
+    """
 
     inner: "Condition"
     key: str
+    where: "Condition | None" = None
+
+    @property
+    def step(self) -> str | FilteredKey:
+        """What this condition adds to the keys around inner."""
+        return self.key if self.where is None else FilteredKey(self.key, self.where)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Previous(_Node):
+    """Inner was true at the event directly before the current one."""
+
+    inner: "Condition"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Earlier(_Node):
+    """Inner was true at some event before the current one."""
+
+    inner: "Condition"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EarlierWithin(Windowed):
+    """Inner was true at some event before the current one that is no older than the window."""
+
+    inner: "Condition"
+    window_secs: float
+
+
+class Aggregate(_Node):
+    """The base of the four forms that compare a number computed over the events no older than a window.
+
+    Without a window, all events so far count. `op` is gt, gte, lt, lte, eq or neq.
+    """
+
+    __slots__ = ()
+    window_secs: float | None
+    op: str
+
+    @property
+    def window_us(self) -> int | None:
+        """The window in whole microseconds, or None without a window."""
+        return None if self.window_secs is None else microseconds(self.window_secs, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Count(Aggregate):
+    """The number of events at which inner was true, compared with a constant."""
+
+    inner: "Condition"
+    window_secs: float | None
+    op: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Distinct(Aggregate):
+    """The number of different values of a fact at the events at which `where` was true."""
+
+    fact: str
+    where: "Condition | None"
+    window_secs: float | None
+    op: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sum(Aggregate):
+    """The sum of a fact over the events at which `where` was true."""
+
+    fact: str
+    where: "Condition | None"
+    window_secs: float | None
+    op: str
+    value: float | ScaledFact
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Avg(Aggregate):
+    """The mean of a fact over the events at which `where` was true. False if no event counts."""
+
+    fact: str
+    where: "Condition | None"
+    window_secs: float | None
+    op: str
+    value: float | ScaledFact
 
 
 Condition: TypeAlias = (
@@ -221,6 +334,13 @@ Condition: TypeAlias = (
     | HistoricallyFor
     | SinceWithin
     | Keyed
+    | Previous
+    | Earlier
+    | EarlierWithin
+    | Count
+    | Distinct
+    | Sum
+    | Avg
 )
 
 
@@ -233,13 +353,20 @@ def children(condition: Condition) -> tuple[Condition, ...]:
             return members
         case Since(left, right) | SinceWithin(left, right):
             return left, right
+        case Distinct(_, where) | Sum(_, where) | Avg(_, where):
+            return () if where is None else (where,)
+        case Keyed(inner, _, where):
+            return (inner,) if where is None else (inner, where)
         case (
             Not(inner)
             | Once(inner)
             | OnceWithin(inner)
             | Historically(inner)
             | HistoricallyFor(inner)
-            | Keyed(inner)
+            | Previous(inner)
+            | Earlier(inner)
+            | EarlierWithin(inner)
+            | Count(inner)
         ):
             return (inner,)
         case _:
@@ -250,12 +377,16 @@ def walk(condition: Condition, keys: Keys = ()) -> Iterator[tuple[Condition, Key
     """Give a condition and every condition inside it, each with the keys around it.
 
     A condition comes before its children, and children come in document order. `keys` are those around the
-    whole condition.
+    whole condition. The `where` of a `Keyed` is outside its slices, so its keys are those around the `Keyed`.
     """
     pending = [(condition, keys)]
     while pending:
         node, around = pending.pop()
         yield node, around
-        if inner := children(node):
-            inside = (*around, node.key) if isinstance(node, Keyed) else around
-            pending += [(child, inside) for child in reversed(inner)]
+        match node:
+            case Keyed(inner, _, where):
+                if where is not None:
+                    pending.append((where, around))
+                pending.append((inner, (*around, node.step)))
+            case _:
+                pending += [(child, around) for child in reversed(children(node))]

@@ -1,4 +1,4 @@
-"""The two tables of the language: the operators of predicates, and the thirteen forms of a condition.
+"""The tables of the language: the operators of predicates and of aggregates, and the forms of a condition.
 
 The parser, the printer, the JSON reader and writer, the validator and the error messages all read them.
 """
@@ -13,6 +13,10 @@ from engine.language.condition import Condition
 
 LARGEST = sys.float_info.max
 """The open end of a `between`: `x >= 5` means `x between 5 and LARGEST`."""
+
+
+COUNT_MAX = 10_000
+"""The largest number that a count is compared with."""
 
 
 class Operand(Enum):
@@ -57,6 +61,9 @@ INEQUALITIES = {">": "ABOVE", ">=": "AT_LEAST", "<": "BELOW", "<=": "AT_MOST"}
 
 Each abbreviates a `between` with an open end; `>` and `<` add a `neq`."""
 
+COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "==", "neq": "!="}
+"""The operators of aggregates: their names in JSON, and their texts."""
+
 
 class Content(Enum):
     """What a field of a form holds."""
@@ -71,6 +78,10 @@ class Content(Enum):
     OPERAND = "operand"
     WINDOW = "window"
     BOUNDARY = "boundary"
+    COMPARISON = "comparison"
+    COUNT = "count"
+    AMOUNT = "amount"
+    FACTOR = "factor"
 
 
 class Form(NamedTuple):
@@ -88,6 +99,15 @@ class Form(NamedTuple):
 _INNER = {"inner": Content.CONDITION}
 _BOTH = {"left": Content.CONDITION, "right": Content.CONDITION}
 _WINDOW = {"window_secs": Content.WINDOW}
+_OPTIONAL_WINDOW = frozenset({"window_secs"})
+_OPTIONAL_WHERE = frozenset({"where"})
+_WHERE = {"where": Content.CONDITION}
+_COMPARED_COUNT = _WINDOW | {"op": Content.COMPARISON, "value": Content.COUNT}
+_COMPARED_AMOUNT = _WINDOW | {"op": Content.COMPARISON, "value": Content.AMOUNT}
+_FACT_WHERE = {"fact": Content.NAME} | _WHERE
+
+SCALED_FACT = {"fact": Content.NAME, "times": Content.FACTOR}
+"""The fields of a fact in the place of the number that a sum or mean is compared with."""
 
 FORMS = {
     form.name: form
@@ -121,10 +141,26 @@ FORMS = {
             optional=frozenset({"boundary"}),
         ),
         Form(language.SinceWithin, "since_within", _BOTH | _WINDOW),
-        Form(language.Keyed, "keyed", _INNER | {"key": Content.NAME}),
+        Form(language.Keyed, "keyed", _INNER | {"key": Content.NAME} | _WHERE, optional=_OPTIONAL_WHERE),
+        Form(language.Previous, "previous", _INNER, is_bare=True),
+        Form(language.Earlier, "earlier", _INNER, is_bare=True),
+        Form(language.EarlierWithin, "earlier_within", _INNER | _WINDOW),
+        Form(language.Count, "count", _INNER | _COMPARED_COUNT, optional=_OPTIONAL_WINDOW),
+        Form(
+            language.Distinct,
+            "distinct",
+            _FACT_WHERE | _COMPARED_COUNT,
+            optional=_OPTIONAL_WHERE | _OPTIONAL_WINDOW,
+        ),
+        Form(
+            language.Sum, "sum", _FACT_WHERE | _COMPARED_AMOUNT, optional=_OPTIONAL_WHERE | _OPTIONAL_WINDOW
+        ),
+        Form(
+            language.Avg, "avg", _FACT_WHERE | _COMPARED_AMOUNT, optional=_OPTIONAL_WHERE | _OPTIONAL_WINDOW
+        ),
     )
 }
-"""The forms, by their names in JSON."""
+"""The forms, by their names in JSON: the thirteen of the interface, then the additions."""
 
 FORM_OF: Mapping[type, Form] = {form.make: form for form in FORMS.values()}
 
@@ -135,7 +171,7 @@ def placed_children(condition: Condition) -> Iterator[tuple[str, Condition]]:
     for field, content in form.fields.items():
         path = form.name if form.is_bare else f"{form.name}.{field}"
         value = getattr(condition, field)
-        if content is Content.CONDITION:
+        if content is Content.CONDITION and value is not None:
             yield path, value
         elif content is Content.CONDITIONS:
             yield from ((f"{path}[{index}]", member) for index, member in enumerate(value))

@@ -3,7 +3,20 @@
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from engine.language.condition import All, Condition, FactArg, InRelation, Keyed, Leaf, Ref
+from engine.language.condition import (
+    All,
+    Avg,
+    Condition,
+    Count,
+    Distinct,
+    FactArg,
+    InRelation,
+    Keyed,
+    Leaf,
+    Ref,
+    ScaledFact,
+    Sum,
+)
 from engine.language.diagnostics import did_you_mean, enumerated, json_type, quoted
 from engine.language.operators import placed_children
 from engine.language.samples import Sample
@@ -61,6 +74,16 @@ class _Checker:
             case Keyed(_, key):
                 keys = "only strings, numbers and booleans are keys, so that this `per` is always false"
                 yield from self._scalar(key, f"{prefix}keyed.key", keys)
+            case Count():
+                yield from _settled(node, f"{prefix}count.value")
+            case Distinct(fact):
+                counted = "only strings, numbers and booleans are counted, so that their number is always 0"
+                yield from self._scalar(fact, f"{prefix}distinct.fact", counted)
+                yield from _settled(node, f"{prefix}distinct.value")
+            case Sum():
+                yield from self._sum(node, f"{prefix}sum", "so that the sum is always 0")
+            case Avg():
+                yield from self._sum(node, f"{prefix}avg", "so that a comparison of the mean is always false")
         for step, child in placed_children(node):
             yield from self.warnings(child, prefix + step)
 
@@ -110,6 +133,21 @@ class _Checker:
                 holds = f"relations hold strings, numbers and booleans; {quoted(text)} is always false"
                 yield from self._scalar(argument.fact, at, holds)
 
+    def _sum(self, node: Sum | Avg, place: str, otherwise: str) -> Iterator[ConditionWarning]:
+        """Warn about facts that have to be numbers and are not."""
+        yield from self._number(node.fact, f"{place}.fact", f"only numbers count, {otherwise}")
+        if isinstance(node.value, ScaledFact):
+            at = f"{place}.value.fact"
+            yield from self._number(node.value.fact, at, f"{quoted(text_of(node))} is always false")
+
+    def _number(self, name: str, place: str, otherwise: str) -> Iterator[ConditionWarning]:
+        yield from self._fact(name, place)
+        types = self._types(name)
+        if types and "a number" not in types:
+            yield ConditionWarning(
+                place, f"{quoted(name)} is {_only(types)} in every event that has it: {otherwise}"
+            )
+
     def _scalar(self, name: str, place: str, otherwise: str) -> Iterator[ConditionWarning]:
         """Warn about a fact that has to be a scalar and is not."""
         yield from self._fact(name, place)
@@ -154,6 +192,20 @@ class _Checker:
 
     def _element_types(self, name: str) -> frozenset[str]:
         return self._sample.element_types(name) if self._sample else frozenset()
+
+
+def _settled(node: Count | Distinct, place: str) -> Iterator[ConditionWarning]:
+    """Warn about a comparison with 0 that every number of events passes, or none."""
+    match node.op, node.value:
+        case "gte", 0:
+            verdict = "true"
+        case "lt", 0:
+            verdict = "false"
+        case _:
+            return
+    yield ConditionWarning(
+        place, f"{quoted(text_of(node))} is always {verdict}: a count is never less than 0"
+    )
 
 
 def _comparable_types(leaf: Leaf) -> frozenset[str]:

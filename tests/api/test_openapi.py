@@ -157,7 +157,14 @@ MEMBERS: dict[str, Any] = {
     "once_within": {"inner": LEAF, "window_secs": 0.3},
     "historically_for": {"inner": LEAF, "window_secs": 5, "boundary": "strong"},
     "since_within": {"left": LEAF, "right": LEAF, "window_secs": 0},
-    "keyed": {"inner": LEAF, "key": "user"},
+    "keyed": {"inner": LEAF, "key": "user", "where": LEAF},
+    "previous": LEAF,
+    "earlier": LEAF,
+    "earlier_within": {"inner": LEAF, "window_secs": 300},
+    "count": {"inner": LEAF, "window_secs": 60, "op": "gte", "value": 10_000},
+    "distinct": {"fact": "a", "where": LEAF, "op": "lt", "value": 0},
+    "sum": {"fact": "a", "where": LEAF, "window_secs": 0.5, "op": "neq", "value": -1.5},
+    "avg": {"fact": "a", "op": "eq", "value": {"fact": "$b", "times": 0.3}},
 }
 
 
@@ -185,6 +192,18 @@ async def test_the_schema_of_conditions_takes_what_the_application_takes(caller:
         {"once_within": {"inner": LEAF, "window_secs": -1}},
         {"historically_for": {"inner": LEAF, "window_secs": 1, "boundary": "soft"}},
         {"in_relation": {"args": [None], "relation": "r"}},
+        {"keyed": {"inner": LEAF, "key": "k", "where": None}},
+        {"earlier_within": {"inner": LEAF}},
+        {"count": {"inner": LEAF, "op": "gte", "value": 10_001}},
+        {"count": {"inner": LEAF, "op": "gte", "value": -1}},
+        {"count": {"inner": LEAF, "op": "gte", "value": 1.5}},
+        {"count": {"inner": LEAF, "op": ">=", "value": 1}},
+        {"distinct": {"fact": "", "op": "lt", "value": 0}},
+        {"distinct": {"fact": "a", "op": "lt", "value": {"fact": "b"}}},
+        {"sum": {"fact": "a", "op": "lt", "value": "1"}},
+        {"sum": {"fact": "a", "op": "lt", "value": {"fact": "b", "times": "2"}}},
+        {"avg": {"fact": "a", "op": "lt", "value": {"times": 2}}},
+        {"avg": {"fact": "a", "window_secs": -1, "op": "lt", "value": 1}},
     ],
 )
 async def test_the_schema_of_conditions_refuses_what_the_application_refuses(

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain, combinations
 from typing import assert_never
 
@@ -35,7 +36,15 @@ def _judged(node: Node, condition: Condition, history: list[Event], drawn: rando
         assert bool(node.nodes) is (node.key is not None) is scalar(history[-1][condition.key])
         if not node.nodes:
             return
-        history = sliced(history, condition.key)
+        outer, history = history, sliced(history, condition.key)
+        if condition.where is not None:
+            # The event is judged as if it belonged to the slice.
+            kept = [verdict(condition.where, outer[:place]) for place in range(1, len(outer))]
+            there = [event for event, keep in zip(outer, kept, strict=False) if keep]
+            history = sliced([*there, outer[-1]], condition.key)
+            yield from _judged(node.nodes[1], condition.where, outer, drawn)
+            yield from _judged(node.nodes[0], condition.inner, history, drawn)
+            return
     for member, inner in zip(node.nodes, children(condition), strict=True):
         yield from _judged(member, inner, history, drawn)
 
@@ -49,6 +58,10 @@ def judge_values(node: Node, event: Event) -> None:
             names = [fact, reference]
         case terms.InRelation(_, args):
             names = [arg.fact for arg in args if isinstance(arg, terms.FactArg)]
+        case terms.Distinct(fact):
+            names = [fact]
+        case terms.Sum(fact, _, _, _, value) | terms.Avg(fact, _, _, _, value):
+            names = [fact, *([value.fact] if isinstance(value, terms.ScaledFact) else [])]
         case _:
             names = []
     assert repr(dict(node.values)) == repr({name: event[name] for name in names if event[name] is not None})
@@ -62,9 +75,12 @@ def judge_until(node: Node, history: Sequence[Event], drawn: random.Random) -> N
     """Until the time given the verdict stays, and just past it it is another."""
     last_us = LATEST_US if node.until_us is None else node.until_us
     windows = {
-        window_us(part.window_secs) for part, _ in walk(node.condition) if isinstance(part, terms.Windowed)
+        window_us(part.window_secs)
+        for part, _ in walk(node.condition)
+        if isinstance(part, terms.Windowed | terms.Aggregate) and part.window_secs is not None
     }
     edges = {event.time_us + window for event in history for window in windows}
+    edges |= {edge + max(1, -(-window // 256)) for edge in edges for window in windows}
     near = {edge + off for edge in edges for off in (-1, 0, 1)}
     probes = sorted(time_us for time_us in near if history[-1].time_us < time_us < last_us)
     for at_us in {*drawn.sample(probes, min(PROBES_MAX, len(probes))), *probes[-1:], last_us}:
@@ -96,6 +112,10 @@ def judge_witness(node: Node, history: Sequence[Event]) -> None:
                 runs = runs[:1] or [len(history) - 1]
             assert given_us in {history[place].time_us for place in runs}, (node, history)
             return
+        case terms.Previous():
+            witnesses = [len(history) - 2] if len(history) > 1 and right[-2] else []
+        case terms.Earlier() | terms.EarlierWithin():
+            witnesses = [place for place, true in enumerate(right[:-1]) if true]
         case terms.Historically() | terms.HistoricallyFor():
             witnesses = [place for place, true in enumerate(right) if not true]
         case terms.Since() | terms.SinceWithin() if not left[-1] and not right[-1]:
@@ -111,7 +131,8 @@ def judge_witness(node: Node, history: Sequence[Event]) -> None:
 def judge_why_not(explained: ExplainedRule, history: Sequence[Event]) -> None:
     """The predicates named turn the verdict, and no fewer do."""
     condition, given = explained.rule.condition, explained.why_not
-    predicates = [*{part: None for part, _ in walk(condition) if not children(part)}]
+    kinds = terms.Leaf | terms.Ref | terms.InRelation
+    predicates = [*{part: None for part, _ in walk(condition) if isinstance(part, kinds)}]
     event = history[-1]
     marked = [*history[:-1], Event(event.time_us, event.fields, {**event.vars, NOW.fact[1:]: 1})]
 
@@ -151,7 +172,17 @@ def turned(condition: Condition, several: frozenset[Condition]) -> Condition:
             return terms.HistoricallyFor(turned(inner, several), window, boundary)
         case terms.SinceWithin(left, right, window):
             return terms.SinceWithin(turned(left, several), turned(right, several), window)
-        case terms.Keyed(inner, key):
-            return terms.Keyed(turned(inner, several), key)
+        case terms.Keyed(inner, key, where):
+            return terms.Keyed(turned(inner, several), key, where and turned(where, several))
+        case terms.Previous(inner):
+            return terms.Previous(turned(inner, several))
+        case terms.Earlier(inner):
+            return terms.Earlier(turned(inner, several))
+        case terms.EarlierWithin(inner, window):
+            return terms.EarlierWithin(turned(inner, several), window)
+        case terms.Count(inner):
+            return replace(condition, inner=turned(inner, several))
+        case terms.Distinct(_, where) | terms.Sum(_, where) | terms.Avg(_, where):
+            return replace(condition, where=where and turned(where, several))
         case _:
             assert_never(condition)

@@ -10,6 +10,7 @@ from engine.language.condition import All, Any, Condition, Leaf, Not
 from engine.language.diagnostics import ConditionError
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
+from engine.language.operators import FORMS
 from engine.language.text import printer
 from engine.language.text.parser import parse
 from engine.language.validation.document import condition_from_document, condition_from_json
@@ -19,7 +20,7 @@ ROOMY = Limits(text_bytes_max=10**9)
 """What is valid may have a text longer than may be sent; here only reading back matters."""
 
 TOKEN = re.compile(
-    r"""`(?:[^`]|``)*` | "(?:[^"\\]|\\.)*" | '[^']*' | [<>=!]+ | [\[\](),] | [^\s<>=!\[\](),]+ | \s+""",
+    r"""`(?:[^`]|``)*` | "(?:[^"\\]|\\.)*" | '[^']*' | [<>=!]+ | [\[\](),*] | [^\s<>=!\[\](),*]+ | \s+""",
     re.VERBOSE,
 )
 BLANKS = ("", " ", "\t", "\n", "\r\n", " # a comment, with `marks` \"and\" 'such'\n", "  ")
@@ -29,11 +30,11 @@ def depth_of(condition: Condition) -> int:
     match condition_to_document(condition):
         case {"all": list() as members} | {"any": list() as members}:
             inner = members
-        case {"not": inner_one} | {"once": inner_one} | {"historically": inner_one}:
-            inner = [inner_one]
+        case {"not": only} | {"once": only} | {"historically": only} | {"previous": only} | {"earlier": only}:
+            inner = [only]
         case document:
             (content,) = document.values()
-            inner = [content[name] for name in ("left", "right", "inner") if name in content]
+            inner = [content[name] for name in ("left", "right", "inner", "where") if name in content]
     return 1 + max((depth_of(condition_from_document(document)) for document in inner), default=0)
 
 
@@ -113,12 +114,7 @@ def test_grouping_is_kept(condition: Condition) -> None:
 def test_depth_and_nodes_are_allowed_up_to_their_bounds_and_no_further(condition: Condition) -> None:
     depth = depth_of(condition)
     document = condition_to_document(condition)
-    nodes = len(
-        re.findall(
-            r'"(?:leaf|ref|in_relation|all|any|not|once\w*|historically\w*|since\w*|keyed)": ',
-            json.dumps(document),
-        )
-    )
+    nodes = len(re.findall(rf'"(?:{"|".join(FORMS)})": ', json.dumps(document)))
     for source in (printer.format(condition), json.dumps(document), document):
         assert code_of(source, Limits(depth_max=depth, nodes_max=nodes)) == 0
         assert code_of(source, Limits(depth_max=depth - 1)) == 1303
@@ -154,6 +150,8 @@ OPENERS = (
         "not in(x, y) and (",
         "a > 1 since (",
     ),
+    *("previous (", "earlier (", "earlier within 5m (", "count(", "sum(x where ", "avg(`a b` where not "),
+    *("per k where ((", "per previous where a == 1 (", "per k where (a == 1) ("),
     *("a == 1 since within 5m (", "not not once within 5m not historically for 1m weak per not_ all("),
 )
 

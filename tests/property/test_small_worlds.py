@@ -9,7 +9,12 @@ import pytest
 from engine import Detector
 from engine.language.condition import (
     All,
+    Avg,
     Condition,
+    Count,
+    Distinct,
+    Earlier,
+    EarlierWithin,
     Historically,
     HistoricallyFor,
     Keyed,
@@ -17,8 +22,10 @@ from engine.language.condition import (
     Not,
     Once,
     OnceWithin,
+    Previous,
     Since,
     SinceWithin,
+    Sum,
 )
 from tests.differential.modes import in_mode
 from tests.reference import Event, verdict
@@ -43,6 +50,24 @@ FEW: tuple[Wrap, ...] = (
     lambda inner: OnceWithin(inner, 0.001),
     lambda inner: HistoricallyFor(inner, 0.001, "strong"),
     lambda inner: SinceWithin(inner, Q, 0.001),
+)
+COUNTING: tuple[Wrap, ...] = (
+    Previous,
+    Earlier,
+    *(lambda inner, w=w: EarlierWithin(inner, w) for w in WINDOWS_SECS),
+    *(lambda inner, w=w: Count(inner, w, "gte", 2) for w in (*WINDOWS_SECS, None)),
+    lambda inner: Count(inner, 0.001, "eq", 1),
+    lambda inner: Count(inner, None, "lt", 2),
+    *(lambda inner, w=w: Distinct("p", inner, w, "gt", 1) for w in (*WINDOWS_SECS, None)),
+    lambda inner: Distinct("p", inner, 0.001, "eq", 1),
+    *(lambda inner, w=w: Sum("p", inner, w, "gte", 2) for w in (*WINDOWS_SECS, None)),
+    lambda inner: Avg("p", inner, 0.001, "lt", 1),
+)
+FEW_COUNTING: tuple[Wrap, ...] = (
+    Previous,
+    lambda inner: EarlierWithin(inner, 0.001),
+    lambda inner: Count(inner, 0.001, "gte", 2),
+    lambda inner: Sum("p", inner, 0.001, "lt", 2),
 )
 BINARY: tuple[Callable[[Condition, Condition], Condition], ...] = (
     lambda left, right: All((left, right)),
@@ -86,6 +111,27 @@ WORLDS: dict[str, tuple[list[Condition], list[Letter], int]] = {
     "keys in keys": (
         [Keyed(f(Keyed(g(P), "j")), "k") for f in FEW for g in FEW],
         letters((1,), p=BITS, k=(1, 2), j=(1, 2)),
+        3,
+    ),
+}
+
+
+WORLDS |= {
+    "counting": ([op(P) for op in COUNTING], letters((0, 1, 2), p=BITS), 4),
+    "counting with another operator": (
+        [f(g(P)) for f in FEW_COUNTING for g in (*UNARY, *FEW_COUNTING)]
+        + [f(g(P)) for f in UNARY for g in FEW_COUNTING],
+        letters((0, 1), p=BITS),
+        4,
+    ),
+    "counting by key": ([Keyed(f(P), "k") for f in COUNTING], letters((0, 1), p=BITS, k=(1, 2, None)), 3),
+    "keys with where": (
+        [
+            Keyed(f(P), "k", where)
+            for f in (Once, *FEW_COUNTING)
+            for where in (Q, Not(Q), Once(Q), Previous(Q))
+        ],
+        [*letters((0, 1), p=BITS, q=BITS, k=(1,)), (1, {"p": 1, "q": 1})],
         3,
     ),
 }

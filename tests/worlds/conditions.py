@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from engine.language.condition import (
     All,
     Any,
+    Avg,
     Condition,
+    Count,
+    Distinct,
+    Earlier,
+    EarlierWithin,
     FactArg,
     Historically,
     HistoricallyFor,
@@ -18,14 +23,18 @@ from engine.language.condition import (
     Not,
     Once,
     OnceWithin,
+    Previous,
     Ref,
+    ScaledFact,
     Since,
     SinceWithin,
+    Sum,
 )
 
 MAX = 1.7976931348623157e308
 ODD_NAMES = (
-    *("in", "AND", "True", "null", "not", "per", "all", "any", "Since", "count", "where"),
+    *("in", "AND", "True", "null", "not", "per", "all", "any", "Since"),
+    *("previous", "earlier", "count", "distinct", "sum", "avg", "where", "Where", "$count", "count.where"),
     *("a.b", "$a", "$user.id", "user.in", "$in", "in-x", "@timestamp", "a-1", "_"),
     *(
         ".",
@@ -153,9 +162,17 @@ in_relations = st.builds(
 predicates = st.one_of(leaves(), leaves(), nearly_comparisons(), refs, in_relations)
 
 
+comparisons = st.sampled_from(("gt", "gte", "lt", "lte", "eq", "neq"))
+counts = st.one_of(st.sampled_from((0, 1, 5, 10_000)), st.integers(0, 10_000))
+factors = st.one_of(st.none(), numbers.filter(lambda number: -MAX <= number <= MAX))
+amounts = st.one_of(numbers, st.builds(ScaledFact, names, factors))
+optional_windows = st.one_of(st.none(), windows)
+
+
 def _extended(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
     members = st.lists(inner, min_size=1, max_size=3).map(tuple)
     boundaries = st.sampled_from((None, "weak", "strong"))
+    optional = st.one_of(st.none(), inner)
     return st.one_of(
         st.builds(All, members),
         st.builds(Any, members),
@@ -167,6 +184,14 @@ def _extended(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Conditio
         st.builds(HistoricallyFor, inner, windows, boundaries),
         st.builds(SinceWithin, inner, inner, windows),
         st.builds(Keyed, inner, names),
+        st.builds(Keyed, inner, names, inner),
+        st.builds(Previous, inner),
+        st.builds(Earlier, inner),
+        st.builds(EarlierWithin, inner, windows),
+        st.builds(Count, inner, optional_windows, comparisons, counts),
+        st.builds(Distinct, names, optional, optional_windows, comparisons, counts),
+        st.builds(Sum, names, optional, optional_windows, comparisons, amounts),
+        st.builds(Avg, names, optional, optional_windows, comparisons, amounts),
     )
 
 
@@ -176,7 +201,10 @@ small_conditions: st.SearchStrategy[Condition] = st.recursive(
     st.sampled_from(
         (
             Leaf("a", "eq", 1),
-            Leaf("b", "nin", ("x",)),
+            Leaf("previous", "nin", ("x",)),
+            Ref("a", "eq", "earlier"),
+            InRelation("count", (FactArg("where"),)),
+            Sum("avg", None, None, "gt", ScaledFact("sum", 2)),
             InRelation("r", (FactArg("a"), 1)),
             Ref("a", "eq", "b"),
         )
@@ -263,6 +291,7 @@ PIECES = (
         "é",
         "\x00",
         "\ud800",
+        *("previous", "earlier", "count", "distinct", "sum", "avg", "where", "*", "count(", "sum(", "cuont"),
         "wihtin",
         "adn",
         "onec",

@@ -11,6 +11,10 @@ from typing import Any, Self
 from engine import Detector, Limits
 from engine.language.condition import (
     Condition,
+    Count,
+    Distinct,
+    Earlier,
+    EarlierWithin,
     Historically,
     HistoricallyFor,
     Keyed,
@@ -18,8 +22,10 @@ from engine.language.condition import (
     Not,
     Once,
     OnceWithin,
+    Previous,
     Since,
     SinceWithin,
+    Sum,
 )
 from tests.reference import Event, verdict
 
@@ -48,12 +54,24 @@ CLOCKED: tuple[Condition, ...] = (
 )
 """These change with any event that does not bring something."""
 
-INNER = AWAITED + CLOCKED
+COUNTED: tuple[Condition, ...] = (
+    Previous(P),
+    Earlier(P),
+    EarlierWithin(P, WINDOW_SECS),
+    Count(P, WINDOW_SECS, "gte", 2),
+    Count(Not(P), WINDOW_SECS, "lt", 2),
+    Count(P, None, "eq", 1),
+    Distinct("p", None, WINDOW_SECS, "gt", 1),
+    Sum("p", P, WINDOW_SECS, "gte", 2),
+    Sum("p", P, None, "gte", 2),
+)
+
+INNER = AWAITED + CLOCKED + COUNTED
 
 LASTING = AWAITED[:2]
 """Those that never expire: once it is live, a key is live for ever."""
 
-EXPIRING = AWAITED[3:5] + CLOCKED[3:5]
+EXPIRING = AWAITED[3:5] + CLOCKED[3:5] + COUNTED[2:5] + COUNTED[6:8]
 """Those that are over with their window."""
 
 Path = tuple[str, ...]

@@ -7,7 +7,12 @@ the same few keys return again and again, while rules are added.
 from engine.language.condition import (
     All,
     Any,
+    Avg,
     Condition,
+    Count,
+    Distinct,
+    Earlier,
+    EarlierWithin,
     Historically,
     HistoricallyFor,
     Keyed,
@@ -15,13 +20,16 @@ from engine.language.condition import (
     Not,
     Once,
     OnceWithin,
+    Previous,
     Since,
     SinceWithin,
+    Sum,
 )
 from tests.worlds.scripts import Choose, Submit, World, timestamp_ms
 
-BOUNDED = ("once_within", "weak", "since_within")
-MEMBERS = ("once", "historically", "since", "strong", "strong", *BOUNDED)
+BOUNDED = ("once_within", "weak", "since_within", "earlier_within", "count", "distinct", "sum", "avg")
+MEMBERS = ("once", "historically", "since", "strong", "strong", "previous", "earlier", *BOUNDED)
+COMPARED = (("gte", 3), ("gt", 2), ("lt", 2), ("lte", 1), ("eq", 2), ("neq", 1))
 STEPS_US = (0, 1, 300_000, 300_000, 700_000, 999_999, 1_000_000, 1_300_000)
 
 
@@ -43,7 +51,8 @@ class LongHistoriesWorld(World):
         choose = self.choose
         inner: Condition = self.temporal(1 if choose((False, True, True)) else 2)
         for key in choose(((), ("k",), ("k",), ("k",), ("j", "k"))):
-            inner = Keyed(inner, key)
+            where = choose((None, None, None, self.predicate(), self.temporal(1)))
+            inner = Keyed(inner, key, where)
         match choose(("alone", "alone", "not", "all", "all", "any")):
             case "not":
                 return Not(inner)
@@ -75,6 +84,25 @@ class LongHistoriesWorld(World):
                 return OnceWithin(operand(), window_secs)
             case "weak" | "strong" as boundary:
                 return HistoricallyFor(operand(), window_secs, boundary)
+            case "previous":
+                return Previous(operand())
+            case "earlier":
+                return Earlier(operand())
+            case "earlier_within":
+                return EarlierWithin(operand(), window_secs)
+            case "count":
+                return Count(operand(), choose((window_secs, 10, None)), *choose(COMPARED))
+            case "distinct":
+                return Distinct(
+                    choose("jt"),
+                    choose((None, operand())),
+                    choose((window_secs, 10, None)),
+                    *choose(COMPARED),
+                )
+            case "sum" | "avg" as member:
+                made = Sum if member == "sum" else Avg
+                where = choose((None, operand()))
+                return made("t", where, choose((0.01, window_secs, 10, None)), *choose(COMPARED))
             case _:
                 return SinceWithin(operand(), operand(), window_secs)
 

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from engine.language.condition import (
     All,
     Any,
+    Avg,
     Condition,
+    Count,
+    Distinct,
+    Earlier,
+    EarlierWithin,
     FactArg,
     Historically,
     HistoricallyFor,
@@ -23,9 +28,12 @@ from engine.language.condition import (
     Not,
     Once,
     OnceWithin,
+    Previous,
     Ref,
+    ScaledFact,
     Since,
     SinceWithin,
+    Sum,
 )
 
 Draw: TypeAlias = Callable[[st.SearchStrategy[int]], int]
@@ -45,6 +53,21 @@ KINDS_OF_PREDICATE = (*["bit"] * 8, "equality", "equality", "membership", "conta
 KINDS_OF_PREDICATE += ("ref", "ref", "relation")
 MEMBERS = ("predicate", "all", "any", "not", "once", "historically", "since", "once_within")
 MEMBERS += ("historically_for", "historically_for", "since_within", "keyed", "keyed")
+ADDITIONS = (
+    "previous",
+    "earlier",
+    "earlier_within",
+    "count",
+    "count",
+    "distinct",
+    "sum",
+    "avg",
+    "keyed where",
+)
+"""The members beyond the interface's thirteen."""
+COMPARISONS = ("gt", "gte", "gte", "lt", "lte", "eq", "neq")
+COUNTS = (0, 1, 1, 2, 2, 3)
+AMOUNTS = (0, 1, 1.5, -1, 2, 3.0, BIG, ScaledFact("a"), ScaledFact("b", 2), ScaledFact("$v", 0.5))
 CHANGES = (("enabled", False), ("enabled", True), ("enabled", True), ("name", "z"), ("notify", True))
 BITS = (False, True)
 MOSTLY = (False, True, True, True)
@@ -104,7 +127,11 @@ def rewritten(condition: Condition, rewrite: Callable[[Json], Json]) -> Conditio
         return tuple(rewritten(member, rewrite) for member in condition)
     if is_dataclass(condition):
         parts = {field.name: getattr(condition, field.name) for field in fields(condition)}
-        kept = ("fact", "op", "reference", "relation", "key")
+        kept = {"fact", "op", "reference", "relation", "key"} | {k for k, v in parts.items() if v is None}
+        if isinstance(condition, Count | Distinct):
+            # Only a whole number is one, however it is spelt.
+            kept.add("value")
+        kept.discard("boundary")
         return type(condition)(**{k: v if k in kept else rewritten(v, rewrite) for k, v in parts.items()})
     return rewrite(condition)
 
@@ -155,11 +182,11 @@ class World:
                 return InRelation(choose(("r", "s")), tuple(args))
 
     def condition(self, depth: int) -> Condition:
-        """Give a condition of at most this depth, of any of the thirteen members."""
+        """Give a condition of at most this depth, of any member."""
         if depth == 1:
             return self.predicate()
         choose, inner = self.choose, lambda: self.condition(depth - 1)
-        match choose(MEMBERS):
+        match choose(MEMBERS + ADDITIONS):
             case "all" | "any" as member:
                 members = tuple(inner() for _ in choose(UP_TO_3))
                 return (All if member == "all" else Any)(members)
@@ -180,6 +207,28 @@ class World:
                 return SinceWithin(inner(), inner(), choose(WINDOWS_SECS))
             case "keyed":
                 return Keyed(inner(), choose(("a", "b", "user.id", "$v")))
+            case "keyed where":
+                return Keyed(inner(), choose(("a", "b", "user.id", "$v")), inner())
+            case "previous":
+                return Previous(inner())
+            case "earlier":
+                return Earlier(inner())
+            case "earlier_within":
+                return EarlierWithin(inner(), choose(WINDOWS_SECS))
+            case "count":
+                window_secs = choose((None, *WINDOWS_SECS))
+                return Count(inner(), window_secs, choose(COMPARISONS), choose(COUNTS))
+            case "distinct" | "sum" | "avg" as member:
+                where = inner() if choose(BITS) else None
+                compared = (
+                    choose(("a", "b", "b", "$v")),
+                    where,
+                    choose((None, *WINDOWS_SECS)),
+                    choose(COMPARISONS),
+                )
+                if member == "distinct":
+                    return Distinct(*compared, choose(COUNTS))
+                return (Sum if member == "sum" else Avg)(*compared, choose(AMOUNTS))
             case _:
                 return self.predicate()
 

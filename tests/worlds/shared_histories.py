@@ -3,7 +3,12 @@
 from engine.language.condition import (
     All,
     Any,
+    Avg,
     Condition,
+    Count,
+    Distinct,
+    Earlier,
+    EarlierWithin,
     Historically,
     HistoricallyFor,
     Keyed,
@@ -11,8 +16,11 @@ from engine.language.condition import (
     Not,
     Once,
     OnceWithin,
+    Previous,
+    ScaledFact,
     Since,
     SinceWithin,
+    Sum,
 )
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World, timestamp_ms
 
@@ -38,6 +46,26 @@ HISTORIES = (
     Once(SinceWithin(Q, P, 1)),
     OnceWithin(All((P, OnceWithin(Q, 0.3))), 1),
 )
+COUNTING = (
+    Previous(P),
+    Previous(NOT_P),
+    Earlier(P),
+    EarlierWithin(P, 0.3),
+    EarlierWithin(Not(P), 1),
+    Count(P, 1, "gte", 2),
+    Count(Not(P), 0.3, "lte", 1),
+    Count(P, None, "eq", 2),
+    Count(Earlier(P), 1, "gte", 2),
+    Distinct("t", None, 1, "gt", 1),
+    Distinct("t", P, None, "eq", 2),
+    Sum("t", None, 0.3, "gt", 2),
+    Sum("t", P, None, "gte", 3),
+    Sum("t", Q, 1, "lt", ScaledFact("t", 2)),
+    Avg("t", P, 0.3, "gte", 1),
+    Earlier(Previous(P)),
+    Previous(Previous(P)),
+)
+WHERES = (None, None, None, P, Not(P), Once(P), Previous(P), Count(P, 0.3, "lt", 2), Keyed(Previous(P), "t"))
 
 
 class SharedWorld(World):
@@ -47,10 +75,11 @@ class SharedWorld(World):
         choose = self.choose
         if depth:
             # One script has few histories, so that its rules have them together.
-            self.histories = [choose(HISTORIES) for _ in range(3)]
+            self.histories = [choose(choose((HISTORIES, COUNTING))) for _ in range(3)]
+            self.where = choose(WHERES)
         history = choose(self.histories)
         if choose((False, True, True)):
-            history = Keyed(history, "k")
+            history = Keyed(history, "k", choose((None, self.where)))
         match choose("aalnox"):
             case "a":
                 return All((Leaf("t", "eq", choose((0, 1))), history))

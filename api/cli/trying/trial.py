@@ -52,7 +52,9 @@ class _Rules:
         self.keys: dict[str, list[str]] = {}
         for one in conditions:
             self.detector.add_rule(one.name, one.condition)
-            self.keys[one.name] = list(dict.fromkeys(key for _, path in walk(one.condition) for key in path))
+            steps = dict.fromkeys(step for _, path in walk(one.condition) for step in path)
+            names = [step if isinstance(step, str) else step.fact for step in steps]
+            self.keys[one.name] = list(dict.fromkeys(names))
 
     def key(self, rule: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Give the values of the facts that a rule is keyed by."""

@@ -1,14 +1,15 @@
 """Groups the rules and updates that are evaluated together: by shape, as rows of one loop."""
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from engine.evaluation.dispatch.compiler import Fire, Observe, Row
 from engine.evaluation.dispatch.ranges import Selected
 from engine.evaluation.dispatch.selection import SelectedRow, SelectedRows, Selection, rows_at
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.ir import Known
+from engine.evaluation.state.tables import KeyTable
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
 
@@ -101,14 +102,14 @@ class Bucket:
         self._known = known
         self.rules: Groups = {}
         self.updaters: dict[int, Groups] = {}
-        """By temporal depth: how many temporal nodes are nested in one another, from 1."""
+        """By depth: how many updates come one after another, from 1; below 0 for deferred updates."""
         self.several: dict[int, dict[Observe, dict[int, SelectedRow]]] = {}
         """The members with several triggers. Their rows are in `SelectedRows`."""
         self.pending: list[tuple[int, int, bool]] = []
         self.size = 0
 
     def add(self, member: int, depth: int, *, several: bool = False) -> None:
-        """Add a rule with depth 0, or the update of a memory with the temporal depth of its node.
+        """Add a rule with depth 0, or the update of a memory with its depth: see `updaters`.
 
         `several` tells whether an event may meet more buckets of this member.
         """
@@ -180,8 +181,26 @@ def _take_over(mine: Groups, others: Groups) -> None:
         mine[observe].take_over(group)
 
 
+class Turn(NamedTuple):
+    """A table with filtered keys, and the row that fires if an event with those keys belongs to a slice."""
+
+    depth: int
+    """That of the updates on which it depends."""
+    table: KeyTable
+    observe: Observe
+    row: Group
+
+    @classmethod
+    def of(cls, depth: int, table: KeyTable, row: Row) -> Self:
+        """Give a turn by a row for events of which nothing is known."""
+        group = Group(len(row.constants), len(row.rest) + 1)
+        group.add(row.constants, [*row.rest, 0])
+        return cls(depth, table, row.observe, group)
+
+
 def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
-    met: Sequence[Bucket | Selected],
+    met: list[Bucket | Selected],
+    turns: Iterable[Turn],
     fields: Mapping[str, Any],
     sent: Mapping[str, Any],
     now_us: int,
@@ -191,8 +210,42 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
 ) -> None:
     """Evaluate an event for the buckets that it meets and what it selects, each member once.
 
-    Updates come first, those of inner nodes before those of outer ones. Then come the rules.
+    Updates come first, those of inner nodes before those of outer ones. Between them, tables turn to the
+    event that have waited for updates, the least depths first. Then come the rules, and then the deferred
+    updates, those of outer nodes before those of inner ones.
     """
+    done = 0
+    for depth, table, observe, row in turns:
+        depths, several = _depths(met)
+        for each in sorted(depths):
+            if done < each <= depth:
+                _update(each, met, several, fields, sent, now_us, tick, relations, fire)
+        done = depth
+        belongs: list[int] = []
+        observe(row.constants, row.rest, fields, sent, now_us, tick, relations, belongs.append)
+        if belongs:
+            table.turn_to(fields, sent, now_us, tick)
+            met += table.woken()
+        else:
+            table.leave()
+    depths, several = _depths(met)
+    ordered = sorted(depths) if len(depths) > 1 else depths
+    for depth in ordered:
+        if depth > done:
+            _update(depth, met, several, fields, sent, now_us, tick, relations, fire)
+    for bucket in met:
+        for observe, group in bucket.rules.items():
+            observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
+    if several:
+        for observe, rows in rows_at(0, several):
+            observe(_NO_COLUMNS, rows, fields, sent, now_us, tick, relations, fire)
+    for depth in ordered:
+        if depth < 0:
+            _update(depth, met, several, fields, sent, now_us, tick, relations, fire)
+
+
+def _depths(met: list[Bucket | Selected]) -> tuple[set[int], list[Selection]]:
+    """Give the depths of all updates in buckets, and the members with several triggers."""
     depths: set[int] = set()
     several: list[Selection] = []
     for bucket in met:
@@ -205,18 +258,26 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     for selection in several:
         depths.update(selection)
     depths.discard(0)
-    for depth in sorted(depths) if len(depths) > 1 else depths:
-        for bucket in met:
-            for observe, group in bucket.updaters.get(depth, _NONE).items():
-                observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
-        if several:
-            for observe, rows in rows_at(depth, several):
-                observe(_NO_COLUMNS, rows, fields, sent, now_us, tick, relations, fire)
+    return depths, several
+
+
+def _update(  # noqa: PLR0917 -- as above
+    depth: int,
+    met: list[Bucket | Selected],
+    several: list[Selection],
+    fields: Mapping[str, Any],
+    sent: Mapping[str, Any],
+    now_us: int,
+    tick: int,
+    relations: Relations | None,
+    fire: Fire,
+) -> None:
+    """Run the updates of one depth."""
     for bucket in met:
-        for observe, group in bucket.rules.items():
+        for observe, group in bucket.updaters.get(depth, _NONE).items():
             observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
     if several:
-        for observe, rows in rows_at(0, several):
+        for observe, rows in rows_at(depth, several):
             observe(_NO_COLUMNS, rows, fields, sent, now_us, tick, relations, fire)
 
 

@@ -17,16 +17,19 @@ from engine.evaluation.facts.values import (
     dig,
     equal,
     part_of_key,
+    scaled,
     slice_key_of,
     split_name,
 )
 from engine.evaluation.memory import NEVER
-from engine.evaluation.plan.ir import Abstraction, Junction, Known, Memories, Predicate, Shape, updates
+from engine.evaluation.paths import Path, fact_of, is_filtered
+from engine.evaluation.plan.ir import Abstraction, Known, Memories
+from engine.evaluation.plan.shapes import Junction, Predicate, Shape, updates
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import NO_SLOT
-from engine.evaluation.state.slices import SETTLE_EVERY, State
+from engine.evaluation.state.slices import SETTLE_EVERY, NodeName, State
 from engine.evaluation.state.tables import SHARDS
-from engine.language.condition import Condition, Keys, microseconds
+from engine.language.condition import Condition, microseconds
 
 Values = Mapping[str, Any]
 
@@ -88,21 +91,28 @@ class Compiler:
         self._functions: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
 
     def row(
-        self, condition: Condition, memories: Memories, known: Known | None, *, selected: bool = False
+        self,
+        condition: Condition,
+        birth: int,
+        memories: Memories,
+        known: Known | None,
+        *,
+        selected: bool = False,
     ) -> Row:
         """Compile a condition that reads its memories, for events of which `known` is known.
 
         The rows that its function takes are columns or, if they are selected one by one, each a tuple.
         """
         parts = Abstraction(self._patterns.finder, known)
-        return self._row(parts, parts.reader(condition, memories), selected=selected)
+        return self._row(parts, parts.reader(condition, birth, memories), selected=selected)
 
     def updater(
-        self, node: Condition, path: Keys, memories: Memories, known: Known | None, *, selected: bool = False
+        self, name: NodeName, memories: Memories, known: Known | None, *, selected: bool = False
     ) -> Row:
         """Compile the update of a temporal node's memory; see `row`."""
         parts = Abstraction(self._patterns.finder, known)
-        return self._row(parts, parts.updater(node, path, memories), selected=selected)
+        shape = parts.updater(name.condition, name.path, name.birth, memories)
+        return self._row(parts, shape, selected=selected)
 
     def _row(self, parts: Abstraction, shape: Shape, *, selected: bool) -> Row:
         tables = tuple(
@@ -119,20 +129,25 @@ class Compiler:
         count = 0 if selected else _first_constants(shape, parts)
         return Row(observe, parts.constants[:count], parts.constants[count:])
 
-    def stream(self, rules: Sequence[tuple[Rule, Memories]]) -> ObserveMany:
-        """Compile the function that evaluates many events for few rules, given in order with their memories.
+    def stream(self, rules: Sequence[tuple[Rule, int, Memories]]) -> ObserveMany:
+        """Compile the function that evaluates many events for few rules, given in order with their births.
 
         It also updates the memories. With few rules, looking up candidates would cost more than evaluation.
         """
         parts = Abstraction(self._patterns.finder)
-        shapes = [parts.shape(rule.condition, memories) for rule, memories in rules]
-        writer = EagerWriter(parts.constants)
+        shapes = [parts.shape(rule.condition, birth, memories) for rule, birth, memories in rules]
+        late = [number for number, path in enumerate(parts.paths) if is_filtered(path)]
+
+        def key_lookup(number: int, where: str | None) -> list[str]:
+            return _slot_lookup(parts, number, where)
+
+        writer = EagerWriter(parts.constants, late, key_lookup)
         verdicts = [writer.verdict(shape) for shape in shapes]
         tables = [
             self._state.tables[path] for number, path in enumerate(parts.paths) if number in parts.sliced
         ]
         source = _stream_source(parts, writer, verdicts, begins=self._patterns.bounded)
-        given = [*parts.constants, *self._names(parts), *((rule,) for rule, _ in rules)]
+        given = [*parts.constants, *self._names(parts), *((rule,) for rule, *_ in rules)]
         for table in tables:
             given += [table.shards, table.seen, table.log.append]
         given += [self._state.whole.cells, self._patterns.begin, self._lookups.relations]
@@ -176,8 +191,9 @@ def bind(given):
     tick += 1
     {lookups}
     {lines}
-    {settle}
     {fired}
+    {settle}
+    append(fired)
   finally:
    {store}
    if clock != NEVER:
@@ -192,6 +208,7 @@ _GLOBALS: Final[dict[str, Any]] = {
     "equal": equal,
     "microseconds": microseconds,
     "part_of_key": part_of_key,
+    "scaled": scaled,
     "slice_key_of": slice_key_of,
 }
 
@@ -269,17 +286,10 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
     lookups = (["begin(fields, vars)"] if begins else []) + _fact_lookups(parts.facts)
     tables = ""
     for number, path in enumerate(parts.paths):
-        lookups += _key_lookup(parts, number, path)
+        if not is_filtered(path):
+            lookups += _slot_lookup(parts, number, None)
         if number in parts.sliced:
             tables += f"shards{number}, seen{number}, log{number}, "
-            lookups += [
-                f"s{number} = {NO_SLOT}",
-                f"if k{number} is not None:",
-                f" s{number} = shards{number}[hash((k{number},)) % {SHARDS}].get(k{number}, {NO_SLOT})",
-                f" if s{number} >= 0:",
-                f"  seen{number}[s{number}] = tick",
-                f"  if tracking: log{number}(s{number})",
-            ]
     if begins or parts.asks_relations or any(name.startswith("$") for name in parts.facts):
         lookups.insert(0, "vars = vars or NOTHING")
     if parts.asks_relations:
@@ -303,14 +313,11 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
 
 
 def _fired(verdicts: list[str]) -> list[str]:
-    """Give the statements that append the rules that fire. Each rule comes as a tuple of its own."""
+    """Give the statements that collect the rules that fire. Each rule comes as a tuple of its own."""
     if not verdicts:
-        return ["append(())"]
-    if len(verdicts) == 1:
-        return [f"append(r0 if {verdicts[0]} else ())"]
+        return ["fired = ()"]
     lines = [f"fired = r0 if {verdicts[0]} else ()"]
-    lines += [f"if {verdict}: fired += r{number}" for number, verdict in enumerate(verdicts) if number]
-    return [*lines, "append(fired)"]
+    return lines + [f"if {verdict}: fired += r{number}" for number, verdict in enumerate(verdicts) if number]
 
 
 def _given(parts: Abstraction) -> str:
@@ -332,9 +339,28 @@ def _fact_lookups(facts: Sequence[str]) -> list[str]:
     return lines
 
 
-def _key_lookup(parts: Abstraction, number: int, path: Keys) -> list[str]:
+def _slot_lookup(parts: Abstraction, number: int, where: str | None) -> list[str]:
+    """Give the statements for the key of a path and its slot. Without `where` there is no key."""
+    key, slot = f"k{number}", f"s{number}"
+    lines = _key_lookup(parts, number, parts.paths[number])
+    if where is not None:
+        lines.append(f"if {key} is not None and not {where}: {key} = None")
+    if number not in parts.sliced:
+        return lines
+    return [
+        *lines,
+        f"{slot} = {NO_SLOT}",
+        f"if {key} is not None:",
+        f" {slot} = shards{number}[hash(({key},)) % {SHARDS}].get({key}, {NO_SLOT})",
+        f" if {slot} >= 0:",
+        f"  seen{number}[{slot}] = tick",
+        f"  if tracking: log{number}({slot})",
+    ]
+
+
+def _key_lookup(parts: Abstraction, number: int, path: Path) -> list[str]:
     """Give the statements for the key of a path. The key is None if the event belongs to no slice."""
-    fact = f"f{parts.facts.index(path[-1])}"
+    fact = f"f{parts.facts.index(fact_of(path[-1]))}"
     key = f"k{number}"
     short = f"type({fact}) is str and len({fact}) <= {KEY_CHARS_MAX}"
     lines = [f"{key} = {fact} if {short} else slice_key_of({fact})"]

@@ -1,12 +1,13 @@
 """Evaluates events for indexed rules: each for the rules and memories whose triggers it meets."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
-from engine.evaluation.dispatch.buckets import run
+from engine.evaluation.dispatch.buckets import Turn, run
 from engine.evaluation.dispatch.compiler import Event, Fired, Stream
 from engine.evaluation.dispatch.index import Index
-from engine.evaluation.dispatch.keyed_names import Turning
+from engine.evaluation.dispatch.keyed_names import Turning, turnings
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.memory import NEVER
@@ -26,7 +27,8 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 class IndexedStream:
     """Evaluates events for the rules of one detector, while they are indexed.
 
-    `join_due` is called with the time of an event before which memories join. `rules` are by priority.
+    `join_due` is called with the time of an event before which memories join, `turn_of` with tables that turn
+    only to some events. `rules` are by priority.
     """
 
     def __init__(  # noqa: PLR0917 -- the parts of a rule set
@@ -35,6 +37,7 @@ class IndexedStream:
         index: Index,
         joins: Joins,
         join_due: Callable[[int], None],
+        turn_of: Callable[[KeyTable], Turn],
         patterns: PatternWork,
         lookups: Lookups,
         relations: Collection[str],
@@ -43,10 +46,11 @@ class IndexedStream:
         self._state = state
         self._index = index
         self._joins, self._join_due = joins, join_due
+        self._turn_of = turn_of
         self._patterns = patterns
         self._lookups, self._relations = lookups, relations
         self._rules = rules
-        self._turning: Turning | None = None
+        self._turning: tuple[Turning, Turning | None] | None = None
 
     def rules_changed(self) -> None:
         """Forget what depends on the rules."""
@@ -59,8 +63,9 @@ class IndexedStream:
         begin = self._patterns.begin if self._patterns.bounded else None
         relations_of = self._lookups.relations if self._relations else None
         relations: Any = None
-        tables = state.tables.values()
-        turns_all = len(tables) <= TURNED_ALL_MAX
+        if self._turning is None:
+            self._turning = turnings(state.tables.values(), every=len(state.tables) <= TURNED_ALL_MAX)
+        plain, late = self._turning
         clock = NEVER if detector.clock_us is None else detector.clock_us
         latest, tick, joins_us = detector.latest_us, detector.events_seen, joins.due_us
         try:
@@ -79,15 +84,18 @@ class IndexedStream:
                     self._join_due(now)
                     joins_us = joins.due_us
                 met = met_by(fields, sent)
-                for table in tables if turns_all else self._tables_with_keys(fields, sent):
+                for table in plain.tables_at(fields, sent) if plain.every is None else plain.every:
                     table.turn_to(fields, sent, now, tick)
                     if table.watched or table.awake or table.begun:
                         met += table.woken()
                 if whole.awake:
                     met += whole.awake.values()
+                turns: Sequence[Turn] = ()
+                if late is not None:
+                    turns = sorted(map(self._turn_of, late.tables_at(fields, sent)), key=_depth)
                 fired: list[int] = []
-                if met:
-                    run(met, fields, sent, now, tick, relations, fired.append)
+                if met or turns:
+                    run(met, turns, fields, sent, now, tick, relations, fired.append)
                 whole.previous_us = now
                 if state.due or not tick % SETTLE_EVERY:
                     # Messages belong to the event whose result comes next.
@@ -101,9 +109,5 @@ class IndexedStream:
             if clock != NEVER:
                 detector.clock_us, detector.events_seen = clock, tick
 
-    def _tables_with_keys(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[KeyTable]:
-        """Give the tables that have a key for the event. The others leave the previous event."""
-        tables = self._state.tables
-        if self._turning is None:
-            self._turning = Turning(tables.values())
-        return self._turning.tables_at(fields, sent)
+
+_depth: Final = attrgetter("depth")

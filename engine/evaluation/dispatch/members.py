@@ -28,4 +28,5 @@ class Updater(NamedTuple):
     """Below 0, which distinguishes it from the priority of a rule."""
     name: NodeName
     depth: int
+    """See `Bucket.add`."""
     triggers: Triggers | None

@@ -1,10 +1,11 @@
 """The code by which generated functions read and write memories; it knows how the state keeps them."""
 
+from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from engine.evaluation.memory import Regime
 from engine.evaluation.plan.codegen import OPERATORS, Access, Writer, edge_of
-from engine.evaluation.plan.ir import Memory
+from engine.evaluation.plan.shapes import Memory, Tally
 from engine.evaluation.state.columns import IN_PAGE, PAGE_BITS
 
 
@@ -19,14 +20,38 @@ class RowWriter(Writer):
         """Give an expression for the truth of a node, after its memory's update for the event."""
         return _read(memory)
 
+    def turn(self, path: int, where: str | None) -> list[str]:  # noqa: ARG002 -- overridden
+        """Give the test whether the event belongs to a slice of a path."""
+        return [] if where is None else [where]
+
 
 class EagerWriter(RowWriter):
-    """Writes for functions that evaluate many events for all rules. Cells are local variables: `m0`, `m1`."""
+    """Writes for functions that evaluate many events for all rules. Cells are local variables: `m0`, `m1`.
 
-    def __init__(self, constants: list[Any]) -> None:
+    The keys of the paths in `late` are looked up where they are first needed, by the statements that
+    `key_lookup` gives, because a `where` decides about them.
+    """
+
+    def __init__(
+        self, constants: list[Any], late: Collection[int], key_lookup: Callable[[int, str | None], list[str]]
+    ) -> None:
         super().__init__()
         self._constants = constants
+        self._late = set(late)
+        self._key_lookup = key_lookup
         self.cells: set[int] = set()
+
+    def turn(self, path: int, where: str | None) -> list[str]:
+        """Write the statements that look up the key of a path, if they are not written."""
+        if path in self._late:
+            self._late.remove(path)
+            self._updates.add(-1, self._key_lookup(path, where))
+        return []
+
+    def _identity(self, node: Memory | Tally) -> Hashable:
+        """Give the memory, which an event updates only once."""
+        store: Hashable = self._constants[node.constants[0]]
+        return store
 
     def access(self, memory: Memory) -> Access:
         """Give the code that accesses a memory that every event updates."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
-from engine.evaluation.dispatch.buckets import Bucket
+from engine.evaluation.dispatch.buckets import Bucket, Turn
 from engine.evaluation.dispatch.compiler import Compiler, ObserveMany, Row
 from engine.evaluation.dispatch.index import Index
 from engine.evaluation.dispatch.indexed_stream import IndexedStream
@@ -20,8 +20,9 @@ from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, in
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.memory import Regime
+from engine.evaluation.paths import membership_of
 from engine.evaluation.plan.ir import Known, Memories
-from engine.evaluation.plan.requirements import requirements_of, temporal_depth
+from engine.evaluation.plan.requirements import path_depth, requirements_of, update_depth
 from engine.evaluation.plan.triggers import (
     Holding,
     Triggers,
@@ -31,9 +32,9 @@ from engine.evaluation.plan.triggers import (
     triggers_of,
 )
 from engine.evaluation.rules import Rule
-from engine.evaluation.state.columns import Column
 from engine.evaluation.state.joining import JOINED_AT_ONCE, Joins
 from engine.evaluation.state.slices import NodeName, State
+from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.state.views import Store
 from engine.evaluation.state.waking import entries_to_write, stop_sleeping
 from engine.language.limits import Limits
@@ -88,6 +89,7 @@ class RuleSet:
             self._index,
             self.joins,
             self._join_due,
+            self._turn,
             self.patterns,
             self.lookups,
             self.relations,
@@ -118,7 +120,7 @@ class RuleSet:
 
     def add(self, rule: Rule, birth: int, tick: int, now_us: int) -> None:
         """Add an enabled rule after event `tick`, whose time was `now_us`."""
-        parts = requirements_of(rule.condition)
+        parts = requirements_of(rule.condition, birth)
         names = []
         for node, path in parts.memories:
             names.append(NodeName(node, path, birth))
@@ -215,7 +217,7 @@ class RuleSet:
         state = self._state
         store, oldest = state.stores[name], state.oldest(name)
         self._drop_updater(name)
-        bucket = store.bucket if isinstance(store, Column) else state.whole.buckets.get(store)
+        bucket = state.whole.buckets.get(store) if isinstance(store, int) else store.bucket
         if bucket is not None:
             self._wakers(state.stores[oldest], blank=False).take_over(bucket)
             self._unwatch(store)
@@ -237,7 +239,7 @@ class RuleSet:
             updated = joined.name if joined else name
             if updated not in self._updater_of:
                 self._add_updater(updated)
-        triggers = triggers_of(program.rule.condition, self._index.cost)
+        triggers = triggers_of(program.rule.condition, program.birth, self._index.cost)
         self._by_priority[priority] = program._replace(triggers=triggers)
         self._take_in(priority, 0, program.birth, triggers)
 
@@ -248,8 +250,8 @@ class RuleSet:
 
     def _add_updater(self, name: NodeName) -> None:
         self._updaters_made += 1
-        triggers = change_triggers_of(name.condition, name.path, self._index.cost)
-        updater = Updater(-self._updaters_made, name, temporal_depth(name.condition), triggers)
+        triggers = change_triggers_of(name.condition, name.path, name.birth, self._index.cost)
+        updater = Updater(-self._updaters_made, name, update_depth(name.condition, name.path), triggers)
         self._updaters[updater.number] = updater
         self._updater_of[name] = updater.number
         self._take_in(updater.number, updater.depth, name.birth, triggers)
@@ -289,20 +291,20 @@ class RuleSet:
     def _wakers(self, store: Store, *, blank: bool) -> Bucket:
         """Give the bucket of the members that a memory triggers."""
         whole = self._state.whole
-        bucket = store.bucket if isinstance(store, Column) else whole.buckets.get(store)
+        bucket = whole.buckets.get(store) if isinstance(store, int) else store.bucket
         if bucket is None:
             bucket = self._new_bucket(None)
-            if isinstance(store, Column):
-                store.watch(bucket)
-            else:
+            if isinstance(store, int):
                 whole.watch(store, bucket, blank=blank)
+            else:
+                store.watch(bucket)
         return bucket
 
     def _unwatch(self, store: Store) -> None:
-        if isinstance(store, Column):
-            store.unwatch()
-        else:
+        if isinstance(store, int):
             self._state.whole.unwatch(store)
+        else:
+            store.unwatch()
 
     # -- events ---------------------------------------------------------------------------------------------
 
@@ -313,16 +315,22 @@ class RuleSet:
         if self._stream is None:
             programs = [self._by_priority[priority] for priority in sorted(self._by_priority)]
             stores = self._state.stores
-            self._stream = self._compiler.stream(
-                [
-                    (
-                        program.rule,
-                        {name[:2]: (stores[name], Regime.SEEN, False) for name in program.memories},
-                    )
-                    for program in programs
-                ]
-            )
+            read = [
+                (p.rule, p.birth, {name[:2]: (stores[name], Regime.SEEN, False) for name in p.memories})
+                for p in programs
+            ]
+            self._stream = self._compiler.stream(read)
         return self._stream
+
+    def _turn(self, table: KeyTable) -> Turn:
+        """Give the condition under which a table turns to an event."""
+        turn: Turn | None = table.turn
+        if turn is None:
+            condition, birth = membership_of(table.path)
+            names = [NodeName(node, path, birth) for node, path in requirements_of(condition, birth).memories]
+            row = self._compiler.row(condition, birth, self._memories(names), None)
+            turn = table.turn = Turn.of(path_depth(table.path), table, row)
+        return turn
 
     def _new_bucket(self, known: Known | None) -> Bucket:
         return Bucket(self._row, self._selected, known)
@@ -334,14 +342,14 @@ class RuleSet:
     def _row(self, member: int, known: Known | None, *, selected: bool = False) -> Row:
         if member < 0:
             name = self._updaters[member].name
-            nodes = requirements_of(name.condition, name.path).memories
-            memories = {
+            nodes = requirements_of(name.condition, name.birth, name.path).memories
+            found: Memories = {
                 **self._memories([NodeName(node, path, name.birth) for node, path in nodes[1:]]),
                 name[:2]: (*self._memory(name), False),
             }
-            return self._compiler.updater(name.condition, name.path, memories, known, selected=selected)
-        rule, _, names, *_ = self._by_priority[member]
-        return self._compiler.row(rule.condition, self._memories(names), known, selected=selected)
+            return self._compiler.updater(name, found, known, selected=selected)
+        rule, birth, names, *_ = self._by_priority[member]
+        return self._compiler.row(rule.condition, birth, self._memories(names), known, selected=selected)
 
     def _memories(self, names: Iterable[NodeName]) -> Memories:
         """Give memories as rules read them: through a view, if they can be shared."""

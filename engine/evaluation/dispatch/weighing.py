@@ -7,6 +7,7 @@ measured with `python -m tests.bench curve`; only their ratios matter.
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from engine.evaluation.paths import Path
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.plan.triggers import (
     PRESENT,
@@ -19,7 +20,7 @@ from engine.evaluation.plan.triggers import (
     triggers_of,
 )
 from engine.language import condition as language
-from engine.language.condition import Condition, Keys, children
+from engine.language.condition import Aggregate, Condition, children
 
 FUSED_NODES_MAX: Final = 400
 """With more nodes, rules are indexed whatever an event costs: each change of a rule compiles all of them into
@@ -42,6 +43,11 @@ _AFTER_FIRST: Final = 0.3
 _UPDATE: Final = 60.0
 _KEYED_UPDATE: Final = 110.0
 
+_RECORD: Final = 150.0
+"""To add to a record, beyond what it takes to remember a time."""
+_COMPARED: Final = 100.0
+"""To read a record and compare."""
+
 _INDEX: Final = 1900.0
 """To look up the values of an event, beyond what one function takes for any event."""
 _TABLE: Final = 400.0
@@ -63,19 +69,21 @@ class Weight(NamedTuple):
     """What the rule costs if every event is evaluated for it."""
     indexed: tuple[tuple[float, Triggers | None], ...]
     """The rule and the updates of its memories: what each costs at an event that meets its triggers."""
-    paths: frozenset[Keys]
+    paths: frozenset[Path]
     """Those of its memories."""
 
 
 def weight_of(condition: Condition) -> Weight:
     """Weigh a rule."""
     memories = requirements_of(condition).memories
-    updates = [(_update_ns(node, path), change_triggers_of(node, path, _spread)) for node, path in memories]
+    updates = [
+        (_update_ns(node, path), change_triggers_of(node, path, 0, _spread)) for node, path in memories
+    ]
     tests_ns = _RULE + _tests_ns(condition)
     reads_ns = sum(_KEYED_READ if path else _READ for _, path in memories)
     return Weight(
         tests_ns + sum(update_ns for update_ns, _ in updates),
-        ((_ROW + tests_ns + reads_ns, triggers_of(condition, _spread)), *updates),
+        ((_ROW + tests_ns + reads_ns, triggers_of(condition, 0, _spread)), *updates),
         frozenset(path for _, path in memories if path),
     )
 
@@ -136,8 +144,9 @@ def _share_alone(trigger: Trigger) -> float:
     return _HOLDING
 
 
-def _update_ns(node: Condition, path: Keys) -> float:
-    return (_KEYED_UPDATE if path else _UPDATE) + sum(map(_tests_ns, children(node)))
+def _update_ns(node: Condition, path: Path) -> float:
+    added_ns = _RECORD if isinstance(node, Aggregate) else 0.0
+    return (_KEYED_UPDATE if path else _UPDATE) + added_ns + sum(map(_tests_ns, children(node)))
 
 
 def _tests_ns(node: Condition) -> float:
@@ -152,7 +161,9 @@ def _tests_ns(node: Condition) -> float:
             return _tests_ns(first) + _AFTER_FIRST * sum(map(_tests_ns, others))
         case language.All() | language.Any() | language.Not():
             return sum(map(_tests_ns, children(node)))
-        case language.Keyed(inner, _):
-            return _KEY + _tests_ns(inner)
+        case language.Keyed(inner, _, where):
+            return _KEY + _tests_ns(inner) + (0.0 if where is None else _tests_ns(where))
+        case language.Count() | language.Distinct() | language.Sum() | language.Avg():
+            return _COMPARED
         case _:
             return _VERDICT

@@ -16,6 +16,9 @@ Temporal: TypeAlias = (
     | language.OnceWithin
     | language.HistoricallyFor
     | language.SinceWithin
+    | language.Previous
+    | language.Earlier
+    | language.EarlierWithin
 )
 
 
@@ -35,6 +38,10 @@ def settle(node: Temporal, past_us: int | None, now_us: int, operands: tuple[boo
             return _seen(now_us if right else past_us)
         case language.OnceWithin():
             return _seen_within(now_us if right else past_us, now_us, node.window_us)
+        case language.Previous() | language.Earlier():
+            return _seen(past_us)
+        case language.EarlierWithin():
+            return _seen_within(past_us, now_us, node.window_us)
         case language.Historically():
             return _negated(_seen(past_us if right else now_us))
         case language.HistoricallyFor(_, _, "strong"):

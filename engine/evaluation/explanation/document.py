@@ -1,5 +1,6 @@
 """An explanation as plain data, for JSON. Times are in milliseconds since 1970."""
 
+from math import isfinite
 from typing import Any
 
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
@@ -20,7 +21,7 @@ def rule_document(explained: ExplainedRule) -> dict[str, Any]:
 
 
 def node_document(node: Node) -> dict[str, Any]:
-    """Give a node: `{text, verdict, nodes?, values?, key?, witness_ms?, until_ms?, note?}`."""
+    """Give a node: `{text, verdict, nodes?, values?, key?, witness_ms?, until_ms?, found?, note?}`."""
     document: dict[str, Any] = {"text": node.text, "verdict": node.verdict}
     if node.nodes:
         document["nodes"] = [*map(node_document, node.nodes)]
@@ -32,6 +33,9 @@ def node_document(node: Node) -> dict[str, Any]:
         document["witness_ms"] = _milliseconds(node.witness_us)
     if node.until_us is not None:
         document["until_ms"] = _milliseconds(node.until_us)
+    if node.found is not None and isfinite(node.found):
+        # JSON has no infinities, to which a sum may come.
+        document["found"] = node.found
     if node.note is not None:
         document["note"] = node.note
     return document

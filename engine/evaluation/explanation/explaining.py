@@ -11,21 +11,27 @@ from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.explanation.predicates import Predicate, Predicates
 from engine.evaluation.explanation.remembered import Remembered
 from engine.evaluation.explanation.shown import Shown
+from engine.evaluation.explanation.tallies import Entry as Counted
+from engine.evaluation.explanation.tallies import entries_of, found_at, future_of
 from engine.evaluation.explanation.why_not import why_not
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.intake import Intake
 from engine.evaluation.lateness import late
 from engine.evaluation.memory import NEVER
-from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.paths import Path, fact_of, step_of
+from engine.evaluation.plan.requirements import recorded_of, requirements_of
+from engine.evaluation.plan.triggers import Comparison
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.state.slices import NodeName
 from engine.evaluation.warnings import warnings_on
 from engine.language import condition as language
-from engine.language.condition import Condition, Keys, microseconds
+from engine.language.condition import Condition, ScaledFact, microseconds
 from engine.language.diagnostics import Entry, Refusal, json_type, quoted
 
 NODES_MAX: Final = 4_000
 """The most nodes that are explained at once, unless they are those of one rule."""
+
+_OUTSIDE: Final = "`where` is false, so the event belongs to no slice; the rest is shown as if it did"
 
 _DISABLED: Final = "the rule is disabled, so it observes no events"
 
@@ -106,7 +112,7 @@ class _Explaining:
         self._predicates, self._remembered = predicates, remembered
         self._birth, self._now_us = birth, now_us
 
-    def node(self, condition: Condition, path: Keys) -> Node:
+    def node(self, condition: Condition, path: Path) -> Node:
         """Explain a condition under a path of keys for which the event has values."""
         match condition:
             case language.Leaf() | language.Ref() | language.InRelation():
@@ -132,8 +138,13 @@ class _Explaining:
                 | language.HistoricallyFor()
                 | language.Since()
                 | language.SinceWithin()
+                | language.Previous()
+                | language.Earlier()
+                | language.EarlierWithin()
             ):
                 return self._temporal(condition, path)
+            case language.Count() | language.Distinct() | language.Sum() | language.Avg():
+                return self._comparison(condition, path)
             case _:
                 assert_never(condition)
 
@@ -147,25 +158,35 @@ class _Explaining:
             note="; ".join([*predicates.remarks(predicate), *_cut(found)]) or None,
         )
 
-    def _keyed(self, keyed: language.Keyed, path: Keys) -> Node:
+    def _keyed(self, keyed: language.Keyed, path: Path) -> Node:
         value = self._predicates.value(keyed.key)
         if key_of(value) is None:
             is_ = "missing" if value is None else f"{json_type(value)}, which is no key"
             note = f"{quoted(keyed.key)} is {is_}, so the event belongs to no slice"
             return Node(condition=keyed, future=Future(verdict=False), note=note)
-        longer = (*path, keyed.key)
+        longer = (*path, step_of(keyed, self._birth))
         node = self.node(keyed.inner, longer)
-        key = self._predicates.shown(longer)
+        key = self._predicates.shown([fact_of(step) for step in longer])
+        remarks = _cut(key)
+        nodes: tuple[Node, ...] = (node,)
+        future = node.future
+        if keyed.where is not None:
+            # Whether the event belongs to a slice is settled now, whatever time brings.
+            where = self.node(keyed.where, path)
+            nodes = (node, where)
+            if not where.verdict:
+                future = Future(verdict=False)
+                remarks.insert(0, _OUTSIDE)
         return Node(
             condition=keyed,
-            future=node.future,
-            nodes=(node,),
+            future=future,
+            nodes=nodes,
             key={name: shown.value for name, shown in key.items()},
-            note="; ".join(_cut(key)) or None,
+            note="; ".join(remarks) or None,
             decide=all,
         )
 
-    def _temporal(self, node: Temporal, path: Keys) -> Node:
+    def _temporal(self, node: Temporal, path: Path) -> Node:
         past_us = self._remembered.past_us(NodeName(node, path, self._birth))
         now_us = self._now_us
         nodes = tuple(self.node(operand, path) for operand in language.children(node))
@@ -176,6 +197,38 @@ class _Explaining:
             nodes=nodes,
             witness_us=settled.witness_us,
             decide=lambda truths: settle(node, past_us, now_us, truths).future.verdict,
+        )
+
+    def _comparison(self, node: Comparison, path: Path) -> Node:
+        past = self._remembered.past(NodeName(node, path, self._birth))
+        now_us, value_of = self._now_us, self._predicates.value
+        nodes = tuple(self.node(child, path) for child in language.children(node))
+        names = [] if isinstance(node, language.Count) else [node.fact]
+        value = value_of(names[0]) if names else None
+        if isinstance(node.value, ScaledFact):
+            names.append(node.value.fact)
+
+        def entries(truths: tuple[bool, ...]) -> list[Counted]:
+            return entries_of(node, past, now_us, value, adds=all(truths))
+
+        def decide(truths: tuple[bool, ...]) -> bool:
+            return future_of(node, entries(truths), now_us, value_of).verdict
+
+        now = entries(tuple(child.verdict for child in nodes))
+        found = found_at(node, now, now_us)
+        recorded = recorded_of(node)
+        if found is not None and recorded is not None and recorded.most:
+            # By chance more may be remembered.
+            found = min(found, recorded.most)
+        shown = self._predicates.shown(names)
+        return Node(
+            condition=node,
+            future=future_of(node, now, now_us, value_of),
+            nodes=nodes,
+            values={name: shown.value for name, shown in shown.items()},
+            found=found,
+            note="; ".join(_cut(shown)) or None,
+            decide=decide if nodes else None,
         )
 
 

@@ -28,6 +28,8 @@ class Node:
     """The slice of `keyed`: the values of all keys down to here, the outermost first."""
     witness_us: int | None = None
     """The time of the event that settles a temporal node; None if no single event does."""
+    found: float | None = None
+    """What a comparison with a number over the past found. Of a count, no more than the comparison needs."""
     note: str | None = None
     decide: Decide | None = field(default=None, repr=False, compare=False)
     """None for a node without members."""

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from engine.evaluation.explanation.tallies import Past
 from engine.evaluation.memory import NEVER, Regime
+from engine.evaluation.paths import Path
+from engine.evaluation.state.columns import Column
 from engine.evaluation.state.slices import NodeName, State
-from engine.language.condition import Keys
 
 
 class Remembered:
@@ -15,16 +17,26 @@ class Remembered:
         self._state = state
         self._tick = tick
         self._fields, self._sent = fields, sent
-        self._slots: dict[Keys, int] = {}
+        self._slots: dict[Path, int] = {}
 
     def past_us(self, name: NodeName) -> int | None:
         """Give the time that a memory holds for the event's slice, or None."""
         state = self._state
         store = state.store_of(name)
+        assert isinstance(store, int | Column), name
         time_us = self._of_cell(store) if isinstance(store, int) else store.past_us(self._slot_of(name.path))
-        view = state.views.get(name)
-        since_us = NEVER if view is None else view.since_us
-        return time_us if time_us > since_us else None
+        return time_us if time_us > self._since_us(name) else None
+
+    def past(self, name: NodeName) -> Past:
+        """Give the record that a memory has for the event's slice."""
+        store = self._state.store_of(name)
+        assert not isinstance(store, int | Column), name
+        record = store.few.get(self._slot_of(name.path) if name.path else 0)
+        return Past(record, self._since_us(name))
+
+    def _since_us(self, name: NodeName) -> int:
+        view = self._state.views.get(name)
+        return NEVER if view is None else view.since_us
 
     def _of_cell(self, cell: int) -> int:
         whole = self._state.whole
@@ -32,7 +44,7 @@ class Remembered:
             return whole.previous_us
         return whole.cells[cell]
 
-    def _slot_of(self, path: Keys) -> int:
+    def _slot_of(self, path: Path) -> int:
         slot = self._slots.get(path)
         if slot is None:
             slot = self._slots[path] = self._state.tables[path].slot_at(self._fields, self._sent)

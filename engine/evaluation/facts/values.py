@@ -121,6 +121,25 @@ def _digest(text: str) -> str:
     return digest
 
 
+def double(value: Any) -> float | None:
+    """Give a number as a double, or None for what is no number or past a double's range."""
+    kind = type(value)
+    if kind is float:
+        return value  # type: ignore[no-any-return]
+    if kind is not int:
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def scaled(value: Any, times: float) -> float | None:
+    """Give a number times another, as doubles, or None where `double` does."""
+    number = double(value)
+    return None if number is None else number * times
+
+
 def part_of_key(key: Any) -> Any:
     """Give the form of a key, or of None, inside a tuple of keys.
 

@@ -4,19 +4,21 @@ Arrays and dicts that events change in place are copied. Immutable objects (rule
 shared.
 """
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from itertools import chain
+from typing import Any, NamedTuple, Protocol, TypeAlias, assert_never
 
 from engine.evaluation.dispatch.rule_set import RuleSet
+from engine.evaluation.paths import Path
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.joining import Joining
+from engine.evaluation.state.panes import Panes
+from engine.evaluation.state.records import Times, Values
 from engine.evaluation.state.slices import Joined, NodeName, State
 from engine.evaluation.state.tables import Key, KeyTable
-
-if TYPE_CHECKING:
-    from array import array
 
 
 class Saved(Protocol):
@@ -36,7 +38,7 @@ class Saved(Protocol):
 class CapturedTable(NamedTuple):
     """A copy of a KeyTable."""
 
-    path: tuple[str, ...]
+    path: Path
     keys: list[Key | None]
     held: "array[int]"
     seen: "array[int]"
@@ -62,6 +64,18 @@ class CapturedColumn(NamedTuple):
     ticks: Mapping[int, int]
 
 
+class CapturedRecords(NamedTuple):
+    """A copy of records: for each the slot and the length, and what they hold, one after another."""
+
+    slots: "array[int]"
+    lengths: "array[int]"
+    values: list[Any] | None
+    columns: "Mapping[str, array[int] | array[float]]"
+
+
+Memory: TypeAlias = CapturedCell | CapturedColumn | CapturedRecords
+
+
 @dataclass(frozen=True, slots=True)
 class Captured:
     """A copy of everything that a snapshot of a detector contains."""
@@ -70,7 +84,7 @@ class Captured:
     rules: list[tuple[Rule, int]]
     """Each rule with the birth of its history, in order of priority."""
     tables: list[CapturedTable]
-    memories: list[tuple[NodeName, CapturedCell | CapturedColumn]]
+    memories: list[tuple[NodeName, Memory]]
     joined: list[tuple[NodeName, Joined]]
     newborn: list[tuple[NodeName, int]]
     joining: list[Joining]
@@ -94,7 +108,7 @@ def capture(detector: Saved) -> Captured:
         rules=[(live.rule, live.birth) for live in detector.live.values()],
         tables=[_table(table) for table in state.tables.values()],
         memories=[
-            (name, _column(store) if isinstance(store, Column) else CapturedCell(cells[store], ticks[store]))
+            (name, CapturedCell(cells[store], ticks[store]) if isinstance(store, int) else _store(store))
             for name, store in state.stores.items()
         ],
         joined=list(state.joined.items()),
@@ -124,3 +138,41 @@ def _column(column: Column) -> CapturedColumn:
         whole_at=column.whole_at,
         ticks=column.ticks.copy() if column.ticks else _NOTHING,
     )
+
+
+def _store(store: Column | Times | Values | Panes) -> CapturedColumn | CapturedRecords:
+    match store:
+        case Column():
+            return _column(store)
+        case Times():
+            latest = store.few.values()
+            return _records(store.few, latest, {"times": _joined("q", latest)})
+        case Values():
+            seen = store.few.values()
+            times = array("q", chain.from_iterable([values.values() for values in seen]))
+            return _records(store.few, seen, {"times": times})._replace(
+                values=list(chain.from_iterable(seen))
+            )
+        case Panes():
+            sums = store.few.values()
+            columns: dict[str, array[int] | array[float]] = {
+                "panes": _joined("q", [each.panes for each in sums]),
+                "sums": _joined("d", [each.sums for each in sums]),
+            }
+            if store.counted:
+                columns["counts"] = _joined("q", [each.counts for each in sums])
+            return _records(store.few, [each.panes for each in sums], columns)
+        case _:
+            assert_never(store)
+
+
+def _records(
+    slots: Iterable[int], records: Iterable[Any], columns: "Mapping[str, array[int] | array[float]]"
+) -> CapturedRecords:
+    return CapturedRecords(array("q", slots), array("q", map(len, records)), None, columns)
+
+
+def _joined(kind: str, arrays: Iterable[Any]) -> "array[Any]":
+    whole: array[Any] = array(kind)
+    whole.frombytes(b"".join(arrays))
+    return whole

@@ -117,6 +117,11 @@ def from_version_4(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "joined": [], "newborn": [], "joining": None}
 
 
+def from_version_5(document: dict[str, Any]) -> dict[str, Any]:
+    """Migrate a document of version 5 to version 6, which adds keys with a `where`, and records."""
+    return document
+
+
 def _without_marks(remembered: dict[str, Any], taken: list[bool]) -> dict[str, Any]:
     ticks = {
         slot: tick

@@ -13,7 +13,14 @@ import msgpack
 import msgspec
 
 from engine.evaluation.facts.values import LONG_TEXT, scalar_of
-from engine.evaluation.persistence.capturing import Captured, CapturedCell, CapturedColumn, CapturedTable
+from engine.evaluation.paths import Path
+from engine.evaluation.persistence.capturing import (
+    Captured,
+    CapturedCell,
+    CapturedRecords,
+    CapturedTable,
+    Memory,
+)
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.slices import NodeName
 from engine.evaluation.state.tables import Key
@@ -67,8 +74,8 @@ def packed(captured: Captured) -> Iterator[bytes]:
         yield packer.pack([*_node(node), due_us, since_us])
 
 
-def numbers_packed(numbers: Iterable[int]) -> bytes:
-    """Pack numbers as little-endian 64-bit integers."""
+def numbers_packed(numbers: Iterable[int] | Iterable[float]) -> bytes:
+    """Pack numbers as little-endian 64-bit integers, or doubles if they are in an array of those."""
     column = numbers if isinstance(numbers, array) else array("q", numbers)
     if sys.byteorder == "big":
         column = column[:]
@@ -97,7 +104,7 @@ def _table(table: CapturedTable) -> Iterator[bytes]:
     packer = _packer()
     several = len(table.path) > 1
     yield packer.pack_map_header(2 + len(_NUMBERED))
-    yield packer.pack("path") + packer.pack(table.path)
+    yield packer.pack("path") + packer.pack(_path(table.path))
     yield packer.pack("keys") + packer.pack_array_header(len(table.keys))
     for first in range(0, len(table.keys), _KEYS):
         keys = table.keys[first : first + _KEYS]
@@ -113,16 +120,26 @@ def _table(table: CapturedTable) -> Iterator[bytes]:
         yield from _numbers(getattr(table, name))
 
 
-def _node(node: NodeName) -> tuple[bytes, tuple[str, ...], int]:
-    return condition_bytes(node.condition), node.path, node.birth
+def _node(node: NodeName) -> tuple[bytes, list[Any], int]:
+    return condition_bytes(node.condition), _path(node.path), node.birth
 
 
-def _memory(node: NodeName, remembered: CapturedCell | CapturedColumn) -> Iterator[bytes]:
+def _path(path: Path) -> list[Any]:
+    return [
+        step if isinstance(step, str) else [step.fact, condition_bytes(step.where), step.birth]
+        for step in path
+    ]
+
+
+def _memory(node: NodeName, remembered: Memory) -> Iterator[bytes]:
     packer = _packer()
     head = _node(node)
     yield packer.pack_array_header(len(head) + 1) + b"".join(map(packer.pack, head))
     if isinstance(remembered, CapturedCell):
         yield packer.pack(remembered)
+        return
+    if isinstance(remembered, CapturedRecords):
+        yield from _records(remembered)
         return
     marks = {
         "whole_at": remembered.whole_at,
@@ -140,7 +157,21 @@ def _memory(node: NodeName, remembered: CapturedCell | CapturedColumn) -> Iterat
         yield page if sys.byteorder == "little" else numbers_packed(array("q", page))
 
 
-def _numbers(column: "array[int]") -> Iterator[bytes]:
+def _records(records: CapturedRecords) -> Iterator[bytes]:
+    packer = _packer()
+    columns = {"slots": records.slots, "lengths": records.lengths, **records.columns}
+    yield packer.pack_map_header(len(columns) + (records.values is not None))
+    for name, column in columns.items():
+        yield packer.pack(name)
+        yield from _numbers(column)
+    if records.values is not None:
+        yield packer.pack("values") + packer.pack_array_header(len(records.values))
+        for first in range(0, len(records.values), _KEYS):
+            for value in records.values[first : first + _KEYS]:
+                yield packer.pack(value if type(value) is str else _scalar(value))
+
+
+def _numbers(column: "array[int] | array[float]") -> Iterator[bytes]:
     yield _BIN_32.pack(_BIN_32_TYPE, len(column) * column.itemsize)
     for first in range(0, len(column), _NUMBERS):
         yield numbers_packed(column[first : first + _NUMBERS])

@@ -1,16 +1,18 @@
 """Loads a detector from a msgpack document: its rules, and its memories by name.
 
-`capturing.py` and `packing.py` write the document. This is version 5:
+`capturing.py` and `packing.py` write the document. This is version 6:
 
     clock_us, events_seen, priority_highest, indexed, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
+    paths:    for each key its name, or [name, condition as JSON, birth] if it has a `where`
     tables:   for each path, by slot: the key (nil: free; an array if the path has several keys), the number
               of memories that hold a time for it, its last event (the largest number: free) and, if columns
               are read with the slice's clock, the time of that event
     memories: [condition as JSON, path, birth, content]. Without a path the content is [time, event up to
               which it is complete]. With a path it has that event; either the slots and times of its few
               entries, or its pages one after another and the number of entries on each; and the slots and
-              events of its `ticks`, see `Column`
+              events of its `ticks`, see `Column`. Records have their slots and lengths, and one after another
+              what they hold, see `Records`: times; values and times; or panes, sums and perhaps counts
     joined:   [condition as JSON, path, birth, birth of the shared memory that rules of the first birth read,
               time in microseconds up to which they ignore it]
     newborn:  [condition as JSON, path, birth, time of the last event before it] of memories that no event has
@@ -18,35 +20,41 @@
     joining:  [condition as JSON, path, birth, time after which it joins the oldest memory of its node, time
               up to which it ignores that] in order; nil if that is not known
 
-A column of numbers is a byte string of little-endian 64-bit integers. Integers beyond 64 bits have an
-extension type, so keys of any size survive. Long texts as keys have another, which holds their digest.
+A column of numbers is a byte string of little-endian 64-bit integers, or doubles for sums. Integers beyond 64
+bits have an extension type, so keys of any size survive. Long texts as keys have another, which holds their
+digest.
 """
 
 import sys
 from array import array
-from typing import Any, Final
+from itertools import accumulate, pairwise
+from typing import Any, Final, assert_never
 
 import msgpack
 import msgspec
 
 from engine.evaluation.facts.values import LONG_TEXT, part_of_key, slice_key_of
+from engine.evaluation.paths import Filter, Path
 from engine.evaluation.persistence.capturing import Saved, capture
 from engine.evaluation.persistence.migrations import (
     from_version_1,
     from_version_2,
     from_version_3,
     from_version_4,
+    from_version_5,
 )
 from engine.evaluation.persistence.packing import ANY_TEXT, BIG_INTEGER, LONG_TEXT_TYPE, packed
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.columns import PAGE_SLOTS, Column
 from engine.evaluation.state.joining import Joining
+from engine.evaluation.state.panes import Panes, Sum
+from engine.evaluation.state.records import Times, Values
 from engine.evaluation.state.slices import Joined, NodeName
-from engine.evaluation.state.tables import Key, KeyTable
+from engine.evaluation.state.tables import Kept, Key, KeyTable
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_from_stored
 
-STATE_VERSION: Final = 5
+STATE_VERSION: Final = 6
 
 
 def dump(detector: Saved) -> bytes:
@@ -69,8 +77,10 @@ def load(detector: Saved, document: Any, version: int) -> None:
         document = from_version_2(document)
     if version < 4:  # noqa: PLR2004 -- as above
         document = from_version_3(document)
-    if version < STATE_VERSION:
+    if version < 5:  # noqa: PLR2004 -- as above
         document = from_version_4(document)
+    if version < STATE_VERSION:
+        document = from_version_5(document)
     state = detector.state
     detector.clock_us = document["clock_us"]
     detector.events_seen = document["events_seen"]
@@ -78,10 +88,10 @@ def load(detector: Saved, document: Any, version: int) -> None:
     if document["indexed"]:
         state.begin_to_sleep(0)
     for row in document["tables"]:
-        path = tuple(row["path"])
+        path = _path(row["path"])
         state.table(path).restore(_keys(row["keys"], several=len(path) > 1), _unpacked(row["held"]))
-    for condition, path, birth, oldest_birth, since_us in document["joined"]:
-        node = stored_condition(condition), tuple(path)
+    for condition, saved_path, birth, oldest_birth, since_us in document["joined"]:
+        node = stored_condition(condition), _path(saved_path)
         detector.state.restore_joined(NodeName(*node, birth), Joined(NodeName(*node, oldest_birth), since_us))
     detector.rule_set.joins.restore(
         {NodeName(*_node(node), birth): clock_us for *node, birth, clock_us in document["newborn"]},
@@ -103,28 +113,38 @@ def load(detector: Saved, document: Any, version: int) -> None:
     if state.indexed and (document["joining"] is None or not document["indexed"]):
         detector.rule_set.joins.await_all(detector.events_seen, detector.clock_us or 0)
     for row in document["tables"]:
-        _load_table(state.tables[tuple(row["path"])], row)
-    columns: dict[tuple[str, ...], list[Column]] = {path: [] for path in state.tables}
-    for condition, path, birth, remembered in document["memories"]:
-        store = state.stores[NodeName(stored_condition(condition), tuple(path), birth)]
-        if isinstance(store, Column):
-            _load_column(store, remembered)
-            columns[tuple(path)].append(store)
-        else:
+        _load_table(state.tables[_path(row["path"])], row)
+    columns: dict[Path, list[Kept]] = {path: [] for path in state.tables}
+    for condition, saved_path, birth, remembered in document["memories"]:
+        name = NodeName(stored_condition(condition), _path(saved_path), birth)
+        store = state.stores[name]
+        if isinstance(store, int):
             time_us, state.whole.ticks[store] = remembered
             state.whole.restore(store, time_us)
-    for row in document["tables"]:
-        table = state.tables[tuple(row["path"])]
-        table.columns = columns[table.path]
+            continue
+        if isinstance(store, Column):
+            _load_column(store, remembered)
+        else:
+            _load_records(store, remembered)
+        if name.path:
+            columns[name.path].append(store)
+    for path, table in state.tables.items():
+        table.columns = columns[path]
     state.whole.previous_us = document["previous_us"]
     # The limits may have changed. The next event evicts what exceeds them, and reports it.
     state.due = state.live > state.live_max or state.bytes > state.bytes_max
     state.eviction.resume()
 
 
-def _node(saved: list[Any]) -> tuple[Condition, tuple[str, ...]]:
+def _node(saved: list[Any]) -> tuple[Condition, Path]:
     condition, path = saved
-    return stored_condition(condition), tuple(path)
+    return stored_condition(condition), _path(path)
+
+
+def _path(saved: list[Any]) -> Path:
+    return tuple(
+        [step if type(step) is str else Filter(step[0], stored_condition(step[1]), step[2]) for step in saved]
+    )
 
 
 def _load_table(table: KeyTable, row: dict[str, Any]) -> None:
@@ -149,12 +169,44 @@ def _load_column(column: Column, row: dict[str, Any]) -> None:
     column.restore(few, pages, _entries(row["ticks"]), row["whole_at"])
 
 
+def _load_records(records: Times | Values | Panes, row: dict[str, Any]) -> None:
+    slots, ends = _unpacked(row["slots"]), [0, *accumulate(_unpacked(row["lengths"]))]
+    spans = [slice(*span) for span in pairwise(ends)]
+    match records:
+        case Times():
+            times = _unpacked(row["times"])
+            records.restore({slot: times[span] for slot, span in zip(slots, spans, strict=True)})
+        case Values():
+            seen = list(zip(_keys(row["values"], several=False), _unpacked(row["times"]), strict=True))
+            records.restore(
+                {slot: records.record(seen[span]) for slot, span in zip(slots, spans, strict=True)}
+            )
+        case Panes():
+            panes, sums = _unpacked(row["panes"]), _doubles(row["sums"])
+            counts = _unpacked(row["counts"]) if records.counted else None
+            records.restore(
+                {
+                    slot: Sum(panes[span], sums[span], None if counts is None else counts[span])
+                    for slot, span in zip(slots, spans, strict=True)
+                }
+            )
+        case _:
+            assert_never(records)
+
+
 def _entries(columns: list[bytes]) -> dict[int, int]:
     return dict(zip(*map(_unpacked, columns), strict=True))
 
 
 def _unpacked(data: bytes) -> "array[int]":
     column = array("q", data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+def _doubles(data: bytes) -> "array[float]":
+    column = array("d", data)
     if sys.byteorder == "big":
         column.byteswap()
     return column

@@ -1,20 +1,24 @@
 """Generates Python source from shapes.
 
-Updates of temporal nodes become statements, innermost first, so that no short-circuit skips them. Everything
-else has no side effects and becomes an expression, where short-circuiting is safe. The source contains no
-text of a caller: names and values are numbered constants.
+Updates of temporal nodes become statements, innermost first, so that no short-circuit skips them; deferred
+updates come last. Everything else has no side effects and becomes an expression, where short-circuiting is
+safe. The source contains no text of a caller: names and values are numbered constants.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple, assert_never
 
-from engine.evaluation.plan.ir import Junction, Memory, Negation, Predicate, Shape, Slice, updates
+from engine.evaluation.plan.shapes import Junction, Memory, Negation, Predicate, Shape, Slice, Tally
 from engine.evaluation.plan.temporal import (
+    EARLIER,
+    EARLIER_WITHIN,
     HISTORICALLY,
     HISTORICALLY_FOR_STRONG,
     HISTORICALLY_FOR_WEAK,
     ONCE,
     ONCE_WITHIN,
+    PREVIOUS,
     SINCE,
     SINCE_WITHIN,
 )
@@ -29,6 +33,9 @@ OPERATORS: Final = {
         HISTORICALLY_FOR_WEAK,
         HISTORICALLY_FOR_STRONG,
         SINCE_WITHIN,
+        PREVIOUS,
+        EARLIER,
+        EARLIER_WITHIN,
     )
 }
 
@@ -46,6 +53,24 @@ class Access(NamedTuple):
     keep: tuple[str, ...]
 
 
+class Block:
+    """Statements, each of which is skipped if the event has no key of its path."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._path = -1
+
+    def add(self, path: int, lines: Iterable[str]) -> None:
+        """Add statements for a path, -1 for every event."""
+        if path < 0:
+            self.lines += lines
+        else:
+            if path != self._path:
+                self.lines.append(f"if k{path} is not None:")
+            self.lines += [f" {line}" for line in lines]
+        self._path = path
+
+
 class Writer(ABC):
     """Writes the statements of shapes; subclasses know how memories are kept.
 
@@ -53,64 +78,103 @@ class Writer(ABC):
     """
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        self._updates = Block()
+        self._deferred = Block()
+        self._verdicts: dict[Hashable, str] = {}
+        """By what `_identity` gives, the verdict of each node whose update is written."""
         self._variables = 0
+
+    @property
+    def lines(self) -> list[str]:
+        """The statements."""
+        return [*self._updates.lines, *self._deferred.lines]
 
     def verdict(self, shape: Shape) -> str:
         """Write the updates of a shape, and give an expression without side effects for its truth."""
-        return self._expression(shape, self.lines)
-
-    def _expression(self, shape: Shape, lines: list[str]) -> str:
         match shape:
             case Predicate(expression, facts, constants):
-                numbers = {f"f{place}": f"f{number}" for place, number in enumerate(facts)}
-                numbers |= {f"l{place}": f"l{number}" for place, number in enumerate(facts)}
-                numbers |= {f"c{place}": f"c{number}" for place, number in enumerate(constants)}
-                return expression.format_map(numbers)
+                return expression.format_map(_numbers(facts, constants))
             case Junction(word, members):
-                return "(" + f" {word} ".join([self._expression(member, lines) for member in members]) + ")"
+                return "(" + f" {word} ".join([self.verdict(member) for member in members]) + ")"
             case Negation(inner):
-                return f"(not {self._expression(inner, lines)})"
-            case Slice(path, inner):
-                return self._slice(path, inner)
+                return f"(not {self.verdict(inner)})"
+            case Slice():
+                return self._slice(shape)
             case Memory(operands=()):
                 return self.read(shape)
-            case Memory():
-                return self._memory(shape, lines)
+            case Tally(added=None):
+                return self._truth(shape)
+            case Memory() | Tally():
+                return self._updated(shape)
             case _:
                 assert_never(shape)
 
-    def _slice(self, path: int, inner: Shape) -> str:
-        """Write the statements of a slice in a block that is skipped if the event has no key.
+    def _slice(self, piece: Slice) -> str:
+        """Give the truth of a slice. What it needs is defined only if the event has a key."""
+        where = None if piece.where is None else self.verdict(piece.where)
+        tests = [f"k{piece.path} is not None", *self.turn(piece.path, where)]
+        return f"({' and '.join([*tests, self.verdict(piece.inner)])})"
 
-        Blocks follow one another and never nest: where the key of a path is None, so are those of longer
-        paths.
-        """
-        lines: list[str] = []
-        truth = self._expression(inner, lines)
-        if not updates(inner):
-            return f"(k{path} is not None and {truth})"
-        verdict = self._variable()
-        self.lines += [f"{verdict} = False", f"if k{path} is not None:"]
-        self.lines += [f" {line}" for line in [*lines, f"{verdict} = {truth}"]]
-        return verdict
+    def _updated(self, node: Memory | Tally) -> str:
+        """Write the update of a node, unless it is written already, and give its verdict."""
+        identity = self._identity(node)
+        if identity not in self._verdicts:
+            verdict = self._tally(node) if isinstance(node, Tally) else self._memory(node)
+            if identity is None:
+                return verdict
+            self._verdicts[identity] = verdict
+        return self._verdicts[identity]
 
-    def _memory(self, memory: Memory, lines: list[str]) -> str:
-        parts = {name: self._expression(operand, lines) for name, operand in memory.operands}
+    def _memory(self, memory: Memory) -> str:
+        parts = {name: self.verdict(operand) for name, operand in memory.operands}
         access = self.access(memory)
+        operator = OPERATORS[memory.operator]
         parts["edge"] = edge_of(memory)
         verdict = parts["verdict"] = self._variable()
         parts["past"] = access.past
-        lines += access.load
         blocks = {"{write}": access.write, "{clear}": access.clear, "{keep}": access.keep}
-        for line in OPERATORS[memory.operator].update:
+        lines = list(access.load)
+        for line in operator.update:
             code = line.lstrip(" ")
             indent = line[: len(line) - len(code)]
             if code in blocks:
                 lines += [indent + written for written in blocks[code]]
             else:
                 lines.append(indent + code.format_map(parts))
+        if operator.deferred:
+            self._deferred.add(memory.path, lines)
+            truth = operator.truth.format(since="NEVER", **parts)
+            lines = [*access.load, f"{verdict} = {truth}"]
+        self._updates.add(memory.path, lines)
         return verdict
+
+    def _tally(self, tally: Tally) -> str:
+        assert tally.added is not None, "the records are updated"
+        added = self.verdict(tally.added)
+        store, slot = f"c{tally.constants[0]}", f"s{tally.path}" if tally.path >= 0 else "0"
+        key = f"k{tally.path}" if tally.path >= 0 else "None"
+        add = tally.add.format_map(
+            {
+                "store": store,
+                "at": f"{key}, {slot}, now, tick",
+                **_numbers(tally.facts, tally.constants),
+            }
+        )
+        add = f"{slot} = {add}" if tally.path >= 0 else add
+        self._updates.add(tally.path, [f"if {added}: {add}"])
+        return self._truth(tally)
+
+    def _truth(self, tally: Tally) -> str:
+        """Give an expression for the truth of a tally, after the update for the event."""
+        given = f"c{tally.constants[0]}"
+        edge = f"now - c{tally.constants[1]}" if tally.windowed else ""
+        parts = {
+            "store": f"{given}.store" if tally.viewed else given,
+            "slot": f"s{tally.path}" if tally.path >= 0 else "0",
+            "since": f"{given}.since_us" if tally.viewed else "NEVER",
+            "edge": f"max({edge}, NEVER + 1)" if tally.far else f"({edge})",
+        }
+        return f"({tally.truth.format_map(parts | _numbers(tally.facts, tally.constants))})"
 
     @abstractmethod
     def access(self, memory: Memory) -> Access:
@@ -120,9 +184,24 @@ class Writer(ABC):
     def read(self, memory: Memory) -> str:
         """Give an expression for the truth of a node, after its memory's update for the event."""
 
+    @abstractmethod
+    def turn(self, path: int, where: str | None) -> list[str]:
+        """Have the key of a path be None if it has a `where` that is false, or give the test for that."""
+
+    def _identity(self, node: Memory | Tally) -> Hashable:  # noqa: ARG002 -- overridden
+        """Give what is equal for nodes with one memory; None if no memory is written twice."""
+        return None
+
     def _variable(self) -> str:
         self._variables += 1
         return f"t{self._variables}"
+
+
+def _numbers(facts: Iterable[int], constants: Iterable[int]) -> dict[str, str]:
+    """Give the variables that take the places of facts, look-ups and constants."""
+    numbers = {f"f{place}": f"f{number}" for place, number in enumerate(facts)}
+    numbers |= {f"l{place}": f"l{number}" for place, number in enumerate(facts)}
+    return numbers | {f"c{place}": f"c{number}" for place, number in enumerate(constants)}
 
 
 def edge_of(memory: Memory) -> str:

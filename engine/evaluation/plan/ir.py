@@ -5,75 +5,33 @@ shape are the rows of one loop.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from engine.evaluation.facts.lookups import WALKED_MAX
 from engine.evaluation.facts.values import key_of, split_name, value_of
 from engine.evaluation.memory import Regime
+from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.plan.requirements import operands_of, operator_of
+from engine.evaluation.plan.shapes import (
+    FALSE,
+    TRUE,
+    Junction,
+    Memory,
+    Negation,
+    Predicate,
+    Shape,
+    Slice,
+    Tally,
+)
 from engine.evaluation.plan.temporal import WINDOW_US_PLAIN, Operator
+from engine.evaluation.plan.triggers import Comparison
 from engine.language import condition as language
-from engine.language.condition import Condition, FactArg, Keys, LeafValue
+from engine.language.condition import Condition, FactArg, LeafValue, ScaledFact
+from engine.language.operators import COMPARISONS
 
-
-class Predicate(NamedTuple):
-    """A predicate: a Python expression with placeholders.
-
-    `{f0}` … stand for facts, `{l0}` … for their look-ups, `{c0}` … for constants.
-    """
-
-    expression: str
-    facts: tuple[int, ...]
-    constants: tuple[int, ...]
-
-
-class Junction(NamedTuple):
-    """`all` or `any`; `word` is `and` or `or`."""
-
-    word: str
-    members: "tuple[Shape, ...]"
-
-
-class Negation(NamedTuple):
-    """`not`."""
-
-    inner: "Shape"
-
-
-class Slice(NamedTuple):
-    """`keyed`: inner, evaluated on the event's slice of a path."""
-
-    path: int
-    inner: "Shape"
-
-
-class Memory(NamedTuple):
-    """A temporal node.
-
-    `constants` are the numbers of its memory and, if it has one, of its window. `path` is -1 without keys.
-    """
-
-    operator: str
-    regime: Regime
-    far: bool
-    """Whether the edge of the window may be before NEVER."""
-    path: int
-    constants: tuple[int, ...]
-    operands: "tuple[tuple[str, Shape], ...]"
-    """The operands that update the memory; none if it is only read, after its update for the event."""
-    viewed: bool = False
-    """Whether the memory is read through a view."""
-
-
-Memories = Mapping[tuple[Condition, Keys], tuple[Any, Regime, bool]]
+Memories = Mapping[tuple[Condition, Path], tuple[Any, Regime, bool]]
 """By node and path, the memory of each temporal node, its regime, and whether it is read through a view."""
-
-
-Shape = Predicate | Junction | Negation | Slice | Memory
-
-TRUE: Final = Predicate("True", (), ())
-FALSE: Final = Predicate("False", (), ())
 
 
 class Known(NamedTuple):
@@ -94,7 +52,7 @@ class Abstraction:
         self._finder = finder
         self._known = known
         self._facts: dict[str, int] = {}
-        self._paths: dict[Keys, int] = {}
+        self._paths: dict[Path, int] = {}
         self.constants: list[Any] = []
         self.sliced: set[int] = set()
         """The numbers of the paths with memories; -1 stands for memories without keys."""
@@ -102,6 +60,7 @@ class Abstraction:
         """The numbers of the facts whose look-ups the shapes use."""
         self.asks_relations = False
         self._memories: Memories = {}
+        self._birth = 0
         self._updates = True
 
     @property
@@ -110,28 +69,28 @@ class Abstraction:
         return tuple(self._facts)
 
     @property
-    def paths(self) -> tuple[Keys, ...]:
+    def paths(self) -> tuple[Path, ...]:
         """The paths of keys by number. Every prefix of a path comes before it."""
         return tuple(self._paths)
 
-    def shape(self, condition: Condition, memories: Memories) -> Shape:
+    def shape(self, condition: Condition, birth: int, memories: Memories) -> Shape:
         """Give the shape of a condition that updates the memories of its nodes and reads them."""
-        self._memories, self._updates = memories, True
+        self._memories, self._birth, self._updates = memories, birth, True
         return self._shape(condition, ())
 
-    def reader(self, condition: Condition, memories: Memories) -> Shape:
+    def reader(self, condition: Condition, birth: int, memories: Memories) -> Shape:
         """Give the shape of a condition that reads the memories of its nodes after their updates."""
-        self._memories, self._updates = memories, False
+        self._memories, self._birth, self._updates = memories, birth, False
         return self._shape(condition, ())
 
-    def updater(self, node: Condition, path: Keys, memories: Memories) -> Shape:
+    def updater(self, node: Condition, path: Path, birth: int, memories: Memories) -> Shape:
         """Give the shape that updates the memory of one temporal node and reads those of inner nodes."""
-        self._memories, self._updates = memories, False
+        self._memories, self._birth, self._updates = memories, birth, False
         number = self._path(path) if path else -1
-        memory = self._memory(node, path, updated=True)
+        memory = self._temporal(node, path, updated=True)
         return Slice(number, memory) if path else memory
 
-    def _shape(self, node: Condition, path: Keys) -> Shape:
+    def _shape(self, node: Condition, path: Path) -> Shape:
         # This comes first, because a node that is folded away must leave no constants behind.
         truth = None if self._known is None else _truth(node, self._known)
         if truth is not None:
@@ -149,14 +108,23 @@ class Abstraction:
                 return _junction("or", [self._shape(member, path) for member in members])
             case language.Not(inner):
                 return Negation(self._shape(inner, path))
-            case language.Keyed(inner, key):
-                longer = (*path, key)
+            case language.Keyed(inner, _, where):
+                longer = (*path, step_of(node, self._birth))
                 number = self._path(longer)
-                return Slice(number, self._shape(inner, longer))
+                shape = self._shape(inner, longer)
+                if where is None or (number in self.sliced and not self._updates):
+                    # A table has turned to the event only if `where` is true.
+                    return Slice(number, shape)
+                return Slice(number, shape, self._shape(where, path))
             case _:
-                return self._memory(node, path, updated=self._updates)
+                return self._temporal(node, path, updated=self._updates)
 
-    def _memory(self, node: Condition, path: Keys, *, updated: bool) -> Memory:
+    def _temporal(self, node: Condition, path: Path, *, updated: bool) -> "Memory | Tally":
+        if isinstance(node, language.Aggregate):
+            return self._tally(node, path, updated=updated)
+        return self._memory(node, path, updated=updated)
+
+    def _memory(self, node: Condition, path: Path, *, updated: bool) -> Memory:
         operator = operator_of(node)
         assert isinstance(operator, Operator), node
         memory, regime, viewed = self._memories[node, path]
@@ -170,6 +138,54 @@ class Abstraction:
         number = self._path(path) if path else -1
         self.sliced.add(number)
         return Memory(operator.name, regime, far, number, tuple(constants), shapes, viewed)
+
+    def _tally(self, node: Comparison, path: Path, *, updated: bool) -> Tally:
+        records, _, viewed = self._memories[node, path]
+        window_us = node.window_us
+        facts: list[int] = []
+        constants: list[Any] = [records] if window_us is None else [records, window_us]
+        counted: Condition | None
+        match node:
+            case language.Count(inner):
+                counted, add = inner, "{store}.add({at})"
+                truth = _counted(node.op, node.value, constants, windowed=window_us is not None)
+            case language.Distinct(fact, where):
+                facts.append(self._fact(fact))
+                counted, add = where, "{store}.add({at}, {f0})"
+                truth = _counted(node.op, node.value, constants, windowed=window_us is not None)
+            case language.Sum(fact, where) | language.Avg(fact, where):
+                facts.append(self._fact(fact))
+                counted, add = where, "{store}.add({at}, {f0})"
+                mean = isinstance(node, language.Avg)
+                found = "{store}.mean({slot}, now)" if mean else "{store}.total({slot}, now)"
+                truth = f"{found} {COMPARISONS[node.op]} {self._limit(node.value, facts, constants)}"
+                if mean:
+                    truth = truth.replace(found, "found")
+                    truth = f"((found := {found}) is not None and {truth})"
+                if len(facts) > 1:
+                    truth = f"((limit := scaled({{f1}}, {{c{len(constants) - 1}}})) is not None and {truth})"
+            case _:
+                raise AssertionError(node)
+        numbers = tuple(map(self._constant, constants))
+        added = None
+        if updated:
+            tests: list[Shape] = [Predicate("{f0} is not None", (facts[0],), ())] if facts else []
+            if counted is not None:
+                tests.append(self._shape(counted, path))
+            added = tests[0] if len(tests) == 1 else _junction("and", tests)
+        number = self._path(path) if path else -1
+        self.sliced.add(number)
+        far = window_us is not None and window_us > WINDOW_US_PLAIN
+        return Tally(number, far, window_us is not None, tuple(facts), numbers, truth, add, added, viewed)
+
+    def _limit(self, value: float | ScaledFact, facts: list[int], constants: list[Any]) -> str:
+        """Give the expression for what a sum is compared with."""
+        if isinstance(value, ScaledFact):
+            facts.append(self._fact(value.fact))
+            constants.append(float(value.factor))
+            return "limit"
+        constants.append(value)
+        return f"{{c{len(constants) - 1}}}"
 
     # -- predicates -----------------------------------------------------------------------------------------
 
@@ -250,10 +266,10 @@ class Abstraction:
     def _fact(self, name: str) -> int:
         return self._facts.setdefault(name, len(self._facts))
 
-    def _path(self, path: Keys) -> int:
+    def _path(self, path: Path) -> int:
         if len(path) > 1:
             self._path(path[:-1])
-        self._fact(path[-1])
+        self._fact(fact_of(path[-1]))
         return self._paths.setdefault(path, len(self._paths))
 
     def _constant(self, value: Any) -> int:
@@ -290,6 +306,30 @@ def _set_of(values: tuple[object, ...]) -> frozenset[object]:
     return found
 
 
+def _counted(op: str, value: int, constants: list[Any], *, windowed: bool) -> str:
+    """Give the expression that compares how many times, or values, there are; it adds its constants."""
+
+    def at_least(least: int) -> str:
+        if not least:
+            return "True"
+        constants.append(least)
+        within = " >= {edge}" if windowed else ""
+        return f"({{since}} < {{store}}.nth({{slot}}, {{c{len(constants) - 1}}}){within})"
+
+    match op:
+        case "gte":
+            return at_least(value)
+        case "lt":
+            return f"(not {at_least(value)})"
+        case "gt":
+            return at_least(value + 1)
+        case "lte":
+            return f"(not {at_least(value + 1)})"
+        case _:
+            exactly = f"({at_least(value)} and not {at_least(value + 1)})"
+            return exactly if op == "eq" else f"(not {exactly})"
+
+
 def _junction(word: str, members: list[Shape]) -> Shape:
     left = [member for member in members if member is not (TRUE if word == "and" else FALSE)]
     return left[0] if len(left) == 1 else Junction(word, tuple(left))
@@ -313,21 +353,6 @@ def _truth(node: Condition, known: Known) -> bool | None:
             return None if truth is None else not truth
         case _:
             return None
-
-
-def updates(shape: Shape) -> bool:
-    """Tell whether a shape updates a memory."""
-    match shape:
-        case Predicate():
-            return False
-        case Junction(_, members):
-            return any(map(updates, members))
-        case Negation(inner) | Slice(_, inner):
-            return updates(inner)
-        case Memory():
-            return bool(shape.operands)
-        case _:
-            assert_never(shape)
 
 
 def _equals(value: LeafValue) -> str:

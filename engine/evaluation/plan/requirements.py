@@ -2,20 +2,24 @@
 
 from typing import Final, NamedTuple
 
-from engine.evaluation.memory import Traits
+from engine.evaluation.memory import Kind, Recorded, Sharing, Traits, pane_us
+from engine.evaluation.paths import Filter, Path, on
 from engine.evaluation.plan.temporal import (
+    EARLIER,
+    EARLIER_WITHIN,
     HISTORICALLY,
     HISTORICALLY_FOR_STRONG,
     HISTORICALLY_FOR_WEAK,
     ONCE,
     ONCE_WITHIN,
+    PREVIOUS,
     SINCE,
     SINCE_WITHIN,
     Operator,
 )
 from engine.evaluation.plan.triggers import regime_of
 from engine.language import condition as language
-from engine.language.condition import Condition, Keys, children, walk
+from engine.language.condition import Aggregate, Condition, Keyed, children, walk
 
 
 class Requirements(NamedTuple):
@@ -23,8 +27,8 @@ class Requirements(NamedTuple):
 
     size: int
     """The number of its nodes."""
-    memories: tuple[tuple[Condition, Keys], ...]
-    """Each temporal node and its keys, in the order of `walk`."""
+    memories: tuple[tuple[Condition, Path], ...]
+    """Each temporal node and its path, in the order of `walk`."""
     relations: frozenset[str]
     patterns: frozenset[tuple[str, str]]
     """Each pattern, after the fact that it is matched against."""
@@ -32,12 +36,12 @@ class Requirements(NamedTuple):
     """Each text of a `contains`, after its fact."""
 
 
-def requirements_of(condition: Condition, keys: Keys = ()) -> Requirements:
-    """Give the requirements of a condition under some keys."""
-    nodes = list(walk(condition, keys))
+def requirements_of(condition: Condition, birth: int = 0, path: Path = ()) -> Requirements:
+    """Give the requirements of a condition under a path, for rules of one birth."""
+    nodes = list(walk(condition, ()))
     return Requirements(
         len(nodes),
-        tuple((node, path) for node, path in nodes if operator_of(node) is not None),
+        tuple((node, (*path, *on(keys, birth))) for node, keys in nodes if is_temporal(node)),
         frozenset(node.relation for node, _ in nodes if isinstance(node, language.InRelation)),
         frozenset(
             (node.fact, str(node.value))
@@ -61,7 +65,27 @@ def operands_of(node: Condition) -> dict[str, Condition]:
 
 def temporal_depth(node: Condition) -> int:
     """Give how many temporal nodes are nested in one another at most, this one included."""
-    return (operator_of(node) is not None) + max(map(temporal_depth, children(node)), default=0)
+    if isinstance(node, Keyed) and node.where is not None:
+        # The slices of inner are known only once `where` is.
+        return temporal_depth(node.where) + temporal_depth(node.inner)
+    return is_temporal(node) + max(map(temporal_depth, children(node)), default=0)
+
+
+def path_depth(path: Path) -> int:
+    """Give how many updates come one after another before the slices of an event are known."""
+    return sum(temporal_depth(step.where) for step in path if isinstance(step, Filter))
+
+
+def is_temporal(node: Condition) -> bool:
+    """Tell whether a node has a memory."""
+    return isinstance(node, Aggregate) or operator_of(node) is not None
+
+
+def update_depth(node: Condition, path: Path) -> int:
+    """Give how many updates there are in a row up to that of a node's memory; below 0 if it is deferred."""
+    depth = path_depth(path) + temporal_depth(node)
+    operator = operator_of(node)
+    return -depth if operator is not None and operator.deferred else depth
 
 
 def operator_of(node: Condition) -> Operator | None:
@@ -81,20 +105,49 @@ def operator_of(node: Condition) -> Operator | None:
             return HISTORICALLY_FOR_WEAK
         case language.SinceWithin():
             return SINCE_WITHIN
+        case language.Previous():
+            return PREVIOUS
+        case language.Earlier():
+            return EARLIER
+        case language.EarlierWithin():
+            return EARLIER_WITHIN
         case _:
             return None
 
 
-def can_be_shared(node: Condition) -> bool:
-    """Tell whether rules of different births can share one memory of a temporal node.
+def sharing_of(node: Condition) -> Sharing:
+    """Tell when rules of different births can share one memory of a temporal node.
 
-    They can if the memory is the time of the latest decisive event, and the operands have no memory.
+    It is viewed if it holds the times of the latest decisive events, and the operands have no memory.
     """
-    return operator_of(node) is not HISTORICALLY_FOR_STRONG and temporal_depth(node) == 1
+    if operator_of(node) is HISTORICALLY_FOR_STRONG or temporal_depth(node) > 1:
+        return Sharing.NEVER
+    return Sharing.EXPIRED if isinstance(node, language.Sum | language.Avg) else Sharing.VIEWED
+
+
+def recorded_of(node: Condition) -> Recorded | None:
+    """Give what the records of a node hold, or None if its memory is a time."""
+    match node:
+        case language.Count() | language.Distinct():
+            kind = Kind.TIMES if isinstance(node, language.Count) else Kind.VALUES
+            # Whether there are n is known from the latest n, whether there are more from one more.
+            most = node.value if node.op in ("gte", "lt") else node.value + 1
+            return Recorded(kind, max(1, most), node.window_us)
+        case language.Sum():
+            return Recorded(Kind.SUMS, 0, node.window_us)
+        case language.Avg():
+            return Recorded(Kind.MEANS, 0, node.window_us)
+        case _:
+            return None
 
 
 def expiry_of(node: Condition) -> int | None:
     """Give the microseconds until the memory of a temporal node expires, or None if it never does."""
+    if isinstance(node, Aggregate):
+        window_us = node.window_us
+        by_pane = isinstance(node, language.Sum | language.Avg)
+        # The oldest pane counts whole.
+        return window_us + pane_us(window_us) if window_us is not None and by_pane else window_us
     operator = operator_of(node)
     assert operator is not None, node
     if operator is HISTORICALLY_FOR_STRONG and isinstance(node, language.Windowed) and not node.window_us:
@@ -103,5 +156,5 @@ def expiry_of(node: Condition) -> int | None:
     return node.window_us if operator.expires and isinstance(node, language.Windowed) else None
 
 
-TRAITS: Final = Traits(expiry_of, regime_of, can_be_shared)
+TRAITS: Final = Traits(expiry_of, regime_of, sharing_of, recorded_of)
 """What a State asks."""

@@ -15,8 +15,12 @@ Operators are templates of Python code for generated functions:
     {since}                   the time up to which a rule ignores the memory
     {verdict}                 the variable that takes the result
 
-An update is idempotent within one event: an event may meet several triggers of a memory, and without the
-index each rule updates the memories that it shares.
+An update is idempotent within one event, because an event may meet several triggers of a memory.
+
+`previous` and `earlier` look at the events before the current one. Their verdict is read before the update
+for the event, which is *deferred* until everything else has been evaluated.
+
+The operators that compare a number with a record of varying length are in `records.py`.
 """
 
 from dataclasses import dataclass
@@ -35,6 +39,8 @@ class Operator:
     truth: str
     """The verdict after the memory's update for the event. Only times later than `{since}` count."""
     expires: bool
+    deferred: bool = False
+    """Whether the verdict is that before the memory's update for the event."""
 
 
 ONCE: Final = Operator(
@@ -151,4 +157,42 @@ SINCE_WITHIN: Final = Operator(
     ),
     truth="{since} < {past} >= {edge}",
     expires=True,
+)
+
+PREVIOUS: Final = Operator(
+    # Remembers the time of the latest event if inner was true at it.
+    "previous",
+    update=(
+        "if {inner}:",
+        " {write}",
+        "else:",
+        " {clear}",
+    ),
+    truth="{since} < {past}",
+    expires=False,
+    deferred=True,
+)
+
+EARLIER: Final = Operator(
+    # Remembers what ONCE does, and is read before the event.
+    "earlier",
+    update=(
+        "if {inner}:",
+        " {write}",
+    ),
+    truth="{since} < {past}",
+    expires=False,
+    deferred=True,
+)
+
+EARLIER_WITHIN: Final = Operator(
+    # Remembers what ONCE_WITHIN does, and is read before the event.
+    "earlier_within",
+    update=(
+        "if {inner}:",
+        " {write}",
+    ),
+    truth="{since} < {past} >= {edge}",
+    expires=True,
+    deferred=True,
 )

@@ -6,13 +6,18 @@ skipped. Triggers are the access predicates of content-based publish/subscribe (
 Algorithms and Implementation for Very Fast Publish/Subscribe Systems", 2001).
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, assert_never
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.memory import Regime
+from engine.evaluation.paths import Path, step_of
 from engine.language import condition as language
-from engine.language.condition import Condition, FactArg
+from engine.language.condition import Condition, FactArg, ScaledFact
+
+Comparison: TypeAlias = language.Count | language.Distinct | language.Sum | language.Avg
+"""The nodes that compare a number over the past."""
 
 PRESENT: Final = ("present",)
 """Stands for any value of a fact."""
@@ -56,7 +61,7 @@ class Holding(NamedTuple):
     """Met if the memory of a node holds a time for the event's slice."""
 
     node: Condition
-    path: tuple[str, ...]
+    path: Path
     kind: str = "holding"
 
 
@@ -64,9 +69,18 @@ class Unstarted(NamedTuple):
     """Met if the memory of a node has no start of a run for the event's slice."""
 
     node: Condition
-    path: tuple[str, ...]
+    path: Path
     kind: str = "unstarted"
 
+
+COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "eq": operator.eq,
+    "neq": operator.ne,
+}
 
 Trigger = Hit | Range | Element | Found | Holding | Unstarted
 Triggers = frozenset[Trigger]
@@ -74,14 +88,17 @@ Cost = Callable[[Triggers], float]
 """Estimates how many events meet a set of triggers. Only comparisons of estimates matter."""
 
 
-def triggers_of(condition: Condition, cost: Cost) -> Triggers | None:
-    """Give triggers such that any event at which the condition is true meets one; None for all events."""
-    return _Analysis(cost).true(condition, ())
+def triggers_of(condition: Condition, birth: int, cost: Cost) -> Triggers | None:
+    """Give triggers such that any event at which the condition is true meets one; None for all events.
+
+    The condition is that of a rule of this birth.
+    """
+    return _Analysis(birth, cost).true(condition, ())
 
 
-def change_triggers_of(node: Condition, path: tuple[str, ...], cost: Cost) -> Triggers | None:
+def change_triggers_of(node: Condition, path: Path, birth: int, cost: Cost) -> Triggers | None:
     """Give triggers for the events that change a node's memory otherwise than its regime says, or None."""
-    return _Analysis(cost).changes(node, path)[1]
+    return _Analysis(birth, cost).changes(node, path)[1]
 
 
 def may_meet_several(triggers: Triggers | None) -> bool:
@@ -101,7 +118,8 @@ def regime_of(node: Condition) -> Regime:
 
 
 class _Analysis:
-    def __init__(self, cost: Cost) -> None:
+    def __init__(self, birth: int, cost: Cost) -> None:
+        self._birth = birth
         self._cost = cost
 
     def union(self, parts: Iterable[Triggers | None]) -> Triggers | None:
@@ -118,7 +136,7 @@ class _Analysis:
         known = [part for part in parts if part is not None]
         return min(known, key=self._cost) if known else None
 
-    def true(self, node: Condition, path: tuple[str, ...]) -> Triggers | None:
+    def true(self, node: Condition, path: Path) -> Triggers | None:
         """Give triggers such that any event at which the node is true meets one."""
         match node:
             case language.Leaf(fact, "eq", value) if not isinstance(value, tuple):
@@ -145,18 +163,41 @@ class _Analysis:
                 return self.union([self.true(member, path) for member in members])
             case language.Not(inner):
                 return self.false(inner, path)
-            case language.Keyed(inner, key):
-                return self.best([self.true(inner, (*path, key)), _present(key)])
+            case language.Keyed(inner, key, where):
+                parts = [self.true(inner, (*path, step_of(node, self._birth))), _present(key)]
+                return self.best(parts if where is None else [*parts, self.true(where, path)])
             case language.Once(inner) | language.OnceWithin(inner):
                 return self.union([frozenset({Holding(node, path)}), self.true(inner, path)])
             case language.Since(_, right) | language.SinceWithin(_, right):
                 return self.union([frozenset({Holding(node, path)}), self.true(right, path)])
             case language.Historically(inner) | language.HistoricallyFor(inner):
                 return self.true(inner, path)
+            case language.Previous() | language.Earlier() | language.EarlierWithin():
+                return frozenset({Holding(node, path)})
+            case language.Count() | language.Distinct() | language.Sum() | language.Avg():
+                return self._compares(node, path)
             case _:
                 assert_never(node)
 
-    def false(self, node: Condition, path: tuple[str, ...]) -> Triggers | None:
+    def _compares(self, node: Comparison, path: Path) -> Triggers | None:
+        """Give the same for a comparison with a number over the past."""
+        if isinstance(node.value, ScaledFact):
+            limited, empty = _present(node.value.fact), True
+        else:
+            limited, empty = None, COMPARISONS[node.op](0, node.value)
+        some = None
+        if isinstance(node, language.Avg) or not empty:
+            some = self.union([frozenset({Holding(node, path)}), self._adds(node, path)])
+        return self.best([limited, some])
+
+    def _adds(self, node: Comparison, path: Path) -> Triggers | None:
+        """Give triggers such that any event that counts for a node meets one."""
+        if isinstance(node, language.Count):
+            return self.true(node.inner, path)
+        parts = [_present(node.fact)]
+        return self.best(parts if node.where is None else [*parts, self.true(node.where, path)])
+
+    def false(self, node: Condition, path: Path) -> Triggers | None:
         """Give triggers such that any event at which the node is false meets one."""
         match node:
             case language.Not(inner):
@@ -178,7 +219,7 @@ class _Analysis:
                 # A predicate is false if its fact is missing, and no trigger is met by a missing fact.
                 return None
 
-    def changes(self, node: Condition, path: tuple[str, ...]) -> tuple[Regime, Triggers | None]:
+    def changes(self, node: Condition, path: Path) -> tuple[Regime, Triggers | None]:
         """Give a temporal node's regime, and triggers for the events that change its memory otherwise."""
         match node:
             case language.Once(inner) | language.OnceWithin(inner):
@@ -197,11 +238,17 @@ class _Analysis:
                 return (Regime.SEEN if begun is None else Regime.BEGUN), begun
             case language.Historically(inner) | language.HistoricallyFor(inner):
                 return _either(self.false(inner, path), self.true(inner, path))
+            case language.Earlier(inner) | language.EarlierWithin(inner):
+                return Regime.KEPT, self.true(inner, path)
+            case language.Previous(inner):
+                return Regime.KEPT, self.union([self.true(inner, path), frozenset({Holding(node, path)})])
+            case language.Count() | language.Distinct() | language.Sum() | language.Avg():
+                return Regime.KEPT, self._adds(node, path)
             case _:
                 raise AssertionError(node)
 
 
-_ANALYSIS: Final = _Analysis(len)
+_ANALYSIS: Final = _Analysis(0, len)
 
 
 def _present(fact: str) -> Triggers:

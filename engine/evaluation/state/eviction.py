@@ -10,9 +10,11 @@ detector continues exactly like the one that was saved.
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from engine.evaluation.memory import FOREVER
+from engine.evaluation.paths import Path
 from engine.evaluation.state.columns import PAGE_BITS
 from engine.evaluation.state.expiry import forget, page_until_us, until_us
 from engine.evaluation.state.minima import Minima
@@ -57,16 +59,17 @@ class Bounded(Protocol):
     due: bool
     """Whether `hold` must be called after the next event, because a bound is passed."""
     tracking: bool
-    tables: dict[tuple[str, ...], KeyTable]
+    tables: dict[Path, KeyTable]
 
 
 class _Tracked:
     """The tracked keys of one table, by expiry and by last event."""
 
-    __slots__ = ("_pages", "_seen", "_table", "_until", "_until_us")
+    __slots__ = ("_pages", "_seen", "_table", "_until", "_until_us", "order")
 
     def __init__(self, table: KeyTable) -> None:
         self._table = table
+        self.order = table.order
         self._until_us = array("q")
         """The expiry of each slot's key, as far as pages are tracked."""
         self._until = Minima(self._until_us)
@@ -124,7 +127,7 @@ class Eviction:
 
     def __init__(self, bounded: Bounded) -> None:
         self._bounded = bounded
-        self._tracked: dict[tuple[str, ...], _Tracked] = {}
+        self._tracked: dict[Path, _Tracked] = {}
 
     def hold(self, now_us: int) -> Evicted:
         """Drop keys until the bounds hold, but not too many at once, and count those that had not expired."""
@@ -195,22 +198,25 @@ class Eviction:
 
     def _drop_expired(self, now_us: int) -> bool:
         """Drop the key that expired first. Tell whether there was one."""
-        until_us, path, slot = min(self._firsts(_Tracked.first_to_expire))
+        until_us, _, slot, tracked = min(self._firsts(_Tracked.first_to_expire), key=_in_order)
         if until_us >= now_us:
             return False
-        self._tracked[path].drop(slot)
+        tracked.drop(slot)
         return True
 
     def _drop_longest_unseen(self) -> None:
         """Drop the key whose last event is the earliest; among several, that of the least path."""
-        tick, path, slot = min(self._firsts(_Tracked.longest_unseen))
+        tick, _, slot, tracked = min(self._firsts(_Tracked.longest_unseen), key=_in_order)
         assert tick < FOREVER, "a bound is passed only if there are keys"
-        self._tracked[path].drop(slot)
+        tracked.drop(slot)
 
     def _firsts(
         self, first: Callable[[_Tracked], tuple[int, int]]
-    ) -> Iterator[tuple[int, tuple[str, ...], int]]:
-        """Give, for each path, the number of its first key, the path, and the key's slot."""
-        for path, tracked in self._tracked.items():
+    ) -> Iterator[tuple[int, tuple[str, ...], int, _Tracked]]:
+        """Give, for each path, the number of its first key, the order of the path, the key's slot."""
+        for tracked in self._tracked.values():
             number, slot = first(tracked)
-            yield number, path, slot
+            yield number, tracked.order, slot, tracked
+
+
+_in_order: Final = itemgetter(slice(3))

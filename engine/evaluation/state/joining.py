@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from engine.evaluation.memory import FOREVER, NEVER
+from engine.evaluation.memory import FOREVER, NEVER, Sharing
 from engine.evaluation.state.slices import NodeName, State
 
 JOINED_AT_ONCE: Final = 16
@@ -75,10 +75,11 @@ class Joins:
     def meet(self, now_us: int) -> None:
         """Schedule the newborn memories, which an event at this time reaches."""
         for name, clock_us in self.newborn.items():
-            if now_us > clock_us:
+            if now_us > clock_us and self._state.traits.sharing_of(name.condition) is Sharing.VIEWED:
                 self._wait(name, clock_us, clock_us)
             else:
-                # Of events at the very time of the birth, time alone cannot tell which came after it.
+                # Of events at the very time of the birth, time alone cannot tell which came after it. From a
+                # sum, nothing that is in it can be taken out.
                 self._wait_for_expiry(name, clock_us)
         self.newborn.clear()
 

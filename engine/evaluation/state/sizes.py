@@ -19,6 +19,16 @@ PAGE_BYTES: Final = 2150
 TICK_BYTES: Final = 110
 """For each entry in the `ticks` of a column."""
 
+RECORD_BYTES: Final = 90
+"""For each record of varying length, an array or a dict, without what it holds."""
+
+RECORD_STEP: Final = 16
+STEP_BYTES: Final = 8 * RECORD_STEP
+"""The numbers in an array are counted in steps of this many."""
+
+VALUE_BYTES: Final = 130
+"""For each value in a record of values, without the value: its entry in a dict, and its time."""
+
 _TUPLE_BYTES: Final = 56
 _REFERENCE_BYTES: Final = 8
 _FLOAT_BYTES: Final = 24

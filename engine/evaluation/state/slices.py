@@ -12,12 +12,14 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from engine.evaluation.memory import NEVER, Bucket, Regime, Traits
+from engine.evaluation.memory import NEVER, Regime, Sharing, Traits
+from engine.evaluation.paths import Path
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.eviction import Evicted, Eviction
 from engine.evaluation.state.expiry import has_expired
 from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.state.tidying import bloated, tidy
+from engine.evaluation.state.unkeyed import Keyless, Whole, new_records
 from engine.evaluation.state.views import Store, View
 from engine.language.condition import Condition
 
@@ -34,89 +36,9 @@ class NodeName(NamedTuple):
     """The name of a memory. Two nodes have equal names exactly if they always remember the same."""
 
     condition: Condition
-    path: tuple[str, ...]
+    path: Path
     birth: int
     """The number of events that the detector had seen when the rule's history began."""
-
-
-class Whole:
-    """The memories of nodes without keys: a numbered cell for each."""
-
-    __slots__ = ("awake", "blank", "buckets", "cells", "free", "previous_us", "regimes", "ticks")
-
-    def __init__(self) -> None:
-        self.cells: list[int] = []
-        self.ticks: list[int] = []
-        """For each cell, the event up to which it is complete. Later events of a STAMPED node are missing."""
-        self.free: list[int] = []
-        self.previous_us = 0
-        """The time of the previous event."""
-        self.regimes: dict[int, Regime] = {}
-        """The regime of each cell, once rules are indexed."""
-        self.buckets: dict[int, Bucket] = {}
-        """By cell, the members that see every event while the cell holds a time or, for a cell in `blank`,
-        while it holds none."""
-        self.blank: set[int] = set()
-        """The cells that trigger while they hold no time."""
-        self.awake: dict[int, Bucket] = {}
-        """By cell, the buckets that the next event meets."""
-
-    def new_cell(self, tick: int) -> int:
-        """Give the number of an empty cell."""
-        if self.free:
-            cell = self.free.pop()
-            self.ticks[cell] = tick
-            return cell
-        self.cells.append(NEVER)
-        self.ticks.append(tick)
-        return len(self.cells) - 1
-
-    def drop(self, cell: int) -> None:
-        """Free a cell."""
-        self.cells[cell] = NEVER
-        self.regimes.pop(cell, None)
-        self.free.append(cell)
-
-    def watch(self, cell: int, bucket: Bucket, *, blank: bool) -> None:
-        """Have events meet a bucket while a cell holds a time or, if `blank`, while it holds none."""
-        self.buckets[cell] = bucket
-        if blank:
-            self.blank.add(cell)
-        if (self.cells[cell] == NEVER) is blank:
-            self.awake[cell] = bucket
-
-    def unwatch(self, cell: int) -> None:
-        """Undo `watch`."""
-        del self.buckets[cell]
-        self.blank.discard(cell)
-        self.awake.pop(cell, None)
-
-    def restore(self, cell: int, time_us: int) -> None:
-        """Restore the time of a cell from a snapshot."""
-        if time_us != NEVER:
-            (self.begin if cell in self.blank else self.open)(cell, time_us)
-
-    def open(self, cell: int, now_us: int) -> None:
-        """Set an empty cell that triggers while it holds a time."""
-        self.cells[cell] = now_us
-        if cell in self.buckets:
-            self.awake[cell] = self.buckets[cell]
-
-    def close(self, cell: int) -> None:
-        """Undo `open`."""
-        self.cells[cell] = NEVER
-        self.awake.pop(cell, None)
-
-    def begin(self, cell: int, now_us: int) -> None:
-        """Set an empty cell that triggers while it holds no time."""
-        self.cells[cell] = now_us
-        self.awake.pop(cell, None)
-
-    def end(self, cell: int) -> None:
-        """Undo `begin`."""
-        self.cells[cell] = NEVER
-        if cell in self.buckets:
-            self.awake[cell] = self.buckets[cell]
 
 
 class Joined(NamedTuple):
@@ -167,9 +89,9 @@ class State:
         """By name, the names that have joined it, in order of birth."""
         self.views: dict[NodeName, View] = {}
         """By name, the view of a memory that can be shared, once rules are indexed."""
-        self._shared: dict[tuple[Condition, tuple[str, ...]], list[NodeName]] = {}
+        self._shared: dict[tuple[Condition, Path], list[NodeName]] = {}
         """By node and path, the names of memories that can be shared, in order of birth."""
-        self.tables: dict[tuple[str, ...], KeyTable] = {}
+        self.tables: dict[Path, KeyTable] = {}
         self.live = 0
         """The number of live keys, over all paths. An expired key counts until it is dropped."""
         self.bytes = 0
@@ -187,17 +109,28 @@ class State:
             return self.store_of(name)
         store = self.stores.get(name)
         if store is None:
-            if name.path:
-                store = Column(self.table(name.path), self.traits.expiry_of(name.condition), tick)
-                store.table.columns.append(store)
-            else:
-                store = self.whole.new_cell(tick)
-            self.stores[name] = store
+            store = self.stores[name] = self.new_store(name, tick)
             self.users[name] = 0
             if self.indexed:
                 self._let_sleep(name, store)
         self.users[name] += 1
         return store
+
+    def new_store(self, name: NodeName, tick: int) -> Store:
+        """Give a new memory for a name, which is complete up to event `tick`."""
+        recorded = self.traits.recorded_of(name.condition)
+        if not name.path:
+            if recorded is None:
+                return self.whole.new_cell(tick)
+            return new_records(recorded, Keyless(self, self.whole))
+        table = self.table(name.path)
+        if recorded is None:
+            column = Column(table, self.traits.expiry_of(name.condition), tick)
+            table.columns.append(column)
+            return column
+        records = new_records(recorded, table)
+        table.columns.append(records)
+        return records
 
     def store_of(self, name: NodeName) -> Store:
         """Give the memory that rules read under a name."""
@@ -269,12 +202,16 @@ class State:
         since_us = self.joined[first].since_us
         # A memory that waits to join this one may need what all its readers ignore.
         waits = len(self._shared[name[:2]]) > 1
-        if waits or not isinstance(store, Column) or since_us == NEVER:
+        if waits or isinstance(store, int) or since_us == NEVER:
             return
-        slots = range(len(store.table.keys)) if store.clocked else store.slots()
+        slots: Iterable[int] = store.slots()
+        if isinstance(store, Column) and store.clocked:
+            slots = range(len(store.table.keys))
         store.drop_until(since_us, first.birth)
-        self.free_expired(store.table, slots, now_us)
-        self.eviction.renew()
+        table = store.table
+        if isinstance(table, KeyTable):
+            self.free_expired(table, slots, now_us)
+            self.eviction.renew()
 
     def free_expired(self, table: KeyTable, slots: Iterable[int], now_us: int) -> None:
         """Free the slots, of these, of expired keys without an entry."""
@@ -294,9 +231,13 @@ class State:
             self.whole.drop(store)
             return
         table = store.table
+        if not isinstance(table, KeyTable):
+            store.drop_all()
+            return
         table.columns.remove(store)
-        slots = range(len(table.keys)) if store.clocked else store.slots()
-        if store.clocked:
+        slots: Iterable[int] = store.slots()
+        if isinstance(store, Column) and store.clocked:
+            slots = range(len(table.keys))
             table.remove_clock(store)
         store.drop_all()
         if keys:
@@ -309,7 +250,7 @@ class State:
         if keys:
             self.eviction.renew()
 
-    def table(self, path: tuple[str, ...]) -> KeyTable:
+    def table(self, path: Path) -> KeyTable:
         """Give the key table of a path, a new one if there is none."""
         if path not in self.tables:
             self.tables[path] = KeyTable(path, self)
@@ -326,6 +267,8 @@ class State:
     def wake_up(self) -> None:
         """Undo `begin_to_sleep`, when all memories are complete and none is shared by births."""
         self.whole.regimes.clear()
+        for table in self.tables.values():
+            table.turn = None
         self.views.clear()
         self._shared.clear()
         self.indexed = False
@@ -334,16 +277,17 @@ class State:
         """Mark a memory as complete up to an event."""
         if isinstance(store, Column):
             store.whole_at = tick
-        else:
+        elif isinstance(store, int):
             self.whole.ticks[store] = tick
 
     def _let_sleep(self, name: NodeName, store: Store) -> None:
         regime = self.traits.regime_of(name.condition)
-        if self.traits.can_be_shared(name.condition):
+        if self.traits.sharing_of(name.condition) is not Sharing.NEVER:
             insort(self._shared.setdefault(name[:2], []), name, key=_birth)
             self.views[name] = View(store, NEVER)
-        if not isinstance(store, Column):
+        if isinstance(store, int):
             self.whole.regimes[store] = regime
+        if not isinstance(store, Column):
             return
         store.regime = regime
         if regime in (Regime.STAMPED, Regime.BEGUN):
@@ -351,7 +295,7 @@ class State:
 
     def regime(self, store: Store) -> Regime:
         """Give the regime of a memory, once rules are indexed."""
-        return store.regime if isinstance(store, Column) else self.whole.regimes[store]
+        return self.whole.regimes[store] if isinstance(store, int) else store.regime
 
     def settle(self, now_us: int, tick: int) -> Evicted:
         """Tidy the tables after event `tick` if due, hold the bounds, and count the evicted keys."""

@@ -3,15 +3,21 @@
 from array import array
 from bisect import insort
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.memory import FOREVER, NEVER, Bucket
+from engine.evaluation.paths import Path, fact_of, is_filtered, order_of
 from engine.evaluation.state.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
+from engine.evaluation.state.panes import Panes
+from engine.evaluation.state.records import Times, Values
 from engine.evaluation.state.sizes import SLOT_BYTES, key_bytes
 
 Key = Any
 """The value of a path's keys: `key_of` for a single key, a tuple of `part_of_key` for several."""
+
+Kept: TypeAlias = Column | Times | Values | Panes
+"""The memory of one node by slot."""
 
 SHARDS: Final = 251
 """The number of dicts for the slots of keys. A single dict pauses 21 ms when it grows at a million keys.
@@ -51,6 +57,7 @@ class KeyTable:
         "begun_at",
         "columns",
         "dense",
+        "filtered",
         "first_ticks",
         "first_times",
         "held",
@@ -59,6 +66,7 @@ class KeyTable:
         "live",
         "log",
         "names",
+        "order",
         "path",
         "previous_tick",
         "previous_us",
@@ -72,12 +80,19 @@ class KeyTable:
         "stamped",
         "taken",
         "times",
+        "turn",
         "watched",
     )
 
-    def __init__(self, path: tuple[str, ...], total: Total) -> None:
+    def __init__(self, path: Path, total: Total) -> None:
         self.path = path
-        self.names = [split_name(name) for name in path]
+        self.order = order_of(path)
+        """What orders tables."""
+        self.filtered = is_filtered(path)
+        """Whether a `where` decides which events have a key."""
+        self.turn: Any = None
+        """What tells whether an event has a key, if the table is filtered. The state only keeps it."""
+        self.names = [split_name(fact_of(step)) for step in path]
         self._total = total
         self.shards: list[dict[Key, int]] = [{} for _ in range(SHARDS)]
         self.keys: list[Key | None] = []
@@ -93,15 +108,15 @@ class KeyTable:
         self.roomy = bytearray()
         """For each page, whether it has a free slot."""
         self.live = 0
-        self.columns: list[Column] = []
+        self.columns: list[Kept] = []
         self.dense: list[Column] = []
         """The paged columns."""
-        self.sparse: dict[int, Column | dict[Column, None]] = {}
-        """For each slot, the columns with an entry there in `few` or `ticks`; a single column is stored
-        without a dict."""
+        self.sparse: dict[int, Kept | dict[Kept, None]] = {}
+        """For each slot, the columns with an entry there in `few` or `ticks`, and the records; a single one
+        is stored without a dict."""
         self.log: list[int] = []
         """The slots touched by events since the last `hold`, if keys are tracked; see `eviction.py`."""
-        self.awake: dict[int, list[Column]] = {}
+        self.awake: dict[int, list[Kept]] = {}
         """For each slot, the columns whose bucket its next event meets, except for those in `watched`."""
         self.watched: list[Column] = []
         """The paged columns with a bucket for slots that hold a time. Each event checks each of them."""
@@ -171,7 +186,8 @@ class KeyTable:
         slot = self.slot
         if slot < 0:
             return []
-        columns = self.awake.get(slot, []) + [column for column in self.watched if column.at(slot) != NEVER]
+        columns = self.awake.get(slot, [])
+        columns = columns + [column for column in self.watched if column.at(slot) != NEVER]
         if self.begun and self.previous_tick <= self.begun_at:
             # Some of these nodes may be younger than the slice, and see the first event of it now.
             oldest = max(self.previous_tick, self.first_ticks[slot])
@@ -270,7 +286,7 @@ class KeyTable:
         for slot in slots:
             held[slot] -= 1
 
-    def hold_sparsely(self, slot: int, column: Column) -> None:
+    def hold_sparsely(self, slot: int, column: Kept) -> None:
         """Record that a column has an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
@@ -280,7 +296,7 @@ class KeyTable:
         elif holders is not column:
             self.sparse[slot] = {holders: None, column: None}
 
-    def drop_sparsely(self, slot: int, column: Column) -> None:
+    def drop_sparsely(self, slot: int, column: Kept) -> None:
         """Undo `hold_sparsely`."""
         holders = self.sparse[slot]
         if holders is column:
@@ -290,18 +306,18 @@ class KeyTable:
             if not holders:
                 del self.sparse[slot]
 
-    def sparse_at(self, slot: int) -> tuple[Column, ...]:
+    def sparse_at(self, slot: int) -> tuple[Kept, ...]:
         """Give the columns with an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
             return ()
         return tuple(holders) if isinstance(holders, dict) else (holders,)
 
-    def wake(self, slot: int, column: Column) -> None:
+    def wake(self, slot: int, column: Kept) -> None:
         """Have the next events of a slice meet a column's bucket."""
         self.awake.setdefault(slot, []).append(column)
 
-    def rest(self, slot: int, column: Column) -> None:
+    def rest(self, slot: int, column: Kept) -> None:
         """Undo `wake`."""
         columns = self.awake[slot]
         columns.remove(column)

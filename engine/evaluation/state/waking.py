@@ -5,14 +5,19 @@ What was read from a clock is written, and names that have joined another have a
 
 from engine.evaluation.memory import NEVER, Regime
 from engine.evaluation.state.columns import Column
+from engine.evaluation.state.panes import Panes
+from engine.evaluation.state.records import Times, Values
 from engine.evaluation.state.slices import Joined, NodeName, State
 
 
 def entries_to_write(state: State) -> int:
     """Give the number of entries that `stop_sleeping` may read and write."""
-    shared = [store for name in state.joined if isinstance(store := state.store_of(name), Column)]
+    shared = [store for name in state.joined if not isinstance(store := state.store_of(name), int)]
     clocked = [column for table in state.tables.values() for column in table.stamped]
-    return sum(len(column.table.keys) for column in (*shared, *clocked))
+    return sum(
+        store.held if isinstance(store, Times | Values | Panes) else len(store.table.keys)
+        for store in (*shared, *clocked)
+    )
 
 
 def stop_sleeping(state: State, tick: int, now_us: int) -> None:
@@ -52,6 +57,11 @@ def _complete(column: Column) -> None:
 def _part(state: State, name: NodeName, joined: Joined, tick: int, now_us: int) -> None:
     """Give a name that has joined another a memory of its own, which reads the same."""
     shared = state.stores[joined.name]
+    if not isinstance(shared, int | Column):
+        own = state.stores[name] = state.new_store(name, tick)
+        assert type(own) is type(shared), name
+        own.take_over(shared, joined.since_us, now_us)
+        return
     if not isinstance(shared, Column):
         cell = state.stores[name] = state.whole.new_cell(tick)
         if (time_us := state.whole.cells[shared]) > joined.since_us:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from engine.language.condition import Condition, FactArg
+from engine.language.condition import Condition, FactArg, ScaledFact
 from engine.language.operators import FORM_OF
 
 
@@ -23,4 +23,6 @@ def _document(value: Any) -> object:
         return [_document(element) for element in value]
     if isinstance(value, FactArg):
         return {"fact": value.fact}
+    if isinstance(value, ScaledFact):
+        return {"fact": value.fact} | ({} if value.times is None else {"times": value.times})
     return condition_to_document(value) if type(value) in FORM_OF else value

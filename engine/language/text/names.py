@@ -10,6 +10,9 @@ KEYWORDS = frozenset(
     }
 )
 
+CONTEXTUAL_KEYWORDS = frozenset({"previous", "earlier", "count", "distinct", "sum", "avg", "where"})
+"""Words that are keywords only where the grammar expects them, and plain names everywhere else."""
+
 _WORD = "[A-Za-z_@][A-Za-z0-9_@-]*"
 _PLAIN_WORD = re.compile(_WORD)
 _PLAIN_NAME = re.compile(rf"\$?{_WORD}(?:\.{_WORD})*")

@@ -1,6 +1,6 @@
 """Text to conditions, in the text language or in JSON. The only file that imports lark."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import copy
 from functools import cache
@@ -16,14 +16,16 @@ from engine.language.diagnostics import Source
 from engine.language.json.spans import SpannedObject
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.language.literals import explain_string, number_value, string_value
-from engine.language.text.names import is_reserved
-from engine.language.text.suggestions import WORDS_BACK_MAX, Word, explain, explain_character
-from engine.language.text.transformer import Part, Transformer, split_duration
+from engine.language.text.contextual_keywords import is_keyword
+from engine.language.text.names import CONTEXTUAL_KEYWORDS, is_reserved
+from engine.language.text.suggestions import WORDS_BACK_MAX, explain, explain_character
+from engine.language.text.transformer import Operand, Part, Transformer, split_duration
+from engine.language.text.words import Word
 from engine.language.validation.document import condition_from_document, condition_from_json
 from engine.language.validation.size import check_size, check_text_size, too_deep
 from engine.language.validation.validator import validated
 
-_PREFIXES = {"NOT", "ONCE", "HISTORICALLY", "PER", "ALL", "ANY"}
+_PREFIXES = {"NOT", "ONCE", "HISTORICALLY", "PER", "ALL", "ANY", "PREVIOUS", "EARLIER", "COUNT"}
 _CONNECTIVES = {"AND", "OR", "SINCE"}
 
 
@@ -57,26 +59,31 @@ class _Reader:
         self._source = source
         self._limits = limits
         self._tokens: list[Token] = []
+        """All tokens of the text, up to the first place where none begins."""
+        self._fed = 0
         self._state = _parser().parse_interactive(source.text)
 
     def read(self) -> SpannedObject:
         """Give the document of the text. Raises ConditionError."""
         stopped = None
         try:
-            for token in _tokens_of(self._state):
-                self._feed(token)
+            self._tokens += _tokens_of(self._state)
         except UnexpectedCharacters as error:
             stopped = error.pos_in_stream
+        for index in range(len(self._tokens)):
+            self._feed(_in_context(self._tokens, index, self._state))
         if stopped is not None:
             self._refuse_character(stopped)
         end = self._source.end()
-        document = self._feed(Token("$END", "", start_pos=end, end_pos=end))
+        self._tokens.append(Token("$END", "", start_pos=end, end_pos=end))
+        document = self._feed(self._tokens[-1])
         assert isinstance(document, SpannedObject)
         return document
 
     def _feed(self, token: Token) -> object:
-        """Feed one token to the parser. At the end of the text, give the document."""
-        self._tokens.append(token)
+        """Feed the next token to the parser. At the end of the text, give the document."""
+        self._tokens[self._fed] = token
+        self._fed += 1
         built: object = None
         accepted = token.type != "WORD" or not is_reserved(token)
         if accepted:
@@ -102,7 +109,7 @@ class _Reader:
 
     def _refuse(self) -> NoReturn:
         """Refuse the text at its last token, or at an earlier word that causes the error."""
-        failed = len(self._tokens) - 1
+        failed = self._fed - 1
         self._fail(*explain(self._source.text, self._words(), failed, _ParserTrials(self._tokens)))
 
     def _refuse_character(self, offset: int) -> NoReturn:
@@ -111,7 +118,7 @@ class _Reader:
         self._fail(*explain_character(self._source.text, self._words(), offset, _ParserTrials(self._tokens)))
 
     def _words(self) -> list[Word]:
-        return [Word(token.type, str(token), token.start_pos or 0) for token in self._tokens]
+        return [Word(token.type, str(token), token.start_pos or 0) for token in self._tokens[: self._fed]]
 
     def _fail(self, offset: int, sentence: str) -> NoReturn:
         """Refuse the text with 1300, or with 1303 if it is already too deep."""
@@ -123,6 +130,7 @@ class _ParserTrials:
     """The parser's states around the place of an error, to try other tokens in them."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
+        """The tokens before the error are those that the parser was fed."""
         self._tokens = tokens
         self._states: dict[int, InteractiveParser] = {}
 
@@ -134,9 +142,12 @@ class _ParserTrials:
     def continues(self, index: int, terminal: str, last: int) -> bool:
         """Tell whether another terminal in place of a token lets the parser read up to the last token."""
         state = _copy_of(self._before(index))
+        tokens = [*self._tokens]
+        tokens[index] = Token(terminal, "")
         try:
-            for token in (Token(terminal, ""), *self._tokens[index + 1 : last + 1]):
-                state.feed_token(token)
+            for at in range(index, last + 1):
+                tokens[at] = _in_context(tokens, at, state)
+                state.feed_token(tokens[at])
         except UnexpectedToken:
             return False
         return True
@@ -163,6 +174,18 @@ class _ParserTrials:
         state.parser_state.parse_conf = copy(state.parser_state.parse_conf)
         state.parser_state.parse_conf.callbacks = {}
         return state
+
+
+def _in_context(tokens: Sequence[Token], index: int, state: InteractiveParser) -> Token:
+    """Give a token with its terminal as a keyword if it is a contextual one, otherwise as it is.
+
+    `state` is the parser's before the token.
+    """
+    token = tokens[index]
+    if token not in CONTEXTUAL_KEYWORDS:
+        return token
+    expected: Callable[[], Collection[str]] = state.choices
+    return token.update(type=token.upper() if is_keyword(tokens, index, expected()) else "WORD")
 
 
 def _tokens_of(state: InteractiveParser) -> Iterator[Token]:
@@ -200,6 +223,11 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
                 check_size(values[index - 1], limits, opened)
             case Token(type=terminal) if terminal in _PREFIXES and not _is_operator(values, index):
                 opened += 1
+            case Operand(where=SpannedObject() as where):
+                check_size(where, limits, opened + 1)
+            case Token(type="WHERE") if not _is_keyed(values, index):
+                # Without a condition, `sum(x)` is as deep as a leaf.
+                opened += 1
     if opened >= limits.depth_max:
         raise too_deep(limits)
 
@@ -213,3 +241,9 @@ def _is_operator(values: Sequence[object], index: int) -> bool:
             return True
         case _:
             return False
+
+
+def _is_keyed(values: Sequence[object], index: int) -> bool:
+    """Tell whether a `where` belongs to a `per`, which is counted already."""
+    before = values[index - 2]
+    return isinstance(before, Token) and before.type == "PER"

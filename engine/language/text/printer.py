@@ -7,7 +7,12 @@ from typing import assert_never
 from engine.language.condition import (
     All,
     Any,
+    Avg,
     Condition,
+    Count,
+    Distinct,
+    Earlier,
+    EarlierWithin,
     FactArg,
     Historically,
     HistoricallyFor,
@@ -18,12 +23,15 @@ from engine.language.condition import (
     Not,
     Once,
     OnceWithin,
+    Previous,
     Ref,
     Scalar,
+    ScaledFact,
     Since,
     SinceWithin,
+    Sum,
 )
-from engine.language.operators import LARGEST, OPERATORS
+from engine.language.operators import COMPARISONS, FORM_OF, LARGEST, OPERATORS
 from engine.language.text.durations import duration_text
 from engine.language.text.names import name_text, relation_text
 
@@ -78,8 +86,20 @@ def _written(condition: Condition) -> tuple[int, str]:
         case HistoricallyFor(inner, window_secs, boundary):
             window = f"{duration_text(window_secs)} {boundary}" if boundary else duration_text(window_secs)
             return _PREFIX, f"historically for {window} {_text(inner, _PREFIX)}"
-        case Keyed(inner, key):
-            return _PREFIX, f"per {name_text(key)} {_text(inner, _PREFIX)}"
+        case Keyed(inner, key, where):
+            filtered = f"where {_text(where, _PREFIX)} " if where else ""
+            return _PREFIX, f"per {name_text(key)} {filtered}{_text(inner, _PREFIX)}"
+        case Previous(inner):
+            return _PREFIX, f"previous {_text(inner, _PREFIX)}"
+        case Earlier(inner):
+            return _PREFIX, f"earlier {_text(inner, _PREFIX)}"
+        case EarlierWithin(inner, window_secs):
+            return _PREFIX, f"earlier within {duration_text(window_secs)} {_text(inner, _PREFIX)}"
+        case Count(inner):
+            return _PREFIX, _aggregate(condition, _text(inner, _OR))
+        case Distinct(fact, where) | Sum(fact, where) | Avg(fact, where):
+            filtered = f" where {_text(where, _OR)}" if where else ""
+            return _PREFIX, _aggregate(condition, name_text(fact) + filtered)
         case Since(left, right):
             return _SINCE, f"{_text(left, _PREFIX)} since {_text(right, _PREFIX)}"
         case SinceWithin(left, right, window_secs):
@@ -94,6 +114,19 @@ def _group(word: str, joint: str, members: tuple[Condition, ...], precedence: in
     if len(members) == 1:
         return _PREFIX, f"{word}({_text(members[0], _OR)})"
     return precedence, joint.join(_text(member, precedence + 1) for member in members)
+
+
+def _aggregate(aggregate: Count | Distinct | Sum | Avg, over: str) -> str:
+    window = "" if aggregate.window_secs is None else f" within {duration_text(aggregate.window_secs)}"
+    comparison = f"{COMPARISONS[aggregate.op]} {_amount(aggregate.value)}"
+    return f"{FORM_OF[type(aggregate)].name}({over}){window} {comparison}"
+
+
+def _amount(value: float | ScaledFact) -> str:
+    """Give the number, the fact, or the number times the fact that an aggregate is compared with."""
+    if not isinstance(value, ScaledFact):
+        return _literal(value)
+    return name_text(value.fact) if value.times is None else f"{value.times!r} * {name_text(value.fact)}"
 
 
 def _leaf(leaf: Leaf) -> str:

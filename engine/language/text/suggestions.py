@@ -6,25 +6,35 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
 from engine.language.diagnostics import edit_distance, enumerated, found, typos_max
-from engine.language.operators import INEQUALITIES, OPERATORS
-from engine.language.text.names import KEYWORDS, in_backquotes, is_reserved
+from engine.language.operators import COMPARISONS, INEQUALITIES
+from engine.language.text.names import CONTEXTUAL_KEYWORDS, KEYWORDS, in_backquotes, is_reserved
+from engine.language.text.near_aggregates import about_aggregates, is_behind_where
+from engine.language.text.words import (
+    COMPARISON_TERMINALS,
+    DURATIONS,
+    END,
+    LITERALS,
+    NAMES,
+    OPERATOR_TERMINALS,
+    Word,
+)
 
-END = "$END"
-
-_CONDITION = {"LPAR", "NOT", "ONCE", "HISTORICALLY", "PER", "ALL", "ANY", "WORD", "PATH", "BACKQUOTED"}
-_VALUE = {"STRING", "VERBATIM", "NUMBER", "TRUE", "FALSE", "OPEN"}
-_NAME = {"WORD", "PATH", "BACKQUOTED"}
-_DURATION = {"NUMBER", "DURATION"}
-_OPERATOR_TERMINALS = {operator.text: operator.terminal for operator in OPERATORS.values()} | INEQUALITIES
-_OPERATOR_TEXTS = sorted(_OPERATOR_TERMINALS, key=lambda text: text[0].isalpha())
+_CONDITION = {
+    *("LPAR", "NOT", "ONCE", "HISTORICALLY", "PER", "PREVIOUS", "EARLIER", "ALL", "ANY"),
+    *("COUNT", "DISTINCT", "SUM", "AVG", *NAMES),
+}
+_OPERATOR_TEXTS = sorted(OPERATOR_TERMINALS, key=lambda text: text[0].isalpha())
 _OPERATORS_LISTED = enumerated([f'"{text}"' for text in _OPERATOR_TEXTS])
+_COMPARISONS_LISTED = enumerated([f'"{text}"' for text in COMPARISONS.values()])
+_ALL_KEYWORDS = KEYWORDS | CONTEXTUAL_KEYWORDS
 
 _GROUPS: tuple[tuple[AbstractSet[str], AbstractSet[str], str], ...] = (
     ({"ONCE", "PER", "LPAR"}, _CONDITION, "a condition"),
-    ({"STRING", "NUMBER"}, _VALUE, "a value"),
-    ({"PATH"}, _NAME, "a name"),
-    ({"DURATION"}, _DURATION, "a duration"),
-    ({"EQUAL", "BETWEEN"}, {*_OPERATOR_TERMINALS.values()}, f"an operator ({_OPERATORS_LISTED})"),
+    ({"STRING", "NUMBER"}, LITERALS, "a value"),
+    ({"PATH"}, NAMES, "a name"),
+    ({"DURATION"}, DURATIONS, "a duration"),
+    ({"EQUAL", "BETWEEN"}, {*OPERATOR_TERMINALS.values()}, f"an operator ({_OPERATORS_LISTED})"),
+    ({"EQUAL", "ABOVE"}, COMPARISON_TERMINALS, f"a comparison ({_COMPARISONS_LISTED})"),
     ({"NUMBER"}, {"NUMBER"}, "a number"),
 )
 """If all terminals of the first set are accepted, the phrase replaces those of the second set."""
@@ -32,7 +42,7 @@ _GROUPS: tuple[tuple[AbstractSet[str], AbstractSet[str], str], ...] = (
 WORDS_BACK_MAX = 3
 """How many words before the failing one may be the misspelled one: in `al(a == 1)` it is three before."""
 
-_MARKS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "CLOSE": "]", "OPEN": "["}
+_MARKS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "CLOSE": "]", "OPEN": "[", "STAR": "*"}
 
 _OPERATOR_RUN = re.compile(r"[=!<>~&|≠≤≥]+")
 _MEANT_OPERATORS = {
@@ -73,14 +83,6 @@ _NUMBER_RUN = re.compile(r"(?=[-+]*\.?[0-9])[-+.\w]+")
 _WORD_RUN = re.compile(r"[-\w@$.]+")
 
 
-class Word(NamedTuple):
-    """A token of the text: its terminal, its text, its offset."""
-
-    terminal: str
-    text: str
-    offset: int
-
-
 class Trials(Protocol):
     """The parser, for trying other tokens in the text."""
 
@@ -105,6 +107,8 @@ def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Ex
     suggestion = _other_spelling(word, accepted)
     if suggestion:
         return _explanation(word, accepted, suggestion)
+    if "AND" not in accepted and is_behind_where(words, failed):
+        return _explanation(word, accepted, '"where" takes one predicate; put more of them in parentheses')
     meant = _near_keyword(words, failed, trials)
     if meant:
         index, keyword = meant
@@ -113,10 +117,11 @@ def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Ex
     if operator:
         index = next(index for index in range(len(words)) if words[index].offset == operator.offset)
         return _explanation(operator, trials.accepted(index), _operator_suggestion(operator))
-    if failed and _is_stray_unit(words, failed - 1):
-        number, unit = words[failed - 2 : failed]
-        suggestion = f"the unit follows the number directly, as in `{number.text}{_unit(unit.text)}`"
-        return _explanation(unit, trials.accepted(failed - 1), suggestion)
+    for index in (failed - 1, failed):
+        if _is_stray_unit(words, index):
+            number, unit = words[index - 1 : index + 1]
+            suggestion = f"the unit follows the number directly, as in `{number.text}{_unit(unit.text)}`"
+            return _explanation(unit, trials.accepted(index), suggestion)
     return _explanation(word, accepted, next(_suggestions(words, failed, accepted), ""))
 
 
@@ -192,7 +197,7 @@ def _other_spelling(word: Word, accepted: AbstractSet[str]) -> str:
         name = f", or the name {in_backquotes(word.text)}, in backquotes"
         return f'did you mean "{keyword}"{"" if keyword.upper() in accepted else name}?'
     meant = _MEANT_WORDS.get(keyword)
-    return f'did you mean "{meant}"?' if meant and _OPERATOR_TERMINALS[meant] in accepted else ""
+    return f'did you mean "{meant}"?' if meant and OPERATOR_TERMINALS[meant] in accepted else ""
 
 
 def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[int, str] | None:
@@ -200,10 +205,10 @@ def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[i
     candidates = []
     for index in range(failed, max(-1, failed - WORDS_BACK_MAX - 1), -1):
         word = words[index]
-        if word.text.lower() == "null" or (word.terminal != "WORD" and word.text not in KEYWORDS):
+        if word.text.lower() == "null" or (word.terminal != "WORD" and word.text not in _ALL_KEYWORDS):
             continue
         accepted = trials.accepted(index)
-        for keyword in sorted(KEYWORDS):
+        for keyword in sorted(_ALL_KEYWORDS):
             typos = edit_distance(word.text, keyword)
             if (
                 typos <= typos_max(word.text)
@@ -223,20 +228,24 @@ def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str])
     word = words[failed]
     before = words[failed - 1] if failed else Word("", "", 0)
     first = words[failed - 2] if failed > 1 else Word("", "", 0)
-    if word.text.lower() == "null" and before.terminal in {"EQUAL", "UNEQUAL"} and first.terminal in _NAME:
+    if word.text.lower() == "null" and before.terminal in {"EQUAL", "UNEQUAL"} and first.terminal in NAMES:
         fact = first.text
         yield (
             f"a fact that is null counts as missing: `{fact} == {fact}` tests that it is present, "
             f"`not {fact} == {fact}` that it is missing"
         )
+    for terminal, other in (("FOR", "WITHIN"), ("WITHIN", "FOR")):
+        if word.terminal == terminal and other in accepted:
+            yield f'did you mean "{other.lower()}"?'
     if word.terminal == "SINCE" and "AND" in accepted:
         yield '"since" does not chain; use parentheses'
     if is_reserved(word.text) and "PATH" in accepted:
         yield f"as a name it needs backquotes: {in_backquotes(word.text)}"
-    if word.terminal in _NAME and "STRING" in accepted and before.terminal not in INEQUALITIES.values():
+    if word.terminal in NAMES and "STRING" in accepted and before.terminal not in INEQUALITIES.values():
         yield f'a bare word is a name; write the string as "{word.text}"'
-    if before.terminal in INEQUALITIES.values():
+    if before.terminal in INEQUALITIES.values() and "PATH" not in accepted:
         yield f'"{before.text}" compares with a number only'
+    yield from about_aggregates(words, failed, accepted)
     if word.terminal == "DURATION":
         yield 'a duration is only allowed after "within" or "for"'
     if word.terminal == "LPAR" and before.terminal == "PATH":
@@ -245,8 +254,11 @@ def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str])
 
 def _is_stray_unit(words: Sequence[Word], index: int) -> bool:
     """Tell whether a word is the unit of the number before it, as in `within 5 minutes`."""
-    window = [word.terminal for word in words[max(0, index - 2) : index]]
-    return window in (["WITHIN", "NUMBER"], ["FOR", "NUMBER"]) and _unit(words[index].text) != ""
+    match [word.terminal for word in words[:index]]:
+        case [*_, "WITHIN" | "FOR", "NUMBER"]:
+            return _unit(words[index].text) != ""
+        case _:
+            return False
 
 
 def _unit(word: str) -> str:

@@ -4,11 +4,12 @@ import json
 from typing import Any, NamedTuple
 
 from engine.language.json.spans import SpannedArray, SpannedObject
-from engine.language.operators import LARGEST, OPERATORS
+from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
 from engine.language.text.durations import UNITS_MS, duration_seconds
 from engine.language.text.names import from_backquotes
 
 _OPERATOR_NAMES = {"=": "eq"} | {operator.text: operator.name for operator in OPERATORS.values()}
+_COMPARISON_NAMES = {"=": "eq"} | {text: name for name, text in COMPARISONS.items()}
 
 
 class Part(NamedTuple):
@@ -16,6 +17,13 @@ class Part(NamedTuple):
 
     value: object
     offset: int
+
+
+class Operand(NamedTuple):
+    """The fact between the parentheses of an aggregate, and the condition behind its `where`."""
+
+    fact: Part
+    where: SpannedObject | None = None
 
 
 class Transformer:
@@ -70,9 +78,55 @@ class Transformer:
         return _condition("historically_for", content)
 
     def keyed(self, parts: list[Any]) -> SpannedObject:
-        """`per NAME a`."""
-        key, inner = parts
-        return _condition("keyed", SpannedObject({"inner": inner, "key": key.value}, {"key": key.offset}))
+        """`per NAME a`, `per NAME where w a`."""
+        key, *filtered, inner = parts
+        content = SpannedObject({"inner": inner, "key": key.value}, {"key": key.offset})
+        if filtered:
+            _, content["where"] = filtered
+        return _condition("keyed", content)
+
+    def prefixed_word(self, parts: list[Any]) -> SpannedObject:
+        """`previous a`, `earlier a`."""
+        word, inner = parts
+        return _condition(str(word), inner)
+
+    def earlier_within(self, parts: list[Any]) -> SpannedObject:
+        """`earlier within 5m a`."""
+        _, window, inner = parts
+        return _condition("earlier_within", _windowed(inner, window))
+
+    def count(self, parts: list[Any]) -> SpannedObject:
+        """`count(a) within 10m >= 5`, `count(a) >= 5`."""
+        word, inner, *compared = parts
+        return _condition(str(word), _compared(SpannedObject({"inner": inner}), *compared))
+
+    def aggregate(self, parts: list[Any]) -> SpannedObject:
+        """`distinct(x) within 1h > 20`, `sum(x where a) > 1000`, `avg(x) > 0.3 * y`."""
+        word, (fact, where), *compared = parts
+        content = SpannedObject({"fact": fact.value}, {"fact": fact.offset})
+        if where is not None:
+            content["where"] = where
+        return _condition(str(word), _compared(content, *compared))
+
+    def operand(self, parts: list[Any]) -> Operand:
+        """`x`, `x where a` between the parentheses of an aggregate."""
+        fact, *filtered = parts
+        return Operand(fact, filtered[1] if filtered else None)
+
+    def span(self, parts: list[Part]) -> Part | None:
+        """`within 10m`, or nothing."""
+        return parts[0] if parts else None
+
+    def comparison(self, tokens: list[Any]) -> str:
+        """`>=`, `==` and so on."""
+        (token,) = tokens
+        return _COMPARISON_NAMES[token]
+
+    def scaled(self, parts: list[Any]) -> Part:
+        """`0.3 * x`."""
+        times, _, name = parts
+        offsets = {"fact": name.offset, "times": times.offset}
+        return Part(SpannedObject({"fact": name.value, "times": times.value}, offsets), times.offset)
 
     def leaf(self, parts: list[Any]) -> SpannedObject:
         """`x == 1`, `x in [1]`, `x contains "a"`, `x matches "a"`."""
@@ -189,6 +243,15 @@ def _literals(parts: list[Part]) -> SpannedArray:
 
 def _windowed(inner: SpannedObject, window: Part) -> SpannedObject:
     return SpannedObject({"inner": inner, "window_secs": window.value}, {"window_secs": window.offset})
+
+
+def _compared(content: SpannedObject, window: Part | None, op: str, value: Part) -> SpannedObject:
+    """Give the content of an aggregate, complete with its comparison."""
+    if window:
+        content["window_secs"], content.offsets["window_secs"] = window
+    content["op"] = op
+    content["value"], content.offsets["value"] = value
+    return content
 
 
 def _leaf(fact: Part, op: str, value: Part) -> SpannedObject:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from engine.language.condition import Condition, FactArg, Scalar
+from engine.language.condition import Condition, FactArg, Scalar, ScaledFact
 from engine.language.diagnostics import ConditionError, Source, did_you_mean, json_type
 from engine.language.limits import Limits
-from engine.language.operators import FORMS, OPERATORS, Content
+from engine.language.operators import COMPARISONS, FORMS, OPERATORS, SCALED_FACT, Content
 from engine.language.validation.size import check_size
 from engine.language.validation.values import Values, is_array
 from engine.language.validation.violations import Invalid, Location, Violations, names_listed
@@ -51,6 +51,10 @@ class _Validator:
             Content.REF_OP: values.one_of(tuple(op.name for op in OPERATORS.values() if op.compares_facts)),
             Content.WINDOW: values.window,
             Content.BOUNDARY: values.one_of(("weak", "strong")),
+            Content.COMPARISON: values.one_of(tuple(COMPARISONS)),
+            Content.COUNT: values.count,
+            Content.AMOUNT: self._amount,
+            Content.FACTOR: values.factor,
         }
 
     def condition(self, value: object, location: Location) -> Condition | Invalid:
@@ -99,6 +103,17 @@ class _Validator:
                 expected = 'expected `{"fact": NAME}` or a scalar'
                 return self._report(location, f"{expected}, got {json_type(value)}")
 
+    def _amount(self, value: object, location: Location) -> float | ScaledFact | Invalid:
+        match value:
+            case Mapping():
+                return self._object(ScaledFact, value, location, SCALED_FACT, frozenset({"times"}))
+            case bool():
+                pass
+            case int() | float():
+                return self._values.number(value, location)
+        expected = 'expected a number or `{"fact": NAME}`'
+        return self._report(location, f"{expected}, got {json_type(value)}")
+
     def _elements(
         self, check: Callable[[object, Location], _Made | Invalid], value: Any, location: Location
     ) -> tuple[_Made, ...] | Invalid:
@@ -118,7 +133,7 @@ class _Validator:
         if not isinstance(value, Mapping):
             got = json_type(value)
             return self._report(location, f"expected an object with {names_listed(fields)}, got {got}")
-        results: dict[str, object] = {}
+        results: dict[str, object] = dict.fromkeys(optional)
         for name, content in value.items():
             at = location.member(value, str(name))
             match fields.get(name):

@@ -8,7 +8,7 @@ from engine.language.condition import LeafValue, Scalar
 from engine.language.diagnostics import BAD_PATTERN, did_you_mean, json_type, quoted
 from engine.language.limits import Limits
 from engine.language.literals import is_text
-from engine.language.operators import OPERATORS, Operand
+from engine.language.operators import COUNT_MAX, LARGEST, OPERATORS, Operand
 from engine.language.validation.violations import Invalid, Location, Violations, names_listed
 from engine.patterns.compiled_pattern import (
     REFUSED_PREPARATION,
@@ -82,6 +82,28 @@ class Values:
         if value == "":
             return self._report(location, "expected a name, got an empty string")
         return self._text(value, location)
+
+    def count(self, value: object, location: Location) -> int | Invalid:
+        """Validate the constant of a count: a whole number within its bounds."""
+        expected = f"expected a whole number from 0 to {COUNT_MAX}"
+        if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+            return self._report(location, f"{expected}, got {json_type(value)}")
+        if not isinstance(value, int) or not 0 <= value <= COUNT_MAX:
+            return self._report(location, f"{expected}, got {quoted(_shown(value))}")
+        return int(value)
+
+    def number(self, value: object, location: Location) -> float | Invalid:
+        """Validate a number."""
+        return self._number(value, location)
+
+    def factor(self, value: object, location: Location) -> float | Invalid:
+        """Validate the number by which a fact is multiplied. It fits into a double."""
+        number = self._number(value, location)
+        if not isinstance(number, Invalid) and abs(number) > LARGEST:
+            return self._report(
+                location, "expected a number within the range of a double (about 1.8e308 either way)"
+            )
+        return number
 
     def one_of(self, allowed: tuple[str, ...]) -> Callable[[object, Location], str | Invalid]:
         """Give a check that accepts only these words."""
@@ -180,6 +202,12 @@ class Values:
         if not is_text(value):
             return self._report(location, "expected whole surrogate pairs, got half of one")
         return str.__str__(value)
+
+
+def _shown(number: float) -> str:
+    """Give the digits of a number. Python refuses to print integers that are very long."""
+    short = 2**64
+    return "an integer of many digits" if isinstance(number, int) and abs(number) >= short else repr(number)
 
 
 def is_array(value: object) -> TypeGuard[Sequence[object]]:

@@ -46,6 +46,6 @@ def test_a_relation_may_have_many_arguments(others):
 
 def test_code_names_no_more_than_a_few_arguments_of_a_relation():
     parts = Abstraction(lambda fact, pattern: pytest.fail(f"{fact} {pattern}"))
-    parts.shape(InRelation("r", (*range(10_000), *(FactArg(f"f{n}") for n in range(5_000)))), [])
+    parts.shape(InRelation("r", (*range(10_000), *(FactArg(f"f{n}") for n in range(5_000)))), 0, {})
     assert len(parts.constants) == 2
     assert parts.facts == ()

@@ -21,6 +21,20 @@ RULES = (
     "per j historically for 2s a between 0 and 5",
     "a == 1",
 )
+COUNTING_RULES = (
+    "per k previous a == 1",
+    "per k earlier within 10s a == 1",
+    "earlier b == 1",
+    "per k count(a == 1) within 10s >= 2",
+    "count(b == 1) > 3",
+    "per j distinct(k) within 10s > 2",
+    "a == 1",
+    "distinct(k where a == 1) == 3",
+    "per k sum(a) within 20s > 3 * b",
+    "avg(j where a > 1) within 5s >= 1",
+    "per j where (b == 1 and not previous b == 1) once within 10s a == 1",
+    "per j where b == 1 per k count(a > 0) within 10s == 1",
+)
 MORE_RULES = tuple(f"type == 't{number}' and per k once within 5s a == {number}" for number in range(6))
 
 
@@ -75,13 +89,18 @@ def made_apart() -> Detector:
         (5, "few", RULES),
         (5, "many", RULES + MORE_RULES),
         (5, "paged", RULES + MORE_RULES),
+        (6, "few", RULES),
+        (6, "many", RULES + MORE_RULES),
+        (6, "paged", RULES + MORE_RULES),
+        (6, "counting", COUNTING_RULES),
+        (6, "many counting", COUNTING_RULES + MORE_RULES),
     ],
 )
 def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this_one(
     version: int, name: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(8))
-    saved = (GOLDEN / f"state_{version}_{name}.msgpack").read_bytes()
+    saved = (GOLDEN / f"state_{version}_{name.replace(' ', '_')}.msgpack").read_bytes()
     migrated = Detector.load(saved, version, limits=LIMITS)
     made = newly_made(rules)
     assert [rule.condition for rule in migrated.rules()] == [rule.condition for rule in made.rules()]
@@ -93,7 +112,14 @@ def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this
 
 
 @pytest.mark.parametrize(
-    ("name", "rules"), [("few", RULES), ("many", RULES + MORE_RULES), ("paged", RULES + MORE_RULES)]
+    ("name", "rules"),
+    [
+        ("few", RULES),
+        ("many", RULES + MORE_RULES),
+        ("paged", RULES + MORE_RULES),
+        ("counting", COUNTING_RULES),
+        ("many counting", COUNTING_RULES + MORE_RULES),
+    ],
 )
 def test_what_is_written_now_is_what_this_version_looks_like_to_the_byte(
     name: str, rules: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -102,15 +128,18 @@ def test_what_is_written_now_is_what_this_version_looks_like_to_the_byte(
     if name == "paged":
         monkeypatch.setattr(columns, "PAGED_FROM", 0)
         monkeypatch.setattr(columns, "SPARSE_SHARE", 10**9)
-    golden = GOLDEN / f"state_{Detector.STATE_VERSION}_{name}.msgpack"
+    golden = GOLDEN / f"state_{Detector.STATE_VERSION}_{name.replace(' ', '_')}.msgpack"
     assert newly_made(rules).dump() == golden.read_bytes()
 
 
-def test_rules_that_share_memories_are_written_and_go_on_as_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [5, 6])
+def test_rules_that_share_memories_are_written_and_go_on_as_they_did(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(8))
-    saved = (GOLDEN / "state_5_apart.msgpack").read_bytes()
-    loaded, made = Detector.load(saved, 5, limits=LIMITS), made_apart()
-    assert made.dump() == saved
+    saved = (GOLDEN / f"state_{version}_apart.msgpack").read_bytes()
+    loaded, made = Detector.load(saved, version, limits=LIMITS), made_apart()
+    assert made.dump() == (GOLDEN / f"state_{Detector.STATE_VERSION}_apart.msgpack").read_bytes()
     assert [evaluate(loaded, number) for number in range(60, 120)] == [
         evaluate(made, number) for number in range(60, 120)
     ]

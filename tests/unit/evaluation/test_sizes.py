@@ -62,6 +62,36 @@ SHAPES: dict[str, tuple[list[str], Fields, int]] = {
         parts(1, lambda number, _: f"user-{number}"),
         400,
     ),
+    "records of a few times": (
+        ["per k0 count(a == 1) within 1h >= 5"],
+        lambda number: {"k0": f"user-{number // 5}"},
+        KEYS,
+    ),
+    "records of many times": (
+        ["per k0 count(a == 1) >= 1000"],
+        lambda number: {"k0": f"user-{number % 5}"},
+        KEYS,
+    ),
+    "records of values": (
+        ["per k0 distinct(v) within 1h > 20"],
+        lambda number: {"k0": f"user-{number // 30}", "v": f"value {number}"},
+        KEYS,
+    ),
+    "records of many values": (
+        ["per k0 distinct(v) within 1h > 900"],
+        lambda number: {"k0": f"user-{number % 3}", "v": f"value {number}"},
+        KEYS,
+    ),
+    "records of sums": (
+        ["per k0 sum(a) within 1s > 20"],
+        lambda number: {"k0": f"user-{number % 10}"},
+        KEYS,
+    ),
+    "records of means": (
+        ["per k0 avg(a) within 1h > 20"],
+        lambda number: {"k0": f"user-{number}"},
+        KEYS,
+    ),
     "paths of 60 keys": (
         [f"{per(60)} once a == 1"],
         parts(60, lambda number, part: f"{number:Ж>200}{part}"),

@@ -8,10 +8,20 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from msgspec import structs
 
-from api.schema import messages
-from engine.language.condition import Condition, Keyed, Leaf, children, walk
+from api.schema import conditions
+from engine.language.condition import Condition, FilteredKey, Keyed, Leaf, children, walk
 from engine.language.json.writer import condition_to_document
-from engine.language.operators import FORM_OF, FORMS, INEQUALITIES, OPERATORS, Content, placed_children
+from engine.language.operators import (
+    COMPARISONS,
+    COUNT_MAX,
+    FORM_OF,
+    FORMS,
+    INEQUALITIES,
+    OPERATORS,
+    SCALED_FACT,
+    Content,
+    placed_children,
+)
 from engine.language.text.parser import parse
 
 GRAMMAR = resources.files("engine.language.text").joinpath("grammar.lark").read_text(encoding="utf-8")
@@ -62,15 +72,59 @@ def test_walk_gives_outer_conditions_first_with_the_keys_around_them() -> None:
     ]
 
 
+def test_a_condition_that_is_absent_is_no_child() -> None:
+    leaf = parse("a == 1")
+    assert children(parse("per k a == 1")) == (leaf,)
+    assert children(parse("per k where a == 1 a == 1")) == (leaf, leaf)
+    assert children(parse("sum(k) > 1")) == ()
+    assert children(parse("sum(k where a == 1) > 1")) == (leaf,)
+
+
+def test_walk_judges_the_where_of_a_keyed_outside_its_slices() -> None:
+    condition = parse("per a where x == 1 per b where y == 2 sum(z where w == 3) > 4")
+    assert isinstance(condition, Keyed)
+    inner = condition.inner
+    assert isinstance(inner, Keyed)
+    outside, inside = FilteredKey("a", parse("x == 1")), FilteredKey("b", parse("y == 2"))
+    assert list(walk(condition, ("c",))) == [
+        (condition, ("c",)),
+        (inner, ("c", outside)),
+        (inner.inner, ("c", outside, inside)),
+        (parse("w == 3"), ("c", outside, inside)),
+        (parse("y == 2"), ("c", outside)),
+        (parse("x == 1"), ("c",)),
+    ]
+
+
+def test_a_path_of_keys_with_a_where_differs_from_one_without_or_with_another() -> None:
+    texts = (
+        "per a x == 1",
+        "per a where y == 1 x == 1",
+        "per a where y == true x == 1",
+        "per b where y == 1 x == 1",
+    )
+    conditions = [parse(text) for text in texts]
+    assert len(set(conditions)) == len({dict(walk(c))[parse("x == 1")] for c in conditions}) == len(texts)
+
+
+def test_a_window_that_may_be_absent_is_exact_where_it_is_present() -> None:
+    windows = [parse(f"count(a == 1){window} > 1").window_us for window in ("", " within 0.3", " within 0")]
+    assert windows == [None, 300_000, 0]
+
+
 def test_the_schema_of_the_interface_has_the_same_forms_fields_and_operators() -> None:
-    assert [field.encode_name for field in structs.fields(messages.Condition)] == list(FORMS)
+    assert [field.encode_name for field in structs.fields(conditions.Condition)] == list(FORMS)
     for made, form in FORM_OF.items():
         if not form.is_bare:
-            shown = getattr(messages, made.__name__)
+            shown = getattr(conditions, made.__name__)
             assert [field.name for field in structs.fields(shown)] == list(form.fields)
             assert {field.name for field in structs.fields(shown) if not field.required} == form.optional
-    assert get_args(get_type_hints(messages.Leaf)["op"]) == tuple(OPERATORS)
-    assert get_args(get_type_hints(messages.Ref)["op"]) == tuple(
+    shown = conditions.ScaledFact
+    assert [field.name for field in structs.fields(shown)] == list(SCALED_FACT)
+    assert get_args(conditions.Comparison) == tuple(COMPARISONS)
+    assert conditions.CountValue.__metadata__[0].le == COUNT_MAX
+    assert get_args(get_type_hints(conditions.Leaf)["op"]) == tuple(OPERATORS)
+    assert get_args(get_type_hints(conditions.Ref)["op"]) == tuple(
         name for name, operator in OPERATORS.items() if operator.compares_facts
     )
 

@@ -7,6 +7,11 @@ import pytest
 from engine.language.condition import (
     All,
     Any,
+    Avg,
+    Count,
+    Distinct,
+    Earlier,
+    EarlierWithin,
     FactArg,
     Historically,
     HistoricallyFor,
@@ -16,9 +21,12 @@ from engine.language.condition import (
     Not,
     Once,
     OnceWithin,
+    Previous,
     Ref,
+    ScaledFact,
     Since,
     SinceWithin,
+    Sum,
 )
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
@@ -86,6 +94,25 @@ TEXTS = {
     "historically for 5m weak a == 1": HistoricallyFor(A, 300, "weak"),
     "historically for 5m strong (a == 1 or b == 2)": HistoricallyFor(Any((A, B)), 300, "strong"),
     "per `a b` per $k a == 1": Keyed(Keyed(A, "$k"), "a b"),
+    "per where where a == 1 b == 2": Keyed(B, "where", A),
+    "per k where (a == 1 or b == 2) (a == 1 and b == 2)": Keyed(All((A, B)), "k", Any((A, B))),
+    "per k where not a == 1 (a == 1 since b == 2)": Keyed(Since(A, B), "k", Not(A)),
+    "per k where (a == 1 since b == 2) c == 3": Keyed(C, "k", Since(A, B)),
+    "per k where x > 5 b == 2": Keyed(B, "k", All((Leaf("x", "between", (5, MAX)), Leaf("x", "neq", 5)))),
+    "previous (a == 1 and b == 2)": Previous(All((A, B))),
+    "previous not earlier a == 1": Previous(Not(Earlier(A))),
+    "earlier within 5m (a == 1 or b == 2)": EarlierWithin(Any((A, B)), 300),
+    "previous a == 1 since b == 2": Since(Previous(A), B),
+    "count(a == 1 and b == 2) within 10m >= 5": Count(All((A, B)), 600, "gte", 5),
+    "not count(a == 1) == 0": Not(Count(A, None, "eq", 0)),
+    "count(a == 1) != 1 since count(a == 1) <= 2": Since(Count(A, None, "neq", 1), Count(A, None, "lte", 2)),
+    "distinct(`in`) within 90s > 20": Distinct("in", None, 90, "gt", 20),
+    "distinct(distinct where a == 1 or b == 2) < 20": Distinct("distinct", Any((A, B)), None, "lt", 20),
+    "sum(x where a == 1 since b == 2) within 0s > 1000": Sum("x", Since(A, B), 0, "gt", 1000),
+    "sum(x) > y.z": Sum("x", None, None, "gt", ScaledFact("y.z")),
+    "avg($x) within 30d < 1 * `a b`": Avg("$x", None, 2_592_000, "lt", ScaledFact("a b", 1)),
+    "avg(x) == -1e-07 * x": Avg("x", None, None, "eq", ScaledFact("x", -1e-7)),
+    "avg(x) > 1e+300": Avg("x", None, None, "gt", 1e300),
 }
 
 WINDOW_TEXTS = {
@@ -151,6 +178,13 @@ def test_the_oddest_names_survive_wherever_a_name_stands(name: str) -> None:
         All((Ref(name, "in", name), Leaf(name, "eq", name), InRelation(name, (FactArg(name), name)))), name
     )
     assert parse(text_of(condition)) == condition
+    relation = InRelation(name, (FactArg(name),))
+    for inner in (relation, Not(relation), Previous(relation), Leaf(name, "nin", ()), Ref(name, "in", name)):
+        summed = Sum(name, inner, None, "gt", ScaledFact(name, 2))
+        for outer in (Previous(inner), Earlier(inner), Count(inner, None, "gt", 1), summed):
+            for where in (inner, outer):
+                keyed = Keyed(outer, name, where)
+                assert parse(text_of(keyed)) == keyed
 
 
 @pytest.mark.parametrize("number", ODD_NUMBERS, ids=lambda number: repr(number)[:20])

@@ -17,7 +17,7 @@ from engine.language.condition import Condition
 from engine.language.diagnostics import ConditionError
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
-from engine.language.operators import FORMS, OPERATORS
+from engine.language.operators import COMPARISONS, FORMS, OPERATORS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
 
@@ -93,8 +93,13 @@ def test_every_member_and_operator_is_shown_as_json() -> None:
     for condition in Condition.__args__:
         member = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", condition.__name__).lower()
         assert f'"{member}": ' in shown
-    for op in ("eq", "neq", "in", "nin", "contains", "matches", "between"):
+    for op in OPERATORS:
         assert f'"op": "{op}"' in shown
+
+
+def test_every_comparison_is_told() -> None:
+    [told] = re.findall(r"The comparisons are (.*?)\.", README, re.DOTALL)
+    assert re.findall(r"`(\S+)`", told) == list(COMPARISONS.values())
 
 
 def test_each_message_and_each_json_follows_its_rule() -> None:

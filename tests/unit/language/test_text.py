@@ -8,6 +8,7 @@ import pytest
 from engine.language.diagnostics import ConditionError
 from engine.language.json.writer import condition_to_document
 from engine.language.text.parser import parse
+from engine.language.text.printer import format as text_of
 
 MAX = 1.7976931348623157e308
 
@@ -76,6 +77,118 @@ TABLE = {
     "a == 1 since within 8h b == 2": {"since_within": {"left": A, "right": B, "window_secs": 28800}},
     "per user.id a == 1": {"keyed": {"inner": A, "key": "user.id"}},
     "per $tenant (a == 1 or b == 2)": {"keyed": {"inner": {"any": [A, B]}, "key": "$tenant"}},
+    "per k where a == 1 b == 2": {"keyed": {"inner": B, "key": "k", "where": A}},
+    "per k where not a == 1 (b == 2 or c == 3)": {
+        "keyed": {"inner": {"any": [B, C]}, "key": "k", "where": {"not": A}}
+    },
+    "per k where (a == 1 or b == 2) c == 3": {"keyed": {"inner": C, "key": "k", "where": {"any": [A, B]}}},
+    "per k where per l where a == 1 b == 2 c == 3": {
+        "keyed": {"inner": C, "key": "k", "where": {"keyed": {"inner": B, "key": "l", "where": A}}}
+    },
+    "previous a == 1": {"previous": A},
+    "earlier a == 1": {"earlier": A},
+    "earlier within 5m a == 1": {"earlier_within": {"inner": A, "window_secs": 300}},
+    "count(a == 1) >= 5": {"count": {"inner": A, "op": "gte", "value": 5}},
+    "count(a == 1) within 10m > 5": {"count": {"inner": A, "window_secs": 600, "op": "gt", "value": 5}},
+    "count(a == 1) within 600 < 5": {"count": {"inner": A, "window_secs": 600, "op": "lt", "value": 5}},
+    "count(a == 1 or b == 2) <= 5": {"count": {"inner": {"any": [A, B]}, "op": "lte", "value": 5}},
+    "count((a == 1)) = 5": {"count": {"inner": A, "op": "eq", "value": 5}},
+    "count(a == 1) == 5": {"count": {"inner": A, "op": "eq", "value": 5}},
+    "count(a == 1)\n!= 0 # none": {"count": {"inner": A, "op": "neq", "value": 0}},
+    "distinct(x) > 20": {"distinct": {"fact": "x", "op": "gt", "value": 20}},
+    "distinct(`a b`) within 1h > 20": {
+        "distinct": {"fact": "a b", "window_secs": 3600, "op": "gt", "value": 20}
+    },
+    "distinct($x.y where a == 1 and b == 2) > 20": {
+        "distinct": {"fact": "$x.y", "where": {"all": [A, B]}, "op": "gt", "value": 20}
+    },
+    "sum(x where a == 1) within 1d > 1000": {
+        "sum": {"fact": "x", "where": A, "window_secs": 86_400, "op": "gt", "value": 1000}
+    },
+    "sum(x) > -1.5": {"sum": {"fact": "x", "op": "gt", "value": -1.5}},
+    "sum(x) > y.z": {"sum": {"fact": "x", "op": "gt", "value": {"fact": "y.z"}}},
+    "avg(x) within 30d < 0.3 * amount": {
+        "avg": {"fact": "x", "window_secs": 2_592_000, "op": "lt", "value": {"fact": "amount", "times": 0.3}}
+    },
+    "avg(x) == -1*`in`": {"avg": {"fact": "x", "op": "eq", "value": {"fact": "in", "times": -1}}},
+}
+
+CONTEXTUAL = {
+    "previous previous previous == 1": {"previous": {"previous": leaf("previous", "eq", 1)}},
+    "earlier earlier not in [1]": {"earlier": leaf("earlier", "nin", [1])},
+    "previous not previous in [1]": {"previous": {"not": leaf("previous", "in", [1])}},
+    "previous(x)": {"in_relation": {"args": [{"fact": "x"}], "relation": "previous"}},
+    "previous()": {"in_relation": {"args": [], "relation": "previous"}},
+    "previous (x, 1)": {"in_relation": {"args": [{"fact": "x"}, 1], "relation": "previous"}},
+    "previous (a == 1)": {"previous": A},
+    "previous ((a == 1))": {"previous": A},
+    "previous r(x)": {"previous": {"in_relation": {"args": [{"fact": "x"}], "relation": "r"}}},
+    "earlier == 1": leaf("earlier", "eq", 1),
+    "earlier within 5 `within` == 1": {
+        "earlier_within": {"inner": leaf("within", "eq", 1), "window_secs": 5}
+    },
+    "count(x)": {"in_relation": {"args": [{"fact": "x"}], "relation": "count"}},
+    "count() and b == 2": {"all": [{"in_relation": {"args": [], "relation": "count"}}, B]},
+    'sum("a", where)': {"in_relation": {"args": ["a", {"fact": "where"}], "relation": "sum"}},
+    "count(count(x)) > 1": {
+        "count": {
+            "inner": {"in_relation": {"args": [{"fact": "x"}], "relation": "count"}},
+            "op": "gt",
+            "value": 1,
+        }
+    },
+    "sum(sum) > sum": {"sum": {"fact": "sum", "op": "gt", "value": {"fact": "sum"}}},
+    "avg(where where where == 1) > 2 * where": {
+        "avg": {
+            "fact": "where",
+            "where": leaf("where", "eq", 1),
+            "op": "gt",
+            "value": {"fact": "where", "times": 2},
+        }
+    },
+    "distinct(x where where(y)) > 1": {
+        "distinct": {
+            "fact": "x",
+            "where": {"in_relation": {"args": [{"fact": "y"}], "relation": "where"}},
+            "op": "gt",
+            "value": 1,
+        }
+    },
+    "per where where == 1": {"keyed": {"inner": leaf("where", "eq", 1), "key": "where"}},
+    "per where where where == 1 a == 1": {
+        "keyed": {"inner": A, "key": "where", "where": leaf("where", "eq", 1)}
+    },
+    "per k where(x)": {
+        "keyed": {"inner": {"in_relation": {"args": [{"fact": "x"}], "relation": "where"}}, "key": "k"}
+    },
+    "per k where not in [1]": {"keyed": {"inner": leaf("where", "nin", [1]), "key": "k"}},
+    "per count count(a == 1) > 1": {
+        "keyed": {"inner": {"count": {"inner": A, "op": "gt", "value": 1}}, "key": "count"}
+    },
+    "per previous previous a == 1": {"keyed": {"inner": {"previous": A}, "key": "previous"}},
+    "per k where x == previous (a == 1)": {
+        "keyed": {"inner": A, "key": "k", "where": ref("x", "eq", "previous")}
+    },
+    "per k where x in count not a == 1": {
+        "keyed": {"inner": {"not": A}, "key": "k", "where": ref("x", "in", "count")}
+    },
+    "x == earlier and earlier a == 1 since previous == 1": {
+        "all": [
+            ref("x", "eq", "earlier"),
+            {"since": {"left": {"earlier": A}, "right": leaf("previous", "eq", 1)}},
+        ]
+    },
+    "`count`(a) and `previous` == 1": {
+        "all": [
+            {"in_relation": {"args": [{"fact": "a"}], "relation": "count"}},
+            leaf("previous", "eq", 1),
+        ]
+    },
+    "count.x == 1": leaf("count.x", "eq", 1),
+    "$previous == 1": leaf("$previous", "eq", 1),
+    "r(previous, count, where)": {
+        "in_relation": {"args": [{"fact": "previous"}, {"fact": "count"}, {"fact": "where"}], "relation": "r"}
+    },
 }
 
 BINDING = {
@@ -92,6 +205,13 @@ BINDING = {
     "x between 1 and 2 and a == 1": "(x between 1 and 2) and a == 1",
     "not x not in [1]": "not (x not in [1])",
     "a == 1 since within 5m once b == 2": "a == 1 since within 5m (once b == 2)",
+    "previous a == 1 and b == 2": "(previous a == 1) and b == 2",
+    "earlier a == 1 since b == 2": "(earlier a == 1) since b == 2",
+    "earlier within 5 a == 1 or b == 2": "(earlier within 5 (a == 1)) or b == 2",
+    "not previous count(a == 1) > 2 since b == 2": "(not (previous (count(a == 1) > 2))) since b == 2",
+    "per k where a == 1 b == 2 since c == 3": "(per k where (a == 1) (b == 2)) since c == 3",
+    "per k where a == 1 b == 2 and c == 3": "(per k where (a == 1) (b == 2)) and c == 3",
+    "sum(x) > y and a == 1": "(sum(x) > y) and a == 1",
 }
 
 NAMES = {
@@ -109,7 +229,12 @@ NAMES = {
     "in-x": "in-x",
     "android": "android",
     "user.AND": "user.AND",
+    "previous": "previous",
+    "earlier": "earlier",
     "count": "count",
+    "distinct": "distinct",
+    "sum": "sum",
+    "avg": "avg",
     "where": "where",
     "exists": "exists",
     "cidr": "cidr",
@@ -180,6 +305,12 @@ def test_each_row_of_the_table_gives_its_condition(text: str) -> None:
     assert repr(condition_to_document(parse(text))) == repr(TABLE[text])
 
 
+@pytest.mark.parametrize("text", CONTEXTUAL)
+def test_a_word_of_the_additions_is_a_keyword_only_where_one_is_expected(text: str) -> None:
+    assert condition_to_document(parse(text)) == CONTEXTUAL[text]
+    assert parse(text_of(parse(text))) == parse(text)
+
+
 @pytest.mark.parametrize("text", [*TABLE, "`a``b`('x', \"y\", `z`, $v.w)"])
 def test_a_condition_holds_plain_values_and_nothing_of_the_parser(text: str) -> None:
     pickled = pickle.dumps(parse(text))
@@ -199,6 +330,12 @@ def test_a_name_may_stand_wherever_a_fact_is_named(text: str) -> None:
     assert condition_to_document(parse(f"{text} == 1")) == leaf(name, "eq", 1)
     assert condition_to_document(parse(f"{text}\n== {text}")) == ref(name, "eq", name)
     assert condition_to_document(parse(f"per {text}(a==1)")) == {"keyed": {"inner": A, "key": name}}
+    assert condition_to_document(parse(f"sum({text} where {text} == 1) > 2 * {text}")) == {
+        "sum": {"fact": name, "where": leaf(name, "eq", 1), "op": "gt", "value": {"fact": name, "times": 2}}
+    }
+    assert condition_to_document(parse(f"per {text} where {text} == 1 {text} == 2")) == {
+        "keyed": {"inner": leaf(name, "eq", 2), "key": name, "where": leaf(name, "eq", 1)}
+    }
     assert condition_to_document(parse(f"r({text})")) == {
         "in_relation": {"args": [{"fact": name}], "relation": "r"}
     }

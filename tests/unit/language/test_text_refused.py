@@ -78,6 +78,68 @@ a Contains 1
 a == 1 Since b == 2
 r(TRUE)
 once Within 5m a == 1
+previous
+earlier
+previous since a == 1
+previous within 5m a == 1
+earlier within a == 1
+earlier within 5m
+earlier for 5m a == 1
+earlier 5m a == 1
+count
+count(
+count(a == 1)
+count(a == 1) >
+count(a == 1) within > 5
+count(a == 1) within 5m
+count(a == 1) > 5 within 5m
+count(a == 1) > b
+count(a == 1) > 2 * b
+count(a == 1) in [1]
+count(a == 1) between 1 and 2
+count(a == 1) contains 1
+count(a == 1, b == 2) > 5
+count(a) > 5
+count() > 5
+count(a where b == 1) > 5
+5 < count(a == 1)
+distinct(a) > b
+distinct(a == 1) > 5
+distinct(a, b) > 5
+distinct(a where) > 5
+distinct(where a == 1) > 5
+distinct("a") > 5
+distinct(a where b) > 5
+sum(a) > b * 2
+sum(a) > 2 * 3
+sum(a) > 2 *
+sum(a) > * b
+sum(a) > "x" * b
+sum(a) > 2 * b * 3
+sum(a) > 5m
+sum(a) > b + 1
+sum(a) within 5m
+sum(2 * a) > 5
+sum(a) == sum(b)
+a == sum(b)
+a > sum(b)
+(sum(a)) > 5
+per k where
+per k where a == 1
+per k where a == 1 and b == 2
+per k where a == 1 or b == 2 c == 3
+per k where a b == 1
+per where a == 1 where b == 2 where c == 3
+where a == 1
+once where a == 1 b == 2
+a == 1 where b == 2
+per k where a == 1 where b == 2
+COUNT(a == 1) > 5
+Sum(a) > 5
+per k WHERE a == 1 b == 2
+Previous a == 1
+a * 2 == 1
+a == 2 * b
 AND == 1
 a == In
 once within a == 1

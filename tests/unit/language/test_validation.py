@@ -8,7 +8,7 @@ from typing import Any as Json
 
 import pytest
 
-from engine.language.condition import FactArg, HistoricallyFor, InRelation, Leaf
+from engine.language.condition import FactArg, HistoricallyFor, InRelation, Leaf, ScaledFact, Sum
 from engine.language.diagnostics import ConditionError
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
@@ -16,6 +16,7 @@ from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
 from engine.language.validation.document import condition_from_document, condition_from_json
 
+MAX = 1.7976931348623157e308
 OK: Json = {"leaf": {"fact": "a", "op": "eq", "value": 1}}
 
 VALUES: dict[str, Json] = {
@@ -103,6 +104,11 @@ def windowed(window: Json) -> list[Json]:
         {"once_within": {"inner": OK, "window_secs": window}},
         {"historically_for": {"inner": OK, "window_secs": window}},
         {"since_within": {"left": OK, "right": OK, "window_secs": window}},
+        {"earlier_within": {"inner": OK, "window_secs": window}},
+        {"count": {"inner": OK, "window_secs": window, "op": "gt", "value": 1}},
+        {"distinct": {"fact": "a", "window_secs": window, "op": "gt", "value": 1}},
+        {"sum": {"fact": "a", "window_secs": window, "op": "gt", "value": 1}},
+        {"avg": {"fact": "a", "window_secs": window, "op": "gt", "value": 1}},
     ]
 
 
@@ -138,6 +144,9 @@ def test_a_name_is_a_string_that_is_neither_empty_nor_a_bare_dollar(name: Json) 
         "ref.fact": {"ref": {"fact": name, "op": "eq", "reference": "b"}},
         "ref.reference": {"ref": {"fact": "b", "op": "eq", "reference": name}},
         "keyed.key": {"keyed": {"inner": OK, "key": name}},
+        "distinct.fact": {"distinct": {"fact": name, "op": "gt", "value": 1}},
+        "sum.fact": {"sum": {"fact": name, "op": "gt", "value": 1}},
+        "avg.value.fact": {"avg": {"fact": "a", "op": "gt", "value": {"fact": name}}},
         "in_relation.args[0].fact": {"in_relation": {"args": [{"fact": name}], "relation": "r"}},
     }.items():
         assert violations_of(document) == [(1301, place)]
@@ -192,7 +201,7 @@ def test_a_condition_is_an_object_with_one_member(document: Json) -> None:
     assert violations_of({"all": [OK, document]}) == [(1301, "all[1]")]
 
 
-@pytest.mark.parametrize("member", ["leafs", "ALL", "and", "", "count", "Not"])
+@pytest.mark.parametrize("member", ["leafs", "ALL", "and", "", "Count", "per", "Not"])
 def test_a_member_that_is_not_listed_is_refused(member: str) -> None:
     ((code, place),) = violations_of({member: OK})
     assert code == 1301
@@ -215,6 +224,11 @@ CONTENTS: Json = {
     "historically_for": {"inner": OK, "window_secs": 1},
     "since_within": {"left": OK, "right": OK, "window_secs": 1},
     "keyed": {"inner": OK, "key": "k"},
+    "earlier_within": {"inner": OK, "window_secs": 1},
+    "count": {"inner": OK, "op": "gt", "value": 1},
+    "distinct": {"fact": "a", "op": "gt", "value": 1},
+    "sum": {"fact": "a", "op": "gt", "value": 1},
+    "avg": {"fact": "a", "op": "gt", "value": 1},
 }
 
 
@@ -232,11 +246,97 @@ def test_no_field_may_be_missing_and_none_added(member: str) -> None:
         assert violations_of({member: wrong}) == [(1301, member)]
 
 
-@pytest.mark.parametrize("member", ["not", "once", "historically"])
+@pytest.mark.parametrize("member", ["not", "once", "historically", "previous", "earlier"])
 def test_what_stands_within_is_a_condition(member: str) -> None:
     assert violations_of({member: OK}) == []
     for wrong in (None, [OK], {}, 1):
         assert violations_of({member: wrong}) == [(1301, member)]
+
+
+def compared(member: str, **members: Json) -> Json:
+    content = {"inner": OK} if member == "count" else {"fact": "a"}
+    return {member: content | {"op": "gt", "value": 1} | members}
+
+
+AGGREGATES = ("count", "distinct", "sum", "avg")
+
+
+@pytest.mark.parametrize("member", AGGREGATES)
+def test_an_aggregate_has_one_of_six_operators(member: str) -> None:
+    for op in ("gt", "gte", "lt", "lte", "eq", "neq"):
+        document = compared(member, op=op)
+        assert condition_to_document(condition_from_document(document)) == document
+    for op in (">", ">=", "==", "GT", "", "in", "nin", "between", 1, None, ["gt"]):
+        assert violations_of(compared(member, op=op)) == [(1301, f"{member}.op")]
+
+
+@pytest.mark.parametrize("member", ["count", "distinct"])
+def test_a_count_is_compared_with_a_whole_number_up_to_ten_thousand(member: str) -> None:
+    for value in (0, 1, 10_000):
+        document = compared(member, value=value)
+        assert condition_to_document(condition_from_document(document)) == document
+    wrong = (-1, 10_001, 10**5_000, -(10**5_000), 1.0, 5.5, math.nan, "5", True, None, [5], {"fact": "b"})
+    for value in wrong:
+        assert violations_of(compared(member, value=value)) == [(1301, f"{member}.value")]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("5", "a string"),
+        (True, "a boolean"),
+        (5.5, "`5.5`"),
+        (-(10**19), f"`-{10**19}`"),
+        (2**64 - 1, "`18446744073709551615`"),
+        (2**64, "`an integer of many digits`"),
+        (-(10**5_000), "`an integer of many digits`"),
+    ],
+    ids=lambda part: str(part)[:30] if isinstance(part, str) else "",
+)
+def test_what_a_count_cannot_be_compared_with_is_told(value: Json, told: str) -> None:
+    with pytest.raises(ConditionError) as refused:
+        condition_from_document(compared("count", value=value))
+    assert str(refused.value) == f"count.value: expected a whole number from 0 to 10000, got {told}"
+
+
+@pytest.mark.parametrize("member", ["sum", "avg"])
+def test_a_sum_is_compared_with_a_number_or_a_fact(member: str) -> None:
+    good = (0, -1, 1.5, 10**300, 10**3_000, {"fact": "$b"}, {"fact": "b", "times": -0.3})
+    for value in (*good, {"fact": "b", "times": 1}, {"fact": "b", "times": int(MAX)}):
+        document = compared(member, value=value)
+        assert repr(condition_to_document(condition_from_document(document))) == repr(document)
+    for value in ("5", True, None, [5], math.nan, 10**4_000):
+        assert violations_of(compared(member, value=value)) == [(1301, f"{member}.value")]
+    for times in ("5", True, None, [5], math.inf, int(MAX) + 1, -(10**309), {"fact": "c"}):
+        document = compared(member, value={"fact": "b", "times": times})
+        assert violations_of(document) == [(1301, f"{member}.value.times")]
+    for value, place in (({}, ""), ({"times": 2}, ""), ({"fact": "b", "time": 2}, ".time")):
+        assert violations_of(compared(member, value=value))[0] == (1301, f"{member}.value{place}")
+
+
+@pytest.mark.parametrize("member", ["distinct", "sum", "avg", "keyed"])
+def test_where_is_a_condition_if_it_is_there(member: str) -> None:
+    document = {"keyed": {"inner": OK, "key": "k"}} if member == "keyed" else compared(member)
+    without = condition_from_document(document)
+    document[member]["where"] = OK
+    condition = condition_from_document(document)
+    assert condition != without
+    assert condition_to_document(condition) == document
+    for wrong in (None, [OK], {}, "a == 1", True):
+        document[member]["where"] = wrong
+        assert violations_of(document) == [(1301, f"{member}.where")]
+
+
+def test_a_scaled_fact_without_a_factor_is_another_condition_than_one_times_it() -> None:
+    plain, once = (
+        condition_from_document(compared("sum", value={"fact": "b"} | times)) for times in ({}, {"times": 1})
+    )
+    assert plain != once
+    assert isinstance(plain, Sum)
+    assert isinstance(once, Sum)
+    assert plain.value == ScaledFact("b")
+    assert once.value == ScaledFact("b", 1.0)
+    assert ScaledFact("b").factor == ScaledFact("b", 1).factor == 1
 
 
 def test_violations_are_reported_together_in_document_order() -> None:
@@ -321,6 +421,25 @@ def test_members_of_a_written_document_are_in_the_documented_order() -> None:
         '{"historically_for": {"inner": {"leaf": {"fact": "a", "op": "eq", "value": 1}}, '
         '"window_secs": 1, "boundary": "weak"}}'
     )
+
+
+@pytest.mark.parametrize(
+    ("shuffled", "written"),
+    [
+        (
+            {"count": {"value": 1, "op": "gt", "window_secs": 5, "inner": OK}},
+            ["inner", "window_secs", "op", "value"],
+        ),
+        (
+            {"avg": {"value": 1, "op": "gt", "window_secs": 5, "where": OK, "fact": "a"}},
+            ["fact", "where", "window_secs", "op", "value"],
+        ),
+        ({"keyed": {"where": OK, "key": "k", "inner": OK}}, ["inner", "key", "where"]),
+    ],
+)
+def test_members_of_additions_are_in_the_documented_order(shuffled: Json, written: list[str]) -> None:
+    [content] = condition_to_document(condition_from_document(shuffled)).values()
+    assert list(content) == written
 
 
 def test_a_mapping_and_a_tuple_do_as_well_as_a_dict_and_a_list() -> None:

@@ -41,6 +41,11 @@ def warned(text: str, *events: dict[str, Any], sent: dict[str, Any] | None = Non
         "$limit == 5",
         "ip == geo.city",
         "ip in tags",
+        "sum(user where ok == true) > 5 and avg(geo.at.lat) < 0.5 * user",
+        "distinct(ip) > 5 and distinct(ok) > 0 and distinct(user) <= 0",
+        "count(ok == true) > 0 and count(ok == true) == 0",
+        "count(ok == true) >= 1 and count(ok == true) < 1",
+        "per user where ok == true previous ip == geo.city",
     ],
 )
 def test_what_can_be_true_is_not_warned_about(text: str) -> None:
@@ -60,6 +65,18 @@ def test_an_unknown_fact_is_reported_once_with_the_nearest_name() -> None:
     assert warned("something == else_") == [
         ("ref.fact", "no event has `something`"),
         ("ref.reference", "no event has `else_`"),
+    ]
+
+
+def test_unknown_facts_of_aggregates_are_reported() -> None:
+    assert warned(
+        "sum(usr) > 2 * lmit and distinct(ups) > 1 and per usr2 where ookk == true earlier ok == true"
+    ) == [
+        ("all[0].sum.fact", "no event has `usr`; did you mean `user`?"),
+        ("all[0].sum.value.fact", "no event has `lmit`"),
+        ("all[1].distinct.fact", "no event has `ups`"),
+        ("all[2].keyed.key", "no event has `usr2`; did you mean `user`?"),
+        ("all[2].keyed.where.leaf.fact", "no event has `ookk`; did you mean `ok`?"),
     ]
 
 
@@ -152,6 +169,57 @@ def test_a_fact_that_is_always_null_is_reported() -> None:
                 "`geo` is an object in every event that has it: only strings, numbers and booleans are keys, "
                 "so that this `per` is always false"
             ),
+        ),
+        (
+            "distinct(tags) > 1",
+            "distinct.fact",
+            (
+                "`tags` is an array in every event that has it: only strings, numbers and booleans "
+                "are counted, so that their number is always 0"
+            ),
+        ),
+        (
+            "sum(ip) > 1",
+            "sum.fact",
+            "`ip` is a string in every event that has it: only numbers count, so that the sum is always 0",
+        ),
+        (
+            "avg(ok where user == 1) > 1",
+            "avg.fact",
+            (
+                "`ok` is a boolean in every event that has it: only numbers count, "
+                "so that a comparison of the mean is always false"
+            ),
+        ),
+        (
+            "avg(user) > 2 * ip",
+            "avg.value.fact",
+            "`ip` is a string in every event that has it: `avg(user) > 2 * ip` is always false",
+        ),
+        (
+            "sum(user) > ip",
+            "sum.value.fact",
+            "`ip` is a string in every event that has it: `sum(user) > ip` is always false",
+        ),
+        (
+            "sum(user where ip == 5) > 3",
+            "sum.where.leaf.value",
+            "`ip == 5` is always false: `ip` is a string in every event that has it, never a number",
+        ),
+        (
+            "per user where ip == 5 previous ok == true",
+            "keyed.where.leaf.value",
+            "`ip == 5` is always false: `ip` is a string in every event that has it, never a number",
+        ),
+        (
+            "previous count(ok == true) within 5m >= 0",
+            "previous.count.value",
+            "`count(ok == true) within 5m >= 0` is always true: a count is never less than 0",
+        ),
+        (
+            "not distinct(user) < 0",
+            "not.distinct.value",
+            "`distinct(user) < 0` is always false: a count is never less than 0",
         ),
     ],
 )

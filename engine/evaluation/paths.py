@@ -1,0 +1,91 @@
+"""Paths of keys: which slices of the history a memory is kept for."""
+
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from engine.language.condition import (
+    All,
+    Any,
+    Condition,
+    FilteredKey,
+    InRelation,
+    Keyed,
+    Keys,
+    Leaf,
+    Not,
+    Ref,
+    walk,
+)
+from engine.language.json.writer import condition_to_document
+
+_OF_ANY_BIRTH = -1
+
+
+class Filter(NamedTuple):
+    """A key with a `where`: its slices hold only the events at which `where` was true."""
+
+    fact: str
+    where: Condition
+    birth: int
+    """The birth of the rules whose slices these are, because `where` may differ between births; -1 if `where`
+    asks only about the event, so that rules of all births have the same slices."""
+
+
+Path: TypeAlias = tuple[str | Filter, ...]
+"""The keys around a node for rules of one birth, outermost first."""
+
+
+def on(keys: Keys, birth: int) -> Path:
+    """Give the path of keys for rules of one birth."""
+    return tuple([_filter(key, birth) if isinstance(key, FilteredKey) else key for key in keys])
+
+
+def step_of(keyed: Keyed, birth: int) -> str | Filter:
+    """Give what a `keyed` adds to the path around it, for rules of one birth."""
+    step = keyed.step
+    return _filter(step, birth) if isinstance(step, FilteredKey) else step
+
+
+def fact_of(step: str | Filter) -> str:
+    """Give the name of the key of a step."""
+    return step if isinstance(step, str) else step.fact
+
+
+def is_filtered(path: Path) -> bool:
+    """Tell whether a step of a path has a `where`."""
+    return any(isinstance(step, Filter) for step in path)
+
+
+def membership_of(path: Path) -> tuple[Condition, int]:
+    """Give the condition under which an event that has all keys belongs to a slice of a filtered path.
+
+    With it comes the birth of the rules that it is evaluated for, or -1 for all births.
+    """
+    last = max(place for place, step in enumerate(path) if isinstance(step, Filter))
+    condition: Condition | None = None
+    birth = _OF_ANY_BIRTH
+    for step in reversed(path[: last + 1]):
+        where = step.where if isinstance(step, Filter) else None
+        birth = max(birth, step.birth) if isinstance(step, Filter) else birth
+        condition = where if condition is None else Keyed(condition, fact_of(step), where)
+    assert condition is not None, "the last step has a where"
+    return condition, birth
+
+
+def order_of(path: Path) -> tuple[str, ...]:
+    """Give what orders paths, in every process alike."""
+    return tuple([step if isinstance(step, str) else _text_of(step) for step in path])
+
+
+def _text_of(step: Filter) -> str:
+    where = msgspec.json.encode(condition_to_document(step.where)).decode()
+    return f"{step.fact}\0{step.birth}\0{where}"
+
+
+def _filter(key: FilteredKey, birth: int) -> Filter:
+    stateless = all(isinstance(node, _STATELESS) for node, _ in walk(key.where))
+    return Filter(key.fact, key.where, _OF_ANY_BIRTH if stateless else birth)
+
+
+_STATELESS = (Leaf, Ref, InRelation, All, Any, Not, Keyed)

@@ -1,0 +1,145 @@
+"""The memories of nodes without keys: a cell for each, or records with a single slot."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, assert_never
+
+from engine.evaluation.memory import NEVER, Bucket, Kind, Recorded, Regime
+from engine.evaluation.state.panes import Panes
+from engine.evaluation.state.records import Slots, Times, Values
+from engine.evaluation.state.tables import Total
+
+if TYPE_CHECKING:
+    from engine.evaluation.state.views import Store
+
+
+class Whole:
+    """The memories of nodes without keys: a numbered cell for each."""
+
+    __slots__ = ("awake", "blank", "buckets", "cells", "free", "previous_us", "regimes", "ticks")
+
+    def __init__(self) -> None:
+        self.cells: list[int] = []
+        self.ticks: list[int] = []
+        """For each cell, the event up to which it is complete. Later events of a STAMPED node are missing."""
+        self.free: list[int] = []
+        self.previous_us = 0
+        """The time of the previous event."""
+        self.regimes: dict[int, Regime] = {}
+        """The regime of each cell, once rules are indexed."""
+        self.buckets: dict[int, Bucket] = {}
+        """By cell, the members that see every event while the cell holds a time or, for a cell in `blank`,
+        while it holds none."""
+        self.blank: set[int] = set()
+        """The cells that trigger while they hold no time."""
+        self.awake: dict[Store, Bucket] = {}
+        """By cell, the buckets that the next event meets; also by records without keys."""
+
+    def new_cell(self, tick: int) -> int:
+        """Give the number of an empty cell."""
+        if self.free:
+            cell = self.free.pop()
+            self.ticks[cell] = tick
+            return cell
+        self.cells.append(NEVER)
+        self.ticks.append(tick)
+        return len(self.cells) - 1
+
+    def drop(self, cell: int) -> None:
+        """Free a cell."""
+        self.cells[cell] = NEVER
+        self.regimes.pop(cell, None)
+        self.free.append(cell)
+
+    def watch(self, cell: int, bucket: Bucket, *, blank: bool) -> None:
+        """Have events meet a bucket while a cell holds a time or, if `blank`, while it holds none."""
+        self.buckets[cell] = bucket
+        if blank:
+            self.blank.add(cell)
+        if (self.cells[cell] == NEVER) is blank:
+            self.awake[cell] = bucket
+
+    def unwatch(self, cell: int) -> None:
+        """Undo `watch`."""
+        del self.buckets[cell]
+        self.blank.discard(cell)
+        self.awake.pop(cell, None)
+
+    def restore(self, cell: int, time_us: int) -> None:
+        """Restore the time of a cell from a snapshot."""
+        if time_us != NEVER:
+            (self.begin if cell in self.blank else self.open)(cell, time_us)
+
+    def open(self, cell: int, now_us: int) -> None:
+        """Set an empty cell that triggers while it holds a time."""
+        self.cells[cell] = now_us
+        if cell in self.buckets:
+            self.awake[cell] = self.buckets[cell]
+
+    def close(self, cell: int) -> None:
+        """Undo `open`."""
+        self.cells[cell] = NEVER
+        self.awake.pop(cell, None)
+
+    def begin(self, cell: int, now_us: int) -> None:
+        """Set an empty cell that triggers while it holds no time."""
+        self.cells[cell] = now_us
+        self.awake.pop(cell, None)
+
+    def end(self, cell: int) -> None:
+        """Undo `begin`."""
+        self.cells[cell] = NEVER
+        if cell in self.buckets:
+            self.awake[cell] = self.buckets[cell]
+
+
+class Keyless:
+    """The single slot, 0, of records without keys."""
+
+    __slots__ = ("_total", "_whole", "held", "slot")
+
+    def __init__(self, total: Total, whole: Whole) -> None:
+        self._total = total
+        self._whole = whole
+        self.slot = 0
+        self.held = [0]
+
+    def admit(self, key: object, tick: int, now_us: int) -> int:
+        """Give the slot."""
+        raise AssertionError((key, tick, now_us))
+
+    def weigh(self, more_bytes: int) -> None:
+        """Add to the estimated size of the detector's memories."""
+        total = self._total
+        total.bytes += more_bytes
+        if total.bytes > total.bytes_max:
+            total.due = True
+
+    def hold_sparsely(self, slot: int, records: object) -> None:
+        """Do nothing: the slot has no key to drop."""
+
+    def drop_sparsely(self, slot: int, records: object) -> None:
+        """Do nothing."""
+
+    def let_go(self, slots: Iterable[int]) -> None:
+        """Do nothing."""
+
+    def wake(self, slot: int, records: Times | Values | Panes) -> None:  # noqa: ARG002 -- as for a table
+        """Have every event meet the bucket of records."""
+        self._whole.awake[records] = records.bucket
+
+    def rest(self, slot: int, records: Times | Values | Panes) -> None:  # noqa: ARG002 -- as for a table
+        """Undo `wake`."""
+        del self._whole.awake[records]
+
+
+def new_records(recorded: Recorded, slots: Slots) -> Times | Values | Panes:
+    """Give empty records."""
+    match recorded.kind:
+        case Kind.TIMES:
+            return Times(slots, recorded.window_us, recorded.most)
+        case Kind.VALUES:
+            return Values(slots, recorded.window_us, recorded.most)
+        case Kind.SUMS | Kind.MEANS:
+            return Panes(slots, recorded.window_us, counted=recorded.kind is Kind.MEANS)
+        case _:
+            assert_never(recorded.kind)

@@ -1,0 +1,78 @@
+"""Tells keywords from names where a word can be either, by the words after it."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from engine.language.text.names import CONTEXTUAL_KEYWORDS
+from engine.language.text.words import COMPARISON_TERMINALS, LITERALS, NAMES
+
+_AGGREGATES = {"count", "distinct", "sum", "avg"}
+_ARGUMENTS = NAMES | LITERALS | {"COMMA", "CLOSE"}
+_CONDITION = NAMES | {"ONCE", "HISTORICALLY", "PER", "ALL", "ANY"}
+"""The terminals that begin a condition and never follow the name at the beginning of a predicate."""
+_BEHIND_AGGREGATES = {"WITHIN", *COMPARISON_TERMINALS}
+"""The terminals that follow the parentheses of an aggregate, and never those of a relation."""
+
+_TERMINALS = {word.upper() for word in CONTEXTUAL_KEYWORDS}
+
+
+class Typed(Protocol):
+    """A token: its terminal. Its string is its text."""
+
+    @property
+    def type(self) -> str:
+        """The terminal."""
+
+
+def is_keyword(tokens: Sequence[Typed], index: int, expected: Collection[str]) -> bool:
+    """Tell whether the word at an index is one of the contextual keywords, and used as one.
+
+    `expected` holds the terminals that the grammar expects there. The tokens before the word have their
+    final terminals; those after it may be names as yet. Reads as far as the next parenthesis.
+    """
+    word = str(tokens[index])
+    if word not in CONTEXTUAL_KEYWORDS or word.upper() not in expected:
+        return False
+    following = _terminal(tokens, index + 1)
+    if word in _AGGREGATES:
+        return following == "LPAR" and (
+            not _is_call(tokens, index + 1) or _behind_call(tokens, index + 1) in _BEHIND_AGGREGATES
+        )
+    if word == "where" and _terminal(tokens, index - 2) == "LPAR":
+        # Between the parentheses of an aggregate nothing else can follow the fact.
+        return True
+    match following:
+        case "LPAR":
+            return not _is_call(tokens, index + 1)
+        case "NOT":
+            # An early end may go on with `in`.
+            return _terminal(tokens, index + 2) not in {"IN", ""}
+        case "WITHIN" | "FOR":
+            return word == "earlier"
+        case _:
+            return following in _CONDITION
+
+
+def _terminal(tokens: Sequence[Typed], index: int) -> str:
+    """Give the terminal at an index, a contextual keyword as a name. Past the end, give an empty string."""
+    if index >= len(tokens):
+        return ""
+    terminal = tokens[index].type
+    return "WORD" if terminal in _TERMINALS else terminal
+
+
+def _is_call(tokens: Sequence[Typed], index: int) -> bool:
+    """Tell whether a parenthesis encloses the arguments of a relation, and not a condition.
+
+    Where the text ends too early to tell, it may be a relation.
+    """
+    first, second = _terminal(tokens, index + 1), _terminal(tokens, index + 2)
+    return first in {"RPAR", "", *LITERALS} or (first in NAMES and second in {"COMMA", "RPAR", ""})
+
+
+def _behind_call(tokens: Sequence[Typed], index: int) -> str:
+    """Give the terminal behind the parenthesis that ends the arguments of a relation."""
+    index += 1
+    while _terminal(tokens, index) in _ARGUMENTS:
+        index += 1
+    return _terminal(tokens, index + 1)

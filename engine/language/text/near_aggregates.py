@@ -1,0 +1,51 @@
+"""Suggestions for texts that are nearly an aggregate, or nearly a `per … where`."""
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+
+from engine.language.text.words import COMPARISON_TERMINALS, END, LITERALS, NAMES, OPERATOR_TERMINALS, Word
+
+_PREDICATE_ENDS = {*NAMES, *LITERALS, "CLOSE", "RPAR"}
+
+
+def about_aggregates(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> Iterator[str]:
+    """Give suggestions for the word at index `failed`, the most likely first."""
+    word = words[failed]
+    before = [one.terminal for one in words[:failed]]
+    compares = word.terminal == "WITHIN" or word.terminal in COMPARISON_TERMINALS
+    if word.terminal == "WITHIN" and {"AND", END} & accepted and _is_compared(before):
+        yield "the window precedes the comparison, as in `count(a == 1) within 10m > 5`"
+    if word.terminal == "STAR" and _is_compared(before):
+        yield "the number comes first, as in `0.5 * x`"
+    match before:
+        case [*_, "LPAR", _] if "WHERE" in accepted and word.terminal in OPERATOR_TERMINALS.values():
+            name = words[failed - 3].text
+            yield f'"{name}" takes a fact; conditions follow "where", as in `{name}(x where a == 1)`'
+        case [*_, "COUNT", "LPAR", _] if word.terminal == "RPAR" or word.text == "where":
+            yield '"count" takes a condition, as in `count(a == 1)`; "distinct" counts the values of a fact'
+        case [*_, "WORD", "LPAR", _, "RPAR"] if compares:
+            yield 'a relation is true or false; "count", "distinct", "sum" and "avg" give numbers'
+
+
+def is_behind_where(words: Sequence[Word], index: int) -> bool:
+    """Tell whether a connective follows a predicate somewhere behind the `where` of a `per`."""
+    if words[index].terminal not in {"AND", "OR", "SINCE"}:
+        return False
+    before = [word.terminal for word in words[:index]]
+    if "WHERE" not in before or before[-1] not in _PREDICATE_ENDS:
+        return False
+    # The last `where`, behind its name and its "per" or parenthesis.
+    behind = before[::-1].index("WHERE")
+    return before[-behind - 3] == "PER"
+
+
+def _is_compared(before: Sequence[str]) -> bool:
+    """Tell whether these terminals end with the comparison of an aggregate with a number or a fact."""
+    terminals = [*before]
+    while terminals and terminals[-1] in {*NAMES, "NUMBER", "STAR"}:
+        terminals.pop()
+    match terminals:
+        case [*_, "RPAR" | "NUMBER" | "DURATION", comparison]:
+            return comparison in COMPARISON_TERMINALS
+        case _:
+            return False

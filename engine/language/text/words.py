@@ -1,0 +1,25 @@
+"""The words of a text, and which of their terminals stand for what."""
+
+from typing import NamedTuple
+
+from engine.language.operators import COMPARISONS, INEQUALITIES, OPERATORS
+
+END = "$END"
+"""The terminal at the end of the text."""
+NAMES = frozenset({"WORD", "PATH", "BACKQUOTED"})
+LITERALS = frozenset({"STRING", "VERBATIM", "NUMBER", "TRUE", "FALSE", "OPEN"})
+"""The terminals that begin a literal."""
+DURATIONS = frozenset({"NUMBER", "DURATION"})
+
+OPERATOR_TERMINALS = {operator.text: operator.terminal for operator in OPERATORS.values()} | INEQUALITIES
+"""The terminals of the operators of predicates, by their texts."""
+COMPARISON_TERMINALS = frozenset(OPERATOR_TERMINALS[text] for text in COMPARISONS.values())
+"""The terminals of the operators of aggregates."""
+
+
+class Word(NamedTuple):
+    """A token of the text: its terminal, its text, its offset."""
+
+    terminal: str
+    text: str
+    offset: int

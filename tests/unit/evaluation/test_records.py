@@ -1,0 +1,127 @@
+"""Memories of varying length: what counts, what is kept of it, and when it is given back."""
+
+import pytest
+
+from engine import Detector, Limits
+from tests.differential.modes import in_mode
+
+HOUR_MS = 3_600_000
+
+
+def detector(*rules: str, limits: Limits | None = None) -> Detector:
+    made = Detector(limits=limits or Limits())
+    for number, rule in enumerate(rules):
+        made.add_rule(f"r{number}", rule)
+    return made
+
+
+def fires(made: Detector, time_ms: float, **fields) -> bool:
+    return bool(made.evaluate(fields, time_ms))
+
+
+def test_an_event_that_meets_several_triggers_counts_once():
+    with in_mode("asleep"):
+        made = detector("count(a == 1 or b == 1) == 1", "sum(n where a == 1 or b == 1) == 5")
+        assert [action["name"] for action in made.evaluate({"a": 1, "b": 1, "n": 5}, 0)] == ["r0", "r1"]
+
+
+def test_two_rules_that_read_one_memory_add_an_event_once():
+    made = detector("count(a == 1) == 1", "count(a == 1) == 1 and b == 2")
+    assert len(made.evaluate({"a": 1, "b": 2}, 0)) == 2
+
+
+def test_a_number_past_a_doubles_range_does_not_count():
+    made = detector("avg(n) == 3")
+    assert fires(made, 0, n=3)
+    assert fires(made, 1, n=10**400)
+    assert fires(made, 2, n=True)
+    assert not fires(made, 3, n=4)
+
+
+def test_values_are_told_apart_by_type_and_long_ones_by_their_digest():
+    made = detector("distinct(v) == 5")
+    long = "x" * 10_000
+    values = [1, 1.0, True, "1", long, long + "y", long]
+    assert [fires(made, 0, v=value) for value in values] == [*[False] * 5, True, True]
+    assert made.state.bytes < 2_000
+
+
+@pytest.mark.parametrize("mode", ["awake, tidied at every event, looked up", "asleep, tidied at every event"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "count(a >= 0) within 1h >= 3",
+        "distinct(a) within 1h > 3",
+        "sum(a) within 1h > 10",
+        "avg(a where a > 0) within 1h > 10",
+        "earlier within 1h a == 1",
+    ],
+)
+def test_expiry_gives_memory_back(rule: str, mode: str):
+    with in_mode(mode):
+        made = detector(f"per k ({rule})")
+        for number in range(2_000):
+            made.evaluate({"k": number % 1_000, "a": 1 + number // 1_000}, number)
+        full, live = made.state.bytes, made.state.live
+        assert live == 1_000
+        for number in range(200):
+            made.evaluate({"k": "x", "a": -1}, 2 * HOUR_MS + number)
+        assert made.state.live < live // 10
+        assert made.state.bytes < full // 10
+
+
+def test_a_record_keeps_no_more_times_than_a_comparison_needs():
+    made = detector("count(a == 1) within 1h >= 3", "per k count(a == 1) > 1000")
+    for number in range(10_000):
+        made.evaluate({"a": 1, "k": 1}, number)
+    assert sorted(max(map(len, store.few.values())) < 2_000 for store in made.state.stores.values())
+    assert made.state.bytes < 20_000
+
+
+def test_a_key_with_a_record_is_evicted_like_any_other():
+    made = detector("per k count(a == 1) >= 2", limits=Limits(keys_max=1))
+    assert not fires(made, 0, k="A", a=1)
+    assert not fires(made, 1, k="B", a=1)
+    assert not fires(made, 2, k="A", a=1)
+    assert fires(made, 3, k="A", a=1)
+
+
+def test_removing_a_rule_gives_back_what_only_it_remembers():
+    made = Detector()
+    ids = [
+        made.add_rule("r", rule)
+        for rule in (
+            "count(a == 1) >= 2",
+            "per k distinct(a) > 1",
+            "per k where previous a == 1 sum(a) > 1",
+            "avg(a) within 1h > 1",
+        )
+    ]
+    for number in range(100):
+        made.evaluate({"k": number % 7, "a": number % 3}, number)
+    assert made.state.bytes
+    for rule_id in ids:
+        made.remove_rule(rule_id)
+    assert (made.state.bytes, made.state.live, made.state.tables, made.state.stores) == (0, 0, {}, {})
+
+
+def test_rules_born_at_different_times_share_counts_and_see_only_their_own_past():
+    with in_mode("asleep"):
+        made = detector("per k count(a == 1) within 1h >= 2")
+        assert not fires(made, 0, k=1, a=1)
+        made.add_rule("late", "per k count(a == 1) within 1h >= 2")
+        assert [action["name"] for action in made.evaluate({"k": 1, "a": 1}, 1)] == ["r0"]
+        assert made.state.joined
+        assert len(made.evaluate({"k": 1, "a": 1}, 2)) == 2
+
+
+def test_sums_of_rules_born_at_different_times_are_one_when_all_that_came_between_has_expired():
+    with in_mode("asleep"):
+        made = detector("sum(a) within 10s >= 3")
+        fires(made, 0, a=1)
+        made.add_rule("late", "sum(a) within 10s >= 3")
+        assert [action["name"] for action in made.evaluate({"a": 2}, 1)] == ["r0"]
+        assert not made.state.joined
+        made.evaluate({"a": 1}, 11_000)
+        assert made.state.joined
+        assert len(made.evaluate({"a": 2}, 11_001)) == 2
