@@ -39,11 +39,10 @@ class Panes(Records[Sum]):
         self.counted = counted
 
     def add(self, key: Any, slot: int, now_us: int, tick: int, value: Any) -> int:
-        """Add the value of a fact, once, if it is a number within a double's range, and give the slot."""
+        """Add the value of a fact, if it is a number within a double's range, and give the slot."""
         number = double(value)
-        if self._tick == tick or number is None:
+        if number is None:
             return slot
-        self._tick = tick
         record = self.few.get(slot)
         pane = 0 if self.window_us is None else now_us // self.width_us
         if record is None:

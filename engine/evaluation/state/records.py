@@ -60,9 +60,12 @@ R = TypeVar("R")
 
 
 class Records(Generic[R]):
-    """A record for each slot at which something counted. Generated functions call `add` and read."""
+    """A record for each slot at which something counted.
 
-    __slots__ = ("_tick", "bucket", "few", "held", "table", "window_us")
+    Generated functions read it, and call `add` at most once for each event.
+    """
+
+    __slots__ = ("bucket", "few", "held", "table", "window_us")
 
     clocked: Final = False
     begun: Final = False
@@ -76,8 +79,6 @@ class Records(Generic[R]):
         self.held = 0
         self.bucket: Bucket | None = None
         """The members that see every event of a slice with a record."""
-        self._tick = -1
-        """The last event that was added. An event that meets several triggers is added once."""
 
     # -- what each kind knows -------------------------------------------------------------------------------
 
@@ -205,10 +206,7 @@ class Times(Records["array[int]"]):
         self._full = most + max(SLACK, most // 2)
 
     def add(self, key: Any, slot: int, now_us: int, tick: int) -> int:
-        """Add the time of an event, once, and give the slot."""
-        if self._tick == tick:
-            return slot
-        self._tick = tick
+        """Add the time of an event, which is added once, and give the slot."""
         times = self.few.get(slot)
         if times is None:
             return self._open(key, slot, now_us, tick, array("q", (now_us,)))
@@ -249,11 +247,10 @@ class Values(Records[dict[Any, int]]):
         self.most = most
 
     def add(self, key: Any, slot: int, now_us: int, tick: int, value: Any) -> int:
-        """Add the value of a fact, once, if it is a scalar, and give the slot."""
+        """Add the value of a fact, if it is a scalar, and give the slot."""
         value = slice_key_of(value)
-        if self._tick == tick or value is None:
+        if value is None:
             return slot
-        self._tick = tick
         values = self.few.get(slot)
         if values is None:
             return self._open(key, slot, now_us, tick, self.record([(value, now_us)]))

@@ -125,3 +125,24 @@ def test_sums_of_rules_born_at_different_times_are_one_when_all_that_came_betwee
         made.evaluate({"a": 1}, 11_000)
         assert made.state.joined
         assert len(made.evaluate({"a": 2}, 11_001)) == 2
+
+
+def test_a_key_filtered_by_history_wakes_nodes_by_its_own_birth():
+    with in_mode("asleep"):
+        made = detector()
+        made.evaluate({"a": 1}, 0)
+        made.add_rule("r", "previous (per k where (once a == 1) (once b == 1))")
+        said = [{"k": 1, "a": 1, "b": 1}, {}, {"k": 1}, {}, {"k": 2}, {}]
+        assert [fires(made, number, **fields) for number, fields in enumerate(said)] == [
+            *[False, True] * 2, False, False
+        ]  # fmt: skip
+
+
+def test_a_slice_that_holds_nothing_more_is_watched_by_nothing():
+    with in_mode("asleep"):
+        made = detector("per k (not a == 2 since a == 1)")
+        made.evaluate({"k": 1, "a": 1}, 0)
+        [table] = made.state.tables.values()
+        assert table.awake
+        made.evaluate({"k": 1, "a": 2}, 1)
+        assert table.awake == {}

@@ -27,6 +27,7 @@ def parts(names: int, value: Callable[[int, int], Any]) -> Fields:
     return lambda number: {f"k{part}": value(number, part) for part in range(names)}
 
 
+# So many rules as 70 are indexed, whatever they cost.
 SHAPES: dict[str, tuple[list[str], Fields, int]] = {
     "short texts": (["per k0 once a == 1"], parts(1, lambda number, _: f"user-{number}"), KEYS),
     "numbers": (["per k0 once a == 1"], parts(1, lambda number, _: number * 10**9), KEYS),
@@ -48,17 +49,17 @@ SHAPES: dict[str, tuple[list[str], Fields, int]] = {
         KEYS,
     ),
     "members that a clock tells of": (
-        [f"t == 1 and per k0 once within {number + 1}h not a == 2" for number in range(40)],
+        [f"t == 1 and per k0 once within {number + 1}h not a == 2" for number in range(70)],
         parts(1, lambda number, _: f"user-{number}"),
         KEYS,
     ),
     "members that have deviated from their clock": (
-        [f"t == 1 and per k0 once within {number + 1}h not a == 1" for number in range(40)],
+        [f"t == 1 and per k0 once within {number + 1}h not a == 1" for number in range(70)],
         parts(1, lambda number, _: f"user-{number}"),
         400,
     ),
     "members that are watched for": (
-        [f"per k0 (not a == {number + 2} since a == 1)" for number in range(40)],
+        [f"per k0 (not a == {number + 2} since a == 1)" for number in range(90)],
         parts(1, lambda number, _: f"user-{number}"),
         400,
     ),
