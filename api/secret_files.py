@@ -17,7 +17,7 @@ class SecretFileError(ValueError):
 
 
 def read_secret(path: Path) -> str:
-    """Give the secret in a file: its only line, without blanks around it. Raises SecretFileError."""
+    """Return the secret in a file: its only line, without blanks around it. Raises SecretFileError."""
     try:
         # Without blocking, in case the path is a pipe without a writer.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -37,7 +37,7 @@ def read_secret(path: Path) -> str:
 
 
 def readable_by_others(path: Path) -> str | None:
-    """Give a warning if users other than the owner can read or change the file, else None.
+    """Return a warning if users other than the owner can read or change the file, else None.
 
     Such a file is still used: container platforms mount secrets readable for everyone inside.
     """

@@ -53,7 +53,7 @@ class Setting:
                 return str(self.default)
 
     def read(self, value: object) -> Any:
-        """Give the value that a text stands for, or a valid value unchanged. Raises SettingsError."""
+        """Return the value that a text stands for, or a valid value unchanged. Raises SettingsError."""
         try:
             found = self.type.convert(value.strip() if isinstance(value, str) else value, None, None)
         except click.BadParameter:

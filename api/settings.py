@@ -299,7 +299,7 @@ def _type_of(annotation: Any, least: Any, most: Any) -> click.ParamType[Any]:
 
 
 def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
-    """Give the settings in force: from `given`, by name, else from the environment, else the default.
+    """Return the settings in force: from `given`, by name, else from the environment, else the default.
 
     None counts as not given, an empty variable as not set. Raises SettingsError with every defect.
     """
@@ -326,7 +326,7 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Give the environment variables with the prefix of settings that are none, and have no effect."""
+    """Return the environment variables with the prefix of settings that are none, and have no effect."""
     known = {setting.variable for setting in settings()} | _OTHER_VARIABLES
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 

@@ -71,7 +71,7 @@ def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...]) ->
 
 
 def _sample(recordings: tuple[str, ...]) -> Sample | None:
-    """Give the fields and types of the events in these files, None without files. Raises RecordingError."""
+    """Return the fields and types of the events in these files, None without files. Raises RecordingError."""
     if not recordings:
         return None
     sample = Sample()

@@ -79,7 +79,7 @@ def explain(
 
 
 def _event(file: str, number: int, reading: Reading) -> RecordedEvent:
-    """Give one event of a recording. Raises RecordingError."""
+    """Return one event of a recording. Raises RecordingError."""
     with Recording(file, sys.stdin.buffer, reading) as recording:
         event = next(islice(recording.events(), number - 1, None), None)
         if event is None:
@@ -88,7 +88,7 @@ def _event(file: str, number: int, reading: Reading) -> RecordedEvent:
 
 
 def _rule_id(service: Service, detector_id: str, wanted: str) -> str:
-    """Give the id of the rule with that id or name. Raises ServiceError."""
+    """Return the id of the rule with that id or name. Raises ServiceError."""
     rules = list_rules(service, detector_id)
     with_id = [rule.id for rule in rules if rule.id == wanted]
     match with_id or [rule.id for rule in rules if rule.name == wanted]:

@@ -35,7 +35,7 @@ class ExplainedRule(msgspec.Struct):
 
 
 def lines_of(rule: ExplainedRule, time_us: int) -> Iterator[str]:
-    """Give the lines about a rule at an event, whose time is given in microseconds."""
+    """Yield the lines about a rule at an event, whose time is given in microseconds."""
     yield f"{rule.name}: {'fires' if rule.verdict else 'does not fire'}"
     yield from _node_lines(rule.node, time_us, "  ")
     fires = "it would not fire" if rule.verdict else "it would fire"
@@ -70,7 +70,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 def _moment(time_ms: float, now_us: int) -> str:
-    """Give the time of an event, and how long before the other it was."""
+    """Return the time of an event, and how long before the other it was."""
     time_us = round(time_ms * 1_000)
     ago_us = now_us - time_us
     # A late event is explained at the detector's clock, which can be after its own time.

@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def entries_of(text: str, source: str) -> dict[str, str]:
-    """Give name and condition text of each entry, without parsing the conditions. Raises RuleFileError."""
+    """Return name and condition text of each entry, without parsing the conditions. Raises RuleFileError."""
     document = _document(text, source)
     if not isinstance(document, dict) or not document:
         raise RuleFileError(f"{source}: expected a mapping `name: condition`")
@@ -86,7 +86,7 @@ def _document(text: str, source: str) -> object:
 
 
 def conditions_of(text: str, source: str) -> list[NamedCondition]:
-    """Give the rules of a file, every condition parsed. Raises RuleFileError with all defects."""
+    """Return the rules of a file, every condition parsed. Raises RuleFileError with all defects."""
     found: list[NamedCondition] = []
     defects: list[str] = []
     for name, condition in entries_of(text, source).items():
@@ -100,12 +100,12 @@ def conditions_of(text: str, source: str) -> list[NamedCondition]:
 
 
 def read_rules(path: str) -> list[NamedCondition]:
-    """Give the rules of the file at `path`, every condition parsed. Raises RuleFileError."""
+    """Return the rules of the file at `path`, every condition parsed. Raises RuleFileError."""
     return conditions_of(read_text(path), path)
 
 
 def read_text(path: str) -> str:
-    """Give the text of the file at `path`; `-` is standard input. Raises RuleFileError."""
+    """Return the text of the file at `path`; `-` is standard input. Raises RuleFileError."""
     shown = "standard input" if path == "-" else path
     try:
         raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
@@ -117,7 +117,7 @@ def read_text(path: str) -> str:
 
 
 def named_conditions(text: str, file: str) -> dict[str, str]:
-    """Give the conditions of a file by rule name or line. Raises RuleFileError."""
+    """Return the conditions of a file by rule name or line. Raises RuleFileError."""
     if file.lower().endswith((".yaml", ".yml", ".json")) and not _is_condition(text):
         return entries_of(text, file)
     conditions: dict[str, str] = {}
@@ -136,7 +136,7 @@ def named_conditions(text: str, file: str) -> dict[str, str]:
 
 
 def _is_condition(text: str) -> bool:
-    """Tell whether JSON is one condition, not rules: its only member is one of a condition."""
+    """Return whether JSON is one condition, not rules: its only member is one of a condition."""
     try:
         document = msgspec.json.decode(text)
     except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ from api.settings import settings, settings_from, unknown_variables
 
 
 def setting_option(setting: Setting) -> Callable[[Any], Any]:
-    """Give the option of one setting. The settings check its value."""
+    """Return the option of one setting. The settings check its value."""
     notes = [f"env {setting.variable}"]
     if setting.shown_default:
         notes.append(f"default {setting.shown_default}")

@@ -127,7 +127,7 @@ def trial(
 
 @contextlib.contextmanager
 def _output(form: str, target: str | None, shown_max: int, *, compared: bool) -> Iterator[output.Output]:
-    """Give the output of a form. Fails if its file cannot be written."""
+    """Yield the output of a form. Fails if its file cannot be written."""
     with contextlib.ExitStack() as stack:
         try:
             file = (

@@ -75,7 +75,7 @@ class Application:
 
 
 def create_app(settings: Settings, fleet: Fleet) -> Application:
-    """Give the application over a fleet that its owner starts and closes."""
+    """Return the application over a fleet that its owner starts and closes."""
     return Application(settings, fleet)
 
 

@@ -33,7 +33,7 @@ class Authenticator:
         self._bootstrap = None if bootstrap_token is None else _digest(bootstrap_token.encode())
 
     def unknown_digest(self, authorization: bytes | None) -> bytes | None:
-        """Give None for a known token, else its digest.
+        """Return None for a known token, else its digest.
 
         Raises RequestRefusal 1100 for a missing or malformed header, and what `token_known` raises.
         """
@@ -55,7 +55,7 @@ class Authenticator:
         raise _unknown_token()
 
     def objection(self, authorization: bytes | None) -> Exception | None:
-        """Give None for a header with a known token, else the error. Neither waits nor raises."""
+        """Return None for a header with a known token, else the error. Neither waits nor raises."""
         try:
             return None if self.unknown_digest(authorization) is None else _unknown_token()
         except (RequestRefusal, DetectorUnavailable) as error:

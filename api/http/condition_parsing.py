@@ -24,7 +24,7 @@ search would be quadratic in the size of the body."""
 
 
 def parse_condition(body: bytes, limits: Limits) -> bytes:
-    """Give the condition and its canonical text as JSON. Raises Refusal. A long text takes up to a second."""
+    """Return the condition and its canonical text as JSON; takes up to a second. Raises Refusal."""
     source = _condition_in(body, limits)
     match source[:1]:
         case b'"':
@@ -40,7 +40,7 @@ def parse_condition(body: bytes, limits: Limits) -> bytes:
 
 
 def _condition_in(body: bytes, limits: Limits) -> bytes:
-    """Give the JSON of the member `condition`.
+    """Return the JSON of the member `condition`.
 
     The validator of conditions checks its depth and its numbers, so the limits of bodies apply to the rest of
     the body. The whole is JSON exactly when the rest and the condition both are.
@@ -54,7 +54,7 @@ def _condition_in(body: bytes, limits: Limits) -> bytes:
 
 
 def _span(body: bytes) -> tuple[int, int]:
-    """Give the span of the last top-level member `condition`, an empty one where there is none."""
+    """Return the span of the last top-level member `condition`, an empty one where there is none."""
     depth = 0
     start = end = 0
     is_wanted = False

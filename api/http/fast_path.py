@@ -29,7 +29,7 @@ _HEADERS_WITH_KEY: Final = _HEADERS | {b"idempotency-key"}
 
 @functools.lru_cache(maxsize=64)
 def _form(content_type: bytes) -> BatchForm | None:
-    """Give the form that an unusual spelling of a Content-Type names."""
+    """Return the form that an unusual spelling of a Content-Type names."""
     return BATCH_FORMS.get(media_type_of(content_type))
 
 
@@ -56,7 +56,7 @@ class FastPath:
     async def answer(
         self, scope: Scope, receive: Receive, request_timeout: RequestTimeout
     ) -> Response | None:
-        """Give the response, or None, with nothing read, where the slow path has to answer."""
+        """Return the response, or None, with nothing read, where the slow path has to answer."""
         found = _PATH.fullmatch(scope["raw_path"])
         if found is None or found.lastindex is None:
             return None
@@ -81,7 +81,7 @@ class FastPath:
         return answered(await self.fleet.call(detector_id, call))
 
     def _check(self, scope: Scope, *, is_batch: bool) -> _Head | None:
-        """Give what the head says, or None unless it is valid, with a known token and a known length."""
+        """Return what the head says, or None unless it is valid, with a known token and a known length."""
         settings = self.settings
         if scope["method"] != "POST" or scope["http_version"] != "1.1":
             return None

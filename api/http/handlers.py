@@ -76,7 +76,7 @@ class Handlers:
     # Detectors.
 
     async def list_detectors(self, query: messages.DetectorsQuery) -> Response:
-        """Give all detectors, or a page of them, in order of creation."""
+        """Return all detectors, or a page of them, in order of creation."""
         if query == messages.DetectorsQuery():
             return success(await _listed(await self._fleet.detectors()))
         after, most = _given(query.after), _given(query.limit) or messages.PAGE_MAX
@@ -91,7 +91,7 @@ class Handlers:
         return _success(messages.Identified(await self._fleet.create_detector(wanted.name)))
 
     async def get_detector(self, detectorId: str) -> Response:  # noqa: N803 -- named as in the path
-        """Give one detector."""
+        """Return one detector."""
         entry = await self._fleet.detector(detectorId)
         return _success(messages.Detector(entry.id, entry.name))
 
@@ -123,7 +123,7 @@ class Handlers:
     # Rules.
 
     async def list_rules(self, detectorId: str) -> Response:  # noqa: N803
-        """Give the rules of a detector by priority."""
+        """Return the rules of a detector by priority."""
         return await self._call(detectorId, operations.rules())
 
     async def create_rule(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
@@ -133,7 +133,7 @@ class Handlers:
         return await self._call(detectorId, operation)
 
     async def get_rule(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
-        """Give one rule."""
+        """Return one rule."""
         return await self._call(detectorId, operations.rule(id))
 
     async def change_rule(self, detectorId: str, id: str, body: bytes) -> Response:  # noqa: A002, N803
@@ -164,7 +164,7 @@ class Handlers:
         return _success(messages.Alive(alive=True))
 
     async def readiness(self, *, has_token: bool) -> Response:
-        """Give whether requests are served; with a token, also what prevents it and what else is wrong."""
+        """Return whether requests are served; with a token, also what prevents it and what else is wrong."""
         if self._closing:
             return refused([Entry(1503, "the server is shutting down")])
         status = await self._fleet.status()
@@ -190,7 +190,7 @@ def _success(result: Any) -> Response:
 
 
 async def _listed(entries: Sequence[tuple[str, str]]) -> bytes:
-    """Give a list of detectors as JSON, yielding to other tasks between its pieces."""
+    """Return a list of detectors as JSON, yielding to other tasks between its pieces."""
     pieces = []
     for begin in range(0, len(entries), _PIECE):
         piece = [messages.Detector(*entry) for entry in entries[begin : begin + _PIECE]]

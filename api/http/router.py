@@ -29,7 +29,7 @@ class Match(NamedTuple):
     arguments: Mapping[str, Any]
 
     def match(self, *, return_rule: bool) -> "Match":
-        """Give the rule and the arguments."""
+        """Return the rule and the arguments."""
         assert return_rule, "Quart asks for the rule"
         return self
 
@@ -38,7 +38,7 @@ class _MatchedQuart(Quart):
     """A Quart application that dispatches the match in the scope instead of matching the path again."""
 
     def create_url_adapter(self, request: Any) -> Any:
-        """Give the match that came with the request."""
+        """Return the match that came with the request."""
         return None if request is None else request.scope[_MATCH]
 
 
@@ -93,7 +93,7 @@ class Router:
         self.quart.add_url_rule(path, name or path, view, methods=[method])
 
     def find(self, path: str, method: str) -> Route:
-        """Give the route of a path and a method. Raises RequestRefusal 1004 or 1005."""
+        """Return the route of a path and a method. Raises RequestRefusal 1004 or 1005."""
         # Werkzeug tolerates empty segments and a missing leading slash.
         if "//" in path or not path.startswith("/"):
             raise no_such_path(path)
@@ -110,7 +110,7 @@ class Router:
 
 
 def no_such_path(path: str) -> RequestRefusal:
-    """Give the refusal of an unknown path."""
+    """Return the refusal of an unknown path."""
     return RequestRefusal(1004, f"there is no path `{path[:200]}`")
 
 

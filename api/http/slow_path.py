@@ -52,7 +52,7 @@ class SlowPath:
     async def accept(
         self, scope: Scope, receive: Receive, request_timeout: RequestTimeout
     ) -> QuartCall | NdjsonStream:
-        """Give what answers the request. Raises CallerGone, Refusal or DetectorUnavailable."""
+        """Return what answers the request. Raises CallerGone, Refusal or DetectorUnavailable."""
         head = read_head(scope["headers"])
         path = canonical_path(scope["raw_path"])
         route = await self._route(head, path, scope["method"], request_timeout)
@@ -111,7 +111,7 @@ class SlowPath:
         return media_type
 
     def _bytes_max(self, operation: Operation | None) -> int:
-        """Give the maximum size of the body."""
+        """Return the maximum size of the body."""
         settings = self.settings
         if operation is None or operation.body is None:
             return settings.max_drain_bytes
@@ -124,7 +124,7 @@ class SlowPath:
         await self.fleet.confirm(detector_id)
 
     def _arguments(self, operation: Operation, head: Head, media_type: bytes) -> dict[str, Any]:
-        """Give what the handler takes beside the ids, the query and the body."""
+        """Return what the handler takes beside the ids, the query and the body."""
         found: dict[str, Any] = {}
         if len(operation.media_types) > 1:
             found["media_type"] = media_type

@@ -60,7 +60,7 @@ class _Formatter(logging.Formatter):
         return _TOKEN.sub(_HIDDEN, text) if "rd_" in text else text
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        """Give the fields of a record without the empty ones."""
+        """Return the fields of a record without the empty ones."""
         fields: Mapping[str, Any] = getattr(record, FIELDS, None) or {}
         return {
             name: self._hidden(value) if isinstance(value, str) else value
@@ -81,7 +81,7 @@ class TextFormatter(_Formatter):
     """A record as text: time, level, logger, message, fields as `name=value`. Tracebacks are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the record without a line end."""
+        """Return the record without a line end."""
         message = escaped(self._hidden(record.getMessage()))
         said = f"{_time(record)} {record.levelname} {record.name}: {message}"
         for name, value in self._fields(record).items():
@@ -94,7 +94,7 @@ class JsonFormatter(_Formatter):
     """A record as JSON on one line: `time`, `level`, `logger`, `message`, the fields, `detail`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the record without a line end."""
+        """Return the record without a line end."""
         said: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -108,7 +108,7 @@ class JsonFormatter(_Formatter):
 
 
 def escaped(text: str) -> str:
-    """Give a text with its unprintable characters escaped as in Python."""
+    """Return a text with its unprintable characters escaped as in Python."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
@@ -120,7 +120,7 @@ def _shown(value: object) -> str:
 
 
 def _json(value: object) -> str:
-    """Give JSON in printable ASCII, which cannot control a terminal or end a line."""
+    """Return JSON in printable ASCII, which cannot control a terminal or end a line."""
     return json.dumps(value, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")
 
 

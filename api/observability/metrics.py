@@ -18,7 +18,7 @@ PREFIX: Final = "rule_detector_"
 
 
 def metrics_text(status: Status) -> bytes:
-    """Give all metrics of the service."""
+    """Return all metrics of the service."""
     registry = CollectorRegistry()
     registry.register(_Families(status))
     return generate_latest(registry)
@@ -31,7 +31,7 @@ class _Families(Collector):
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        """Give the families."""
+        """Yield the families."""
         status = self._status
         yield GaugeMetricFamily(
             f"{PREFIX}detectors_awake", "Active detectors.", value=status.active_detectors
@@ -64,7 +64,7 @@ class _Families(Collector):
         return family
 
     def _times(self) -> Metric:
-        """Give the histogram of durations; Prometheus wants cumulative counts."""
+        """Return the histogram of durations; Prometheus wants cumulative counts."""
         family = HistogramMetricFamily(
             f"{PREFIX}request_seconds",
             "Seconds from a request's head to the end of its response.",

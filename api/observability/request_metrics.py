@@ -35,7 +35,7 @@ class RequestMetrics:
         self._seconds[operation] += seconds
 
     def take(self) -> Tallies:
-        """Give the counts since the last call."""
+        """Return the counts since the last call."""
         taken: dict[tuple[str, ...], float] = {}
         for (operation, status), count in self._requests.items():
             taken[REQUESTS, operation, str(status)] = count

@@ -25,7 +25,7 @@ def raise_limit() -> None:
 
 
 def connections_max(settings: Settings) -> int:
-    """Give the maximum number of connections: the setting, or what the descriptors allow, with a warning.
+    """Return the maximum number of connections: the setting, or what the descriptors allow, with a warning.
 
     Without descriptors for itself, the service could not activate detectors.
     """

@@ -17,7 +17,7 @@ class CannotListen(Exception):
 
 @contextmanager
 def listening(settings: Settings) -> Iterator[list[socket.socket]]:
-    """Give a listening socket for each front end; the system spreads connections over them.
+    """Yield a listening socket for each front end; the system spreads connections over them.
 
     Connections made before the service is up wait for it. Raises CannotListen.
     """

@@ -178,7 +178,7 @@ async def _until_stopped(work: Work, running: Running, stopping: asyncio.Event) 
 
 
 async def _running(settings: Settings, listener: socket.socket, fleet: Fleet) -> Running:
-    """Give the address and the first token: the one that is set, or a new one if there is none yet."""
+    """Return the address and the first token: the one that is set, or a new one if there is none yet."""
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     if settings.bootstrap_token is not None:
@@ -189,7 +189,7 @@ async def _running(settings: Settings, listener: socket.socket, fleet: Fleet) ->
 
 
 def _stop_on_signals() -> asyncio.Event:
-    """Give the event that SIGTERM and SIGINT set."""
+    """Return the event that SIGTERM and SIGINT set."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

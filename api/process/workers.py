@@ -199,7 +199,7 @@ class Workers:
 
 
 def _environment() -> dict[str, str]:
-    """Give the environment without Ray's variables, which include the token of a cluster."""
+    """Return the environment without Ray's variables, which include the token of a cluster."""
     return {
         name: value
         for name, value in os.environ.items()

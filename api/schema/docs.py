@@ -70,7 +70,7 @@ TO_DOCS: Final = Page(b"", b"text/plain; charset=utf-8", ((b"location", b"docs")
 
 @functools.cache
 def pages() -> dict[str, Page]:
-    """Give every page by its path; none needs a token."""
+    """Return every page by its path; none needs a token."""
     folder = importlib.resources.files("flask_swagger_ui") / "dist"
     found = {
         f"/docs/{name}": Page((folder / name).read_bytes(), kind, _SAFE + _KEPT)

@@ -120,7 +120,7 @@ def success(result: bytes, messages: bytes = b"[]") -> Response:
 
 
 def answered(answer: Answer) -> Response:
-    """Give the response to a detector's answer."""
+    """Return the response to a detector's answer."""
     if isinstance(answer, Done):
         return success(answer.result, answer.messages)
     if isinstance(answer, Refused):
@@ -129,19 +129,19 @@ def answered(answer: Answer) -> Response:
 
 
 def failure(status: int, entries: Sequence[Entry], headers: Headers = ()) -> Response:
-    """Give a failure with a status."""
+    """Return a failure with a status."""
     errors = msgspec.json.encode([{"code": entry.code, "message": entry.message} for entry in entries])
     body = b'{"success":false,"errors":' + errors + b',"messages":[],"result":{}}'
     return Response(status, body, headers)
 
 
 def refused(entries: Sequence[Entry], headers: Headers = ()) -> Response:
-    """Give a failure with the status of its first entry."""
+    """Return a failure with the status of its first entry."""
     return failure(CODES[entries[0].code].status, entries, headers)
 
 
 def error_response(error: Exception) -> Response:
-    """Give the response to an exception."""
+    """Return the response to an exception."""
     match error:
         case RequestRefusal():
             headers = error.headers
@@ -153,7 +153,7 @@ def error_response(error: Exception) -> Response:
 
 
 def entries_of(error: Exception) -> Sequence[Entry]:
-    """Give the errors that a caller sees. An unexpected exception is logged, and shown without detail."""
+    """Return the errors that a caller sees. An unexpected exception is logged, and shown without detail."""
     match error:
         case Refusal():
             return error.entries

@@ -62,7 +62,7 @@ _LINES_ANSWERED: Final = {
 
 
 def document() -> dict[str, Any]:
-    """Give the document as plain data."""
+    """Return the document as plain data."""
     shapes = [operation.result for operation in OPERATIONS] + [messages.Failure, conditions.Condition]
     bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
     schemas, components = msgspec.json.schema_components([*shapes, *bodies], ref_template=_REFERENCE)

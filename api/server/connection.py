@@ -170,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- what the caller sends -------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- the size is ours
-        """Give where the transport puts what it reads."""
+        """Return where the transport puts what it reads."""
         return _read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:

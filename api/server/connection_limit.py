@@ -47,7 +47,7 @@ class ConnectionLimit:
         return len(self._all)
 
     def enter(self, ways: Ways) -> "Slot":
-        """Give a new connection its slot; at the limit another one loses its own."""
+        """Return a new connection its slot; at the limit another one loses its own."""
         slot = Slot(self, ways)
         self._all.add(slot)
         self._unauthenticated[slot] = None

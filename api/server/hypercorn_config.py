@@ -39,7 +39,7 @@ async def serve(
 
 
 def server_config(settings: Settings) -> Config:
-    """Give Hypercorn's configuration, but for the address to listen on."""
+    """Return Hypercorn's configuration, but for the address to listen on."""
     config = Config()
     # The application logs requests itself, with what it knows of them and nothing that callers could forge.
     config.accesslog = None

@@ -134,11 +134,11 @@ class Detector:
             self._settle_rules()
 
     def rule(self, rule_id: str) -> Rule:
-        """Give one rule. Raises Refusal 1201."""
+        """Return one rule. Raises Refusal 1201."""
         return self._named(rule_id).rule
 
     def rules(self) -> list[Rule]:
-        """Give all rules in order of priority."""
+        """Return all rules in order of priority."""
         return [live.rule for live in self.live.values()]
 
     # -- events ---------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class Detector:
             self._messages.append(Entry(2002, f"{evicted.by_bytes} keys were forgotten: {most}"))
 
     def time_of(self, stamped_us: int, clock_us: int) -> int:
-        """Give the time at which an event is evaluated, never before the clock. The clock starts at NEVER.
+        """Return the time at which an event is evaluated, never before the clock. The clock starts at NEVER.
 
         Raises Refusal 1402 if the event is too late or too far ahead.
         """
@@ -312,7 +312,7 @@ class Detector:
     STATE_VERSION: ClassVar[int] = saved.STATE_VERSION
 
     def dump(self) -> bytes:
-        """Give the rules and the temporal state as bytes, in the format of STATE_VERSION."""
+        """Return the rules and the temporal state as bytes, in the format of STATE_VERSION."""
         return saved.dump(self)
 
     @classmethod

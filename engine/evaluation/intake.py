@@ -27,7 +27,7 @@ _NAME_CHARS_SHOWN: Final = 80
 
 
 def are_plain(events: Sequence[Event]) -> bool:
-    """Tell whether events consist of JSON scalars and have no contexts. Takes a few passes in C."""
+    """Return whether events consist of JSON scalars and have no contexts. Takes a few passes in C."""
     if not events:
         return True
     all_fields, times, contexts = zip(*events, strict=True)
@@ -55,7 +55,7 @@ def _is_plain(values: Collection[Any]) -> bool:
 
 
 def _are_finite(values: Collection[Any]) -> bool:
-    """Tell whether the floats among the values are finite."""
+    """Return whether the floats among the values are finite."""
     kinds = set(map(type, values))
     if float not in kinds:
         return True

@@ -5,12 +5,12 @@ from engine.language.limits import Limits
 
 
 def late(late_us: int) -> Entry:
-    """Give the message about a late event."""
+    """Return the message about a late event."""
     return Entry(2001, f"the event came {_ms(late_us)} ms late and was evaluated at the detector's time")
 
 
 def too_late(late_us: int, limits: Limits) -> Refusal:
-    """Give the Refusal for an event that is too late."""
+    """Return the Refusal for an event that is too late."""
     return Refusal(
         Entry(
             1402,
@@ -21,7 +21,7 @@ def too_late(late_us: int, limits: Limits) -> Refusal:
 
 
 def too_far_ahead(ahead_us: int, limits: Limits) -> Refusal:
-    """Give the Refusal for an event that is too far ahead of the server's clock."""
+    """Return the Refusal for an event that is too far ahead of the server's clock."""
     return Refusal(
         Entry(
             1402,
@@ -32,5 +32,5 @@ def too_far_ahead(ahead_us: int, limits: Limits) -> Refusal:
 
 
 def _ms(duration_us: int) -> str:
-    """Give microseconds as milliseconds, without trailing zeros."""
+    """Return microseconds as milliseconds, without trailing zeros."""
     return f"{duration_us / 1_000:.3f}".rstrip("0").rstrip(".")

@@ -82,5 +82,5 @@ PANES: Final = 256
 
 
 def pane_us(window_us: int) -> int:
-    """Give the width of the panes of a window."""
+    """Return the width of the panes of a window."""
     return max(1, -(-window_us // PANES))

@@ -46,7 +46,7 @@ class Outcomes:
     refused: dict[int, Refusal] = field(default_factory=dict)
 
     def each(self) -> list[Outcome | Refusal]:
-        """Give the outcome of each event."""
+        """Return the outcome of each event."""
         return [
             self.refused.get(place) or Outcome(fired, self.messages.get(place, []))
             for place, fired in enumerate(self.fired)

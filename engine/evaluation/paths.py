@@ -37,28 +37,28 @@ Path: TypeAlias = tuple[str | Filter, ...]
 
 
 def on(keys: Keys, birth: int) -> Path:
-    """Give the path of keys for rules of one birth."""
+    """Return the path of keys for rules of one birth."""
     return tuple([_filter(key, birth) if isinstance(key, FilteredKey) else key for key in keys])
 
 
 def step_of(keyed: Keyed, birth: int) -> str | Filter:
-    """Give what a `keyed` adds to the path around it, for rules of one birth."""
+    """Return what a `keyed` adds to the path around it, for rules of one birth."""
     step = keyed.step
     return _filter(step, birth) if isinstance(step, FilteredKey) else step
 
 
 def fact_of(step: str | Filter) -> str:
-    """Give the name of the key of a step."""
+    """Return the name of the key of a step."""
     return step if isinstance(step, str) else step.fact
 
 
 def is_filtered(path: Path) -> bool:
-    """Tell whether a step of a path has a `where`."""
+    """Return whether a step of a path has a `where`."""
     return any(isinstance(step, Filter) for step in path)
 
 
 def membership_of(path: Path) -> tuple[Condition, int]:
-    """Give the condition under which an event that has all keys belongs to a slice of a filtered path.
+    """Return the condition under which an event that has all keys belongs to a slice of a filtered path.
 
     With it comes the birth of the rules that it is evaluated for, or -1 for all births.
     """
@@ -74,7 +74,7 @@ def membership_of(path: Path) -> tuple[Condition, int]:
 
 
 def order_of(path: Path) -> tuple[str, ...]:
-    """Give what orders paths, in every process alike."""
+    """Return what orders paths, in every process alike."""
     return tuple([step if isinstance(step, str) else _text_of(step) for step in path])
 
 

@@ -41,7 +41,7 @@ def check_name(name: str) -> None:
 
 
 def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limits) -> Condition:
-    """Give the condition of a text, of JSON, or as it was built by hand. Raises ConditionError."""
+    """Return the condition of a text, of JSON, or as it was built by hand. Raises ConditionError."""
     if isinstance(condition, str | Mapping):
         return parse(condition, limits)
     # A condition that was built by hand is validated as its JSON.
@@ -61,7 +61,7 @@ class Rule:
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def action(self) -> dict[str, Any]:
-        """Give the action that the rule yields when its condition is true."""
+        """Return the action that the rule yields when its condition is true."""
         return {
             "type": "notify" if self.notify else "match",
             "ruleId": self.id,
@@ -76,7 +76,7 @@ class Rule:
         return _ACTION_BYTES_MAX + len(self.id) + _CHARACTER_BYTES_MAX * len(self.name)
 
     def action_json(self) -> bytes:
-        """Give the action as JSON. It is encoded once, since a rule can fire often."""
+        """Return the action as JSON. It is encoded once, since a rule can fire often."""
         made = self._json
         if made is None:
             made = msgspec.json.encode(self.action())

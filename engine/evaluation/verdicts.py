@@ -30,6 +30,6 @@ class Verdicts:
         self.checksum = zlib.crc32(told, (self.checksum ^ number) & 0xFFFFFFFF)
 
     def take(self) -> int:
-        """Give the checksum, and start a new one."""
+        """Return the checksum, and start a new one."""
         checksum, self.checksum = self.checksum, 0
         return checksum

@@ -15,7 +15,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 def warnings_on(
     fields: Mapping[str, Any], sent: Mapping[str, Any], rule_set: RuleSet, limits: Limits
 ) -> Iterator[Entry]:
-    """Give the messages 2003 and 2004 about an event."""
+    """Yield the messages 2003 and 2004 about an event."""
     if rule_set.relations:
         yield from _missing_relations(sent, rule_set)
     if rule_set.texts:
@@ -25,7 +25,7 @@ def warnings_on(
 def warnings_on_many(
     events: Sequence[Event], rule_set: RuleSet, limits: Limits
 ) -> Iterator[tuple[int, list[Entry]]]:
-    """Give the messages about each of some events that has any, with its index."""
+    """Yield the messages about each of some events that has any, with its index."""
     texts, bounded = rule_set.texts, rule_set.patterns.bounded
     missing: list[Entry] = []
     read: Mapping[str, Any] | None = None

@@ -40,7 +40,7 @@ def microseconds(amount: float, per_unit: int) -> int:
 
 
 def typed(value: object) -> object:
-    """Give a hashable form of a JSON value. Two forms are equal exactly if the values are, types included.
+    """Return a hashable form of a JSON value. Two forms are equal exactly if the values are, types included.
 
     `true` differs from `1`, `"5"` differs from `5`, and `1` equals `1.0`.
     """
@@ -345,7 +345,7 @@ Condition: TypeAlias = (
 
 
 def children(condition: Condition) -> tuple[Condition, ...]:
-    """Give the conditions directly inside a condition, in document order."""
+    """Return the conditions directly inside a condition, in document order."""
     match condition:
         case Leaf() | Ref() | InRelation():
             return ()
@@ -374,7 +374,7 @@ def children(condition: Condition) -> tuple[Condition, ...]:
 
 
 def walk(condition: Condition, keys: Keys = ()) -> Iterator[tuple[Condition, Keys]]:
-    """Give a condition and every condition inside it, each with the keys around it.
+    """Yield a condition and every condition inside it, each with the keys around it.
 
     A condition comes before its children, and children come in document order. `keys` are those around the
     whole condition. The `where` of a `Keyed` is outside its slices, so its keys are those around the `Keyed`.

@@ -73,16 +73,16 @@ class Source:
             start = text.find("\n", start) + 1
 
     def position(self, offset: int) -> Position:
-        """Give the position of the character at `offset`. The end of the text counts as a character."""
+        """Return the position of the character at `offset`. The end of the text counts as a character."""
         line = bisect_right(self._line_starts, offset)
         return Position(line, offset - self._line_starts[line - 1] + 1)
 
     def end(self) -> int:
-        """Give the offset behind the last character that is not blank."""
+        """Return the offset behind the last character that is not blank."""
         return len(self.text.rstrip(" \t\r\n"))
 
     def annotated(self, offset: int, sentence: str) -> str:
-        """Give the position and the sentence, then the line of the text, then a caret below the position."""
+        """Return the position and the sentence, the line of the text, and a caret below the position."""
         position = self.position(offset)
         start = self._line_starts[position.line - 1]
         stop = self.text.find("\n", start)
@@ -91,7 +91,7 @@ class Source:
         return f"{position}: {sentence}\n{shown}\n{_padding(shown[:before])}^"
 
     def refusal(self, offset: int, sentence: str) -> ConditionError:
-        """Give the error 1300 for a text that cannot be read beyond `offset`."""
+        """Return the error 1300 for a text that cannot be read beyond `offset`."""
         return ConditionError(Entry(UNREADABLE, self.annotated(offset, sentence)))
 
 
@@ -116,19 +116,19 @@ def enumerated(phrases: Sequence[str], conjunction: str = "or") -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Give the known word that `word` most probably misspells, or None."""
+    """Return the known word that `word` most probably misspells, or None."""
     distances = [(edit_distance(word, other), other) for other in known]
     return min((pair for pair in distances if pair[0] <= typos_max(word)), default=(0, None))[1]
 
 
 def typos_max(word: str) -> int:
-    """Give the number of typos to expect at most in a word of this length."""
+    """Return the number of typos to expect at most in a word of this length."""
     short = 3
     return 1 if len(word) <= short else 2
 
 
 def edit_distance(word: str, other: str) -> int:
-    """Give the number of typos between two words, ignoring case; 3 if their lengths differ by 3 or more.
+    """Return the number of typos between two words, ignoring case; 3 if their lengths differ by 3 or more.
 
     A typo is a missing, extra or wrong letter, or two swapped neighbours. This is the restricted
     Damerau-Levenshtein distance.
@@ -150,7 +150,7 @@ def edit_distance(word: str, other: str) -> int:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Give the end of a sentence that suggests the nearest known word, or nothing if none is near."""
+    """Return the end of a sentence that suggests the nearest known word, or nothing if none is near."""
     near = nearest(word, known)
     return f"; did you mean `{near}`?" if near else ""
 
@@ -184,7 +184,7 @@ def _unfit(char: str) -> bool:
 
 
 def _excerpt(line: str, index: int) -> tuple[str, int]:
-    """Give the part of a line around an index, and the index in that part."""
+    """Return the part of a line around an index, and the index in that part."""
     line = "".join("\t" if char == "\t" else _printable(char) for char in line)
     if len(line) <= LINE_CHARS_MAX:
         return line, index
@@ -195,7 +195,7 @@ def _excerpt(line: str, index: int) -> tuple[str, int]:
 
 
 def _padding(before: str) -> str:
-    """Give blanks as wide on a terminal as the given text."""
+    """Return blanks as wide on a terminal as the given text."""
     return "".join("\t" if char == "\t" else " " * _columns(char) for char in before)
 
 

@@ -29,12 +29,12 @@ Fail = Callable[[int, str], NoReturn]
 
 
 def is_text(value: str) -> bool:
-    """Tell whether a string contains no surrogates, so that UTF-8 can encode it."""
+    """Return whether a string contains no surrogates, so that UTF-8 can encode it."""
     return value.isascii() or not _SURROGATE.search(value)
 
 
 def number_value(literal: str, offset: int, limits: Limits, fail: Fail) -> int | float:
-    """Give the value of a well-formed JSON number: an exact integer, or a finite double."""
+    """Return the value of a well-formed JSON number: an exact integer, or a finite double."""
     if not any(mark in literal for mark in ".eE"):
         if len(literal.lstrip("-")) > limits.digits_max:
             fail(offset, f"expected a number of at most {limits.digits_max} digits")
@@ -46,7 +46,7 @@ def number_value(literal: str, offset: int, limits: Limits, fail: Fail) -> int |
 
 
 def string_value(literal: str, offset: int, fail: Fail) -> str:
-    """Give the value of a string literal. Refuse it if its escapes contain an unpaired surrogate."""
+    """Return the value of a string literal. Refuse it if its escapes contain an unpaired surrogate."""
     value: str = json.loads(literal)
     if not is_text(value):
         at = next(escape.start() for escape in _ESCAPE.finditer(literal) if escape["half"])

@@ -166,7 +166,7 @@ FORM_OF: Mapping[type, Form] = {form.make: form for form in FORMS.values()}
 
 
 def placed_children(condition: Condition) -> Iterator[tuple[str, Condition]]:
-    """Give the conditions directly inside a condition, each with its path in JSON, such as `since.left`."""
+    """Yield the conditions directly inside a condition, each with its path in JSON, such as `since.left`."""
     form = FORM_OF[type(condition)]
     for field, content in form.fields.items():
         path = form.name if form.is_bare else f"{form.name}.{field}"

@@ -31,15 +31,15 @@ class Sample:
                 self._note(f"${name}", value)
 
     def names(self) -> frozenset[str]:
-        """Give every name that leads to a value in some event, JSON `null` included."""
+        """Return every name that leads to a value in some event, JSON `null` included."""
         return frozenset(self._types)
 
     def relations(self) -> frozenset[str]:
-        """Give the names of the vars. Any of them may be a relation."""
+        """Return the names of the vars. Any of them may be a relation."""
         return frozenset(self._vars)
 
     def types(self, name: str) -> frozenset[str] | None:
-        """Give the JSON types of a fact, such as `a string`, or None if no event has the fact.
+        """Return the JSON types of a fact, such as `a string`, or None if no event has the fact.
 
         The set is empty if the fact is always `null`.
         """
@@ -47,7 +47,7 @@ class Sample:
         return None if found is None else frozenset(found)
 
     def element_types(self, name: str) -> frozenset[str]:
-        """Give the JSON types of the elements of the fact wherever it is an array."""
+        """Return the JSON types of the elements of the fact wherever it is an array."""
         return frozenset(self._element_types.get(name, ()))
 
     def _note(self, name: str, value: object) -> None:
@@ -59,13 +59,13 @@ class Sample:
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the value of every name that leads to one."""
+    """Return the value of every name that leads to one."""
     # Whole names come last and so take precedence over paths through objects.
     return {**dict(_nested(values)), **values}
 
 
 def _nested(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Give the values in nested objects by their dotted names. Iterative: any depth of nesting is safe."""
+    """Yield the values in nested objects by their dotted names. Iterative: any depth of nesting is safe."""
     pending = [(f"{name}.", value) for name, value in values.items() if "." not in name]
     while pending:
         prefix, value = pending.pop()

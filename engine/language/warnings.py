@@ -38,7 +38,7 @@ class ConditionWarning(NamedTuple):
 def condition_warnings(
     condition: Condition, sample: Sample | None = None, relations: Collection[str] | None = None
 ) -> list[ConditionWarning]:
-    """Give the warnings about a condition, in document order, each name once.
+    """Return the warnings about a condition, in document order, each name once.
 
     `sample` holds events that the condition is meant for; without it there are no warnings about facts.
     `relations` names all stored relations; None means that they are unknown, and there are no warnings about
@@ -58,7 +58,7 @@ class _Checker:
         self._warned: set[tuple[str, str]] = set()
 
     def warnings(self, node: Condition, place: str) -> Iterator[ConditionWarning]:
-        """Give the warnings about the condition at a place and about all conditions inside it."""
+        """Yield the warnings about the condition at a place and about all conditions inside it."""
         prefix = f"{place}." if place else ""
         match node:
             case Leaf():
@@ -172,7 +172,7 @@ class _Checker:
             yield ConditionWarning(place, f"no event has {quoted(name)}{self._near(name)}")
 
     def _near(self, name: str) -> str:
-        """Give the end of a sentence that suggests a name with a similar spelling or the same last part."""
+        """Return the end of a sentence that suggests a name with a similar spelling or the same last part."""
         known = sorted(other for other in self._names if other.startswith("$") == name.startswith("$"))
         by_spelling = did_you_mean(name, known)
         if by_spelling:
@@ -181,7 +181,7 @@ class _Checker:
         return f"; did you mean {quoted(ends[0])}?" if len(ends) == 1 else ""
 
     def _first(self, what: str, name: str) -> bool:
-        """Tell whether this is the first warning about a name, and remember it."""
+        """Return whether this is the first warning about a name, and remember it."""
         if (what, name) in self._warned:
             return False
         self._warned.add((what, name))
@@ -209,7 +209,7 @@ def _settled(node: Count | Distinct, place: str) -> Iterator[ConditionWarning]:
 
 
 def _comparable_types(leaf: Leaf) -> frozenset[str]:
-    """Give the types of facts for which a leaf can be true."""
+    """Return the types of facts for which a leaf can be true."""
     match leaf.op, leaf.value:
         case (("in" | "nin" | "between"), tuple() as elements):
             # `[]` matches no type at all; that is not a mismatch to warn about.
@@ -225,7 +225,7 @@ def _comparable_types(leaf: Leaf) -> frozenset[str]:
 def _mismatch(
     place: str, node: Leaf | Ref, text: str, types: frozenset[str], wanted: frozenset[str]
 ) -> ConditionWarning:
-    """Give the warning about a comparison of types that never meet."""
+    """Return the warning about a comparison of types that never meet."""
     name = quoted(node.fact)
     verdict = f"true wherever {name} is there" if node.op in _NEGATED_OPS else "always false"
     is_what = f"{name} is {_only(types)} in every event that has it, never {_only(wanted)}"

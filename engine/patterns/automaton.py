@@ -70,7 +70,7 @@ class _Automaton:
         """The number of assertions inside repetitions."""
 
     def explodes(self, tree: Tree) -> bool:
-        """Tell whether there are too many states to be harmless."""
+        """Return whether there are too many states to be harmless."""
         branches = tree.parts if isinstance(tree, Choice) else (tree,)
         first = restarting = 0
         for branch in branches:
@@ -156,7 +156,7 @@ class _Automaton:
         return 1 << (len(self._following) - 1)
 
     def _letters(self) -> list[int]:
-        """Give the places that accept a letter, for each class of letters that it distinguishes."""
+        """Return the places that accept a letter, for each class of letters that it distinguishes."""
         alike: dict[Ranges, int] = {}
         for place, ranges in enumerate(self._ranges):
             alike[ranges] = alike.get(ranges, 0) | 1 << place
@@ -182,7 +182,7 @@ class _Automaton:
 
 
 def _is_anchored(tree: Tree) -> bool:
-    """Tell whether a match can begin only at the start of the text. Give False if in doubt."""
+    """Return whether a match can begin only at the start of the text. Give False if in doubt."""
     match tree:
         case Assertion():
             return tree.text_start

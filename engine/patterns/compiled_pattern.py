@@ -107,7 +107,7 @@ class CompiledPattern:
         self.text_bytes_max: int = limits.pattern_work_max // work_per_byte
 
     def found_in(self, text: str) -> bool:
-        """Tell whether the expression matches anywhere in the text.
+        """Return whether the expression matches anywhere in the text.
 
         Never raises: a text that is too long, or that is not Unicode, does not match.
         """
@@ -122,14 +122,14 @@ class CompiledPattern:
         return self._find(encoded)
 
     def too_long(self, text: str) -> bool:
-        """Tell whether the text is too long for this expression to be tried."""
+        """Return whether the text is too long for this expression to be tried."""
         if len(text) > self.text_chars_max:
             return True
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         return size > self.text_bytes_max
 
     def work(self, text: str, size: int) -> int:
-        """Give the most work that the exploding expression can take in a text of `size` bytes."""
+        """Return the most work that the exploding expression can take in a text of `size` bytes."""
         if self.too_long(text):
             return 0
         # States are built only during a possible match, so only after a literal with which matches begin.
@@ -138,7 +138,7 @@ class CompiledPattern:
         return size * self.work_per_byte
 
     def _compiled(self, size: int) -> Callable[[bytes], bool]:
-        """Give the search function, compiled with the memory for `size` instructions."""
+        """Return the search function, compiled with the memory for `size` instructions."""
         if self.explodes:
             # Instead of building ever more states, this search simulates the automaton.
             memory_bytes = EXPLODING_MEMORY_BYTES_MAX + EXPLODING_INSTRUCTION_MEMORY_BYTES * size
@@ -179,7 +179,7 @@ def compile_pattern(pattern: str, limits: PatternLimits) -> CompiledPattern:
 
 
 def program_size(pattern: str) -> int:
-    """Give the number of compiled instructions of an expression. Raises PatternError."""
+    """Return the number of compiled instructions of an expression. Raises PatternError."""
     try:
         size: int = re2.compile(pattern, _options(MEMORY_BYTES_MAX)).programsize
     except re2.error as error:
@@ -193,7 +193,7 @@ def unicode_classes(pattern: str) -> int:
 
 
 def compiled_set(patterns: list[str], memory_bytes_max: int) -> Callable[[bytes], list[int] | None] | None:
-    """Give the function that finds the numbers of the expressions that match a text.
+    """Return the function that finds the numbers of the expressions that match a text.
 
     It returns None if it runs out of memory. The result is None if the memory is too small to compile.
     """
@@ -213,7 +213,7 @@ def compiled_set(patterns: list[str], memory_bytes_max: int) -> Callable[[bytes]
 
 
 def _options(memory_bytes_max: int) -> "re2.Options":
-    """Give RE2's options. The memory affects the cost of a search, never its result."""
+    """Return RE2's options. The memory affects the cost of a search, never its result."""
     chosen = re2.Options()
     chosen.log_errors = False
     # A search without capturing groups is faster.
@@ -223,6 +223,6 @@ def _options(memory_bytes_max: int) -> "re2.Options":
 
 
 def _reason(error: Exception) -> str:
-    """Give RE2's own message, which may be bytes."""
+    """Return RE2's own message, which may be bytes."""
     reason = error.args[0] if error.args else "no reason given"
     return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

@@ -20,7 +20,7 @@ _BRIEF_CLASSES_MAX: Final = 4
 
 
 def is_plain(tree: Tree) -> bool:
-    """Tell whether the expression is a single literal, possibly anchored."""
+    """Return whether the expression is a single literal, possibly anchored."""
     parts = tree.parts if isinstance(tree, Sequence) else (tree,)
     return all(isinstance(part, Text) or (isinstance(part, Assertion) and not part.word) for part in parts)
 
@@ -56,7 +56,7 @@ def places(tree: Tree) -> int:
 
 
 def longest(tree: Tree) -> int | None:
-    """Give the most characters of a match, or None if there is no bound, or one above a million."""
+    """Return the most characters of a match, or None if there is no bound, or one above a million."""
     match tree:
         case Repeat(part, _, most):
             length = longest(part)
@@ -92,6 +92,6 @@ def _brief_classes(tree: Tree) -> int:
 
 
 def _has_letters(ranges: Ranges) -> bool:
-    """Tell whether the ranges contain an ASCII letter or any character beyond ASCII."""
+    """Return whether the ranges contain an ASCII letter or any character beyond ASCII."""
     letters = ((65, 90), (97, 122), (128, POINT_MAX))
     return any(low <= end and start <= high for low, high in ranges for start, end in letters)

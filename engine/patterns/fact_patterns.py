@@ -77,7 +77,7 @@ class FactPatterns:
             self._turn_to(None)
 
     def compiled(self, pattern: str) -> CompiledPattern:
-        """Give the compiled form of any pattern, even of one that was not added."""
+        """Return the compiled form of any pattern, even of one that was not added."""
         return self._compiled.get(pattern) or compile_pattern(pattern, self._limits)
 
     def compile_new(self) -> None:
@@ -87,11 +87,11 @@ class FactPatterns:
     # -- the cost of the patterns on a text -----------------------------------------------------------------
 
     def bytes_at_most(self, text: str) -> int:
-        """Give an upper bound of `bytes_of` without a search."""
+        """Return an upper bound of `bytes_of` without a search."""
         return len(self._counts) * len(text) * _CHARACTER_BYTES_MAX
 
     def bytes_of(self, text: str) -> int:
-        """Give the bytes of the text, times the patterns that are tried on it."""
+        """Return the bytes of the text, times the patterns that are tried on it."""
         if len(text) > self._limits.pattern_text_chars_max:
             return 0
         passes = SET_SEARCHES * self._sets.weight * len(_encoded(text) or b"") // WEIGHT_MAX
@@ -101,18 +101,18 @@ class FactPatterns:
         return passes + sum(self._size for certain in self._search(text).values() if not certain)
 
     def work_at_most(self, text: str) -> int:
-        """Give an upper bound of `work` without a search."""
+        """Return an upper bound of `work` without a search."""
         return self._work_per_byte * len(text) * (1 if text.isascii() else _CHARACTER_BYTES_MAX)
 
     def work(self, text: str) -> int:
-        """Give the work of the exploding patterns that may match the text and accept its length."""
+        """Return the work of the exploding patterns that may match the text and accept its length."""
         possible = self._search(text)
         return sum(self._exploding[each].work(text, self._size) for each in self._exploding.keys() & possible)
 
     # -- matching -------------------------------------------------------------------------------------------
 
     def found(self, pattern: str, compiled: CompiledPattern, text: str) -> bool:
-        """Tell whether a pattern matches the text of the fact at the current event."""
+        """Return whether a pattern matches the text of the fact at the current event."""
         if self.untried or (self.exploding_untried and compiled.explodes):
             return False
         if text is not self._text:
@@ -130,7 +130,7 @@ class FactPatterns:
         return verdict
 
     def found_among(self, wanted: Container[str], text: str) -> list[str]:
-        """Give those of the wanted patterns that match the text of the fact at the current event."""
+        """Return those of the wanted patterns that match the text of the fact at the current event."""
         if self.untried:
             return []
         if len(self._counts) <= TRIED_EACH_MAX:
@@ -140,7 +140,7 @@ class FactPatterns:
         return [each for each in possible if each in wanted and self.found(each, self._compiled[each], text)]
 
     def _search(self, text: str) -> dict[str, bool]:
-        """Give the patterns that may match the text, each with whether it surely does."""
+        """Return the patterns that may match the text, each with whether it surely does."""
         if text is not self._text:
             self._turn_to(text)
         if self._possible is None:
@@ -158,7 +158,7 @@ class FactPatterns:
 
 
 def _encoded(text: str) -> bytes | None:
-    """Give a text as UTF-8, or None if it has an unpaired surrogate, in which case nothing matches."""
+    """Return a text as UTF-8, or None if it has an unpaired surrogate, in which case nothing matches."""
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -20,13 +20,13 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 def guard_of(tree: Tree | None) -> str | None:
-    """Give an expression of few literals that matches wherever this one does, or None if none is known."""
+    """Return an expression of few literals that matches wherever this one does, or None if none is known."""
     guards = _contained(tree)
     return None if guards is None else "|".join(map(_written, guards))
 
 
 def leading(tree: Tree | None) -> tuple[Text, ...] | None:
-    """Give literals such that each match begins with one of them, or None if none are known."""
+    """Return literals such that each match begins with one of them, or None if none are known."""
     match tree:
         case Text():
             return _cut(tree)
@@ -41,7 +41,7 @@ def leading(tree: Tree | None) -> tuple[Text, ...] | None:
 
 
 def beginnings(literal: Text, text: str) -> int:
-    """Give an upper bound of the number of places where a literal begins in an ASCII text."""
+    """Return an upper bound of the number of places where a literal begins in an ASCII text."""
     wanted = literal.text.lower()
     # `count` skips overlapping occurrences.
     times = len(wanted) if any(wanted.startswith(wanted[at:]) for at in range(1, len(wanted))) else 1
@@ -49,7 +49,7 @@ def beginnings(literal: Text, text: str) -> int:
 
 
 def _contained(tree: Tree | None) -> tuple[Text, ...] | None:
-    """Give literals such that each match contains one of them: preferably few, then long ones."""
+    """Return literals such that each match contains one of them: preferably few, then long ones."""
     match tree:
         case Text():
             return _cut(tree)

@@ -88,7 +88,7 @@ class PatternSets:
         self._sets.sort(key=lambda one: -one.weight)
 
     def candidates(self, text: bytes) -> list[tuple[str, bool]]:
-        """Give the expressions that may match the text, each with whether it surely does.
+        """Return the expressions that may match the text, each with whether it surely does.
 
         Their order depends on earlier calls.
         """
@@ -103,7 +103,7 @@ class PatternSets:
         return found
 
     def _emptied(self, one: "_Set") -> Iterator["_Entry"]:
-        """Give the remaining entries of a set that is dissolved, and forget those that were removed."""
+        """Yield the remaining entries of a set that is dissolved, and forget those that were removed."""
         for entry in one.entries:
             entry.home = None
             if entry.is_removed:
@@ -141,12 +141,12 @@ class _Set:
             entry.home = self
 
     def mergeable(self, weight: int) -> bool:
-        """Tell whether the set should be merged with newer expressions of this weight."""
+        """Return whether the set should be merged with newer expressions of this weight."""
         small_enough = self.weight <= max(RECENT_WEIGHT_MAX, GROWTH * weight)
         return small_enough and self.weight + weight <= WEIGHT_MAX
 
     def matched(self, text: bytes) -> list[_Entry]:
-        """Give the entries whose `asked_for` matches the text."""
+        """Return the entries whose `asked_for` matches the text."""
         assert self._match is not None
         numbers = self._match(text)
         assert numbers is not None, "no set runs out of its memory"

@@ -99,7 +99,7 @@ _POSIX: Final[dict[str, Ranges]] = {
 
 
 def read(pattern: str) -> Tree | None:
-    """Give the tree of an expression that RE2 accepts, or None if it uses syntax that is unknown here."""
+    """Return the tree of an expression that RE2 accepts, or None if it uses syntax that is unknown here."""
     reader = _Reader(pattern)
     try:
         tree = reader.choice()
@@ -109,7 +109,7 @@ def read(pattern: str) -> Tree | None:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """Give all other code points."""
+    """Return all other code points."""
     rest, low = [], 0
     for start, end in sorted(ranges):
         if start > low:
@@ -121,7 +121,7 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def merged(ranges: Ranges) -> Ranges:
-    """Give the same code points in ranges that are sorted and disjoint."""
+    """Return the same code points in ranges that are sorted and disjoint."""
     return complement(complement(ranges))
 
 

@@ -29,7 +29,7 @@ class _Created(msgspec.Struct):
 
 
 def find_detector(service: Service, wanted: str, *, create: bool = False) -> Named:
-    """Give the detector with that id, else the only one of that name, else a new one if `create`.
+    """Return the detector with that id, else the only one of that name, else a new one if `create`.
 
     Raises ServiceError.
     """
@@ -56,7 +56,7 @@ def create_detector(service: Service, name: str) -> str:
 
 
 def list_rules(service: Service, detector_id: str) -> list[StoredRule]:
-    """Give the detector's rules in order of priority. Raises ServiceError."""
+    """Return the detector's rules in order of priority. Raises ServiceError."""
     return msgspec.convert(service.call("GET", f"/api/detectors/{detector_id}/rules"), _Rules).rules
 
 
@@ -79,7 +79,7 @@ def add_rules(service: Service, detector_id: str, conditions: list[NamedConditio
 
 
 def _missing(stored: list[StoredRule], conditions: list[NamedCondition]) -> list[NamedCondition]:
-    """Give the rules that are not stored yet. The same name with another condition is a ServiceError."""
+    """Return the rules that are not stored yet. The same name with another condition is a ServiceError."""
     there = {rule.name: condition_from_document(rule.condition) for rule in stored}
     missing: list[NamedCondition] = []
     for wanted in conditions:

@@ -97,7 +97,7 @@ class Service:
         self._client.close()
 
     def call(self, method: str, path: str, body: bytes | None = None, *, key: str = "") -> Any:
-        """Give the result of one operation. Raises ServiceError.
+        """Return the result of one operation. Raises ServiceError.
 
         With an idempotency key, for operations that take one, it is also retried if the outcome is unknown:
         after a deadline, a time-out or a broken connection, even across a restart of the service.

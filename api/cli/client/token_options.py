@@ -34,7 +34,7 @@ def token_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _chosen(token: str | None, token_file: Path | None) -> str:
-    """Give the token, from the command line rather than a variable. Raises click.UsageError."""
+    """Return the token, from the command line rather than a variable. Raises click.UsageError."""
     context = click.get_current_context()
     typed = {
         name

@@ -129,13 +129,13 @@ class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def to_json(report: FolderReport) -> str:
-    """Give the report as one JSON object, indented."""
+    """Return the report as one JSON object, indented."""
     document = {"whole": report.whole, **msgspec.to_builtins(report)}
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def to_lines(report: FolderReport) -> Iterator[str]:
-    """Give the report line by line."""
+    """Yield the report line by line."""
     yield f"{report.data}: {'whole' if report.whole else 'DAMAGED, see the end'}"
     yield f"id {report.identity or 'none'}"
     yield ""
@@ -216,7 +216,7 @@ def _bytes(files: list[SnapshotFile] | list[SegmentFile]) -> str:
 
 
 def size(bytes_: int) -> str:
-    """Give a number of bytes in a readable unit."""
+    """Return a number of bytes in a readable unit."""
     number, power = float(bytes_), 0
     while number >= _UNIT and power < len(_UNITS) - 1:
         number, power = number / _UNIT, power + 1
@@ -226,10 +226,10 @@ def size(bytes_: int) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Give a number and its noun, in the plural if needed."""
+    """Return a number and its noun, in the plural if needed."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def quoted(name: str) -> str:
-    """Give a name in quotes, on one line."""
+    """Return a name in quotes, on one line."""
     return json.dumps(name, ensure_ascii=False)

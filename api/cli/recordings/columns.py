@@ -20,7 +20,7 @@ class CellError(ValueError):
 def decide(
     header: Sequence[str], sample: Iterable[Sequence[str]], given: Mapping[str, ColumnType]
 ) -> dict[str, ColumnType]:
-    """Give the type of each column: the `given` one, else one that fits all its cells in the sample.
+    """Return the type of each column: the `given` one, else one that fits all its cells in the sample.
 
     Empty cells count as missing and decide nothing. A column with only empty cells is text.
     """
@@ -32,7 +32,7 @@ def decide(
 
 
 def value_of(cell: str, type_: ColumnType) -> str | float | bool:
-    """Give the cell as a value of that type. Raises CellError."""
+    """Return the cell as a value of that type. Raises CellError."""
     match type_:
         case "text":
             return cell
@@ -53,7 +53,7 @@ def _type_of(cells: Sequence[str]) -> ColumnType:
 
 
 def _number(cell: str) -> float | None:
-    """Give the number that JSON would read; None if there is none, or if it is out of range."""
+    """Return the number that JSON would read; None if there is none, or if it is out of range."""
     match = _NUMBER.fullmatch(cell)
     if not match:
         return None

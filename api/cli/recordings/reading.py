@@ -128,7 +128,7 @@ class Recording:
         return 0 if self.size is None else self._source.tell()
 
     def events(self) -> Iterator[RecordedEvent]:
-        """Give the events in order. Raises RecordingError at the first line that is not an event."""
+        """Yield the events in order. Raises RecordingError at the first line that is not an event."""
         time_field = self._reading.time_field
         first = True
         times = self._times()
@@ -174,7 +174,7 @@ class Recording:
         return json_rows(self._bytes, self.name)
 
     def _times(self) -> Times:
-        """Give the reader of times. Those without a year are at most as late as the file."""
+        """Return the reader of times. Those without a year are at most as late as the file."""
         written_s = Path(self.name).stat().st_mtime if self.size is not None else time.time()
         return Times(self._reading.time_format, latest_us=int(written_s * 1_000_000))
 

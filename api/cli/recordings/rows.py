@@ -25,7 +25,7 @@ class RecordingError(Exception):
 
 
 def json_rows(source: Iterable[bytes], name: str) -> Generator[Row, None, None]:
-    """Give the JSON object on each line. Raises RecordingError at the first line that is none."""
+    """Yield the JSON object on each line. Raises RecordingError at the first line that is none."""
     decode = msgspec.json.decode
     for number, raw in enumerate(source, 1):
         text = raw.strip()
@@ -43,7 +43,7 @@ def json_rows(source: Iterable[bytes], name: str) -> Generator[Row, None, None]:
 def csv_rows(
     source: io.BufferedReader, name: str, given: Mapping[str, ColumnType], tell: Tell
 ) -> Generator[Row, None, None]:
-    """Give the rows of a CSV file with a header. Raises RecordingError at the first that does not fit."""
+    """Yield the rows of a CSV file with a header. Raises RecordingError at the first that does not fit."""
     # The sample is what one read returns; a pipe may take long to deliver more.
     sample_rows = max(1, source.peek(1).count(b"\n") - 1)
     text = io.TextIOWrapper(source, encoding="utf-8", newline="")
@@ -65,7 +65,7 @@ def csv_rows(
 def pattern_rows(
     source: io.BufferedReader, name: str, pattern: Pattern[str], given: Mapping[str, ColumnType], tell: Tell
 ) -> Generator[Row, None, None]:
-    """Give the named groups of each line that a pattern is found in, and tell how many lines have none."""
+    """Yield the named groups of each line that a pattern is found in, and tell how many lines have none."""
     header = list(pattern.groupindex)
     passed = 0
 
@@ -92,7 +92,7 @@ def _typed(
     given: Mapping[str, ColumnType],
     tell: Tell,
 ) -> Iterator[Row]:
-    """Give rows of cells as events, with the types that the cells of the first rows suggest."""
+    """Yield rows of cells as events, with the types that the cells of the first rows suggest."""
     unknown = [column for column in given if column not in header]
     if unknown:
         raise RecordingError(

@@ -45,7 +45,7 @@ class Times:
         self._latest_us = latest_us
 
     def microseconds_of(self, value: object, field: str) -> int:
-        """Give a time in microseconds since 1970. Raises NotATimeError, which names the field."""
+        """Return a time in microseconds since 1970. Raises NotATimeError, which names the field."""
         if self._form is None:
             match value:
                 case bool():
@@ -85,7 +85,7 @@ class Times:
         raise NotATimeError(f"`{field}`: expected {_KNOWN}, got {_shown(text)}")
 
     def _in_last_year(self, moment: datetime) -> int:
-        """Give a time without a year as that of the last year in which it is not too late."""
+        """Return a time without a year as that of the last year in which it is not too late."""
         year = (_EPOCH + timedelta(microseconds=self._latest_us)).year
         while True:
             try:
@@ -98,12 +98,12 @@ class Times:
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a time is a count of seconds or milliseconds, not a date."""
+    """Return whether a time is a count of seconds or milliseconds, not a date."""
     return not isinstance(value, str) or _NUMBER.fullmatch(value) is not None
 
 
 def iso(time_us: int) -> str:
-    """Give a time as ISO 8601 in UTC, to the millisecond; as milliseconds beyond the calendar's years."""
+    """Return a time as ISO 8601 in UTC, to the millisecond; as milliseconds beyond the calendar's years."""
     try:
         moment = _EPOCH + timedelta(microseconds=time_us)
     except OverflowError:

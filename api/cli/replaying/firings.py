@@ -75,11 +75,11 @@ class Report:
             self.examples.setdefault(entry.code, f"{event.place}: {entry.message}")
 
     def fired(self) -> list[Firing]:
-        """Give the rules that fired, in order of priority."""
+        """Return the rules that fired, in order of priority."""
         return sorted(self.firings.values(), key=lambda firing: firing.priority)
 
     def rows(self, rules: Iterable[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
-        """Give name, count, time and place of the first firing for each rule, given by id and name."""
+        """Return name, count, time and place of the first firing for each rule, given by id and name."""
         return [
             # The file's name is enough; its folders would fill the line.
             (name, str(firing.count), iso(firing.first.time_us), firing.first.place.rsplit("/", 1)[-1])
@@ -89,14 +89,14 @@ class Report:
         ]
 
     def remarks(self) -> list[str]:
-        """Give a line for each kind of message, with how often it came and where first."""
+        """Return a line for each kind of message, with how often it came and where first."""
         return [
             f"message {code}, {times} times; first {self.examples[code]}"
             for code, times in sorted(self.messages.items())
         ]
 
     def refusals(self) -> list[str]:
-        """Give a line for each kind of refusal, with how often it came and where first."""
+        """Return a line for each kind of refusal, with how often it came and where first."""
         return [
             f"{times} of {self.events} events refused with {code}; first {self.examples[code]}"
             for code, times in sorted(self.refused.items())

@@ -39,7 +39,7 @@ class Hints:
                 values.add(value)
 
     def lines(self) -> Iterator[str]:
-        """Give what is worth a look, rule by rule."""
+        """Yield what is worth a look, rule by rule."""
         events = SAMPLE_EVENTS - self._left
         if not events:
             return
@@ -57,7 +57,7 @@ class Hints:
 
 
 def _texts_of(rule: NamedCondition) -> list[tuple[Leaf, str]]:
-    """Give the texts that a rule compares facts with for equality."""
+    """Return the texts that a rule compares facts with for equality."""
     found = []
     for node, _ in walk(rule.condition):
         if isinstance(node, Leaf) and node.op in {"eq", "in"} and not node.fact.startswith("$"):

@@ -123,19 +123,19 @@ COLUMNS: Final = ("time", "rule", "version", "key", "file", "line")
 
 
 def as_row(firing: Firing) -> dict[str, Any]:
-    """Give a firing by column."""
+    """Return a firing by column."""
     event = firing.event
     cells = (iso(event.time_us), firing.rule, firing.version, firing.key, event.source, event.line)
     return dict(zip(COLUMNS, cells, strict=True))
 
 
 def as_cells(firing: Firing) -> list[object]:
-    """Give a firing as the cells of a row."""
+    """Return a firing as the cells of a row."""
     return list((as_row(firing) | {"key": json.dumps(firing.key, ensure_ascii=False)}).values())
 
 
 def key_text(firing: Firing) -> str:
-    """Give the key as `ip=192.0.2.7`."""
+    """Return the key as `ip=192.0.2.7`."""
     return " ".join(
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
         for name, value in firing.key.items()
@@ -143,12 +143,12 @@ def key_text(firing: Firing) -> str:
 
 
 def short_place(firing: Firing) -> str:
-    """Give file and line; the file's folders would fill the line."""
+    """Return file and line; the file's folders would fill the line."""
     return f"{PurePath(firing.event.source).name}, line {firing.event.line}"
 
 
 def summary(tally: Tally, *, compared: bool) -> tuple[str, ...]:
-    """Give a rule's row of the table at the end."""
+    """Return a rule's row of the table at the end."""
     counts = tally.fired.values() if compared else [tally.times]
     first, last = (iso(event.time_us) if event else "" for event in (tally.first, tally.last))
     return (tally.name, *map(str, counts), first, last)

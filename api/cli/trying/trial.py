@@ -57,7 +57,7 @@ class _Rules:
             self.keys[one.name] = list(dict.fromkeys(names))
 
     def key(self, rule: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the values of the facts that a rule is keyed by."""
+        """Return the values of the facts that a rule is keyed by."""
         return {key: value_of(split_name(key), fields, {}) for key in self.keys[rule]}
 
 
@@ -127,7 +127,7 @@ class Trial:
         self.events += len(batch)
 
     def _fired(self, rules: _Rules, batch: Sequence[RecordedEvent]) -> list[Fired]:
-        """Give the rules that fire at each event; none where it is refused."""
+        """Return the rules that fire at each event; none where it is refused."""
         results: list[Fired] = []
         while len(results) < len(batch):
             events = [(event.fields, _milliseconds(event.time_us), None) for event in batch[len(results) :]]

@@ -36,7 +36,7 @@ class BodyMemory:
         self.large = _Share(bytes_max - small, clock_s)
 
     def take_fallen(self) -> int:
-        """Give the fall from the peak since the last call to what is held now, in bytes."""
+        """Return the fall from the peak since the last call to what is held now, in bytes."""
         return self.small.take_fallen() + self.large.take_fallen()
 
     @property
@@ -45,7 +45,7 @@ class BodyMemory:
         return self.small.held_bytes + self.large.held_bytes
 
     def claim(self, announced: int | None, lose: Callable[[RequestRefusal], None]) -> "Claim":
-        """Give a claim, which holds nothing yet, for a body of the announced length, if that is known.
+        """Return a claim, which holds nothing yet, for a body of the announced length, if that is known.
 
         `lose` is called with the refusal for the caller if the memory goes to another body.
         """
@@ -142,7 +142,7 @@ class _Share:
         self._most_bytes = max(self._most_bytes, self.held_bytes)
 
     def take_fallen(self) -> int:
-        """Give the fall from the peak since the last call to what is held now, in bytes."""
+        """Return the fall from the peak since the last call to what is held now, in bytes."""
         most, self._most_bytes = self._most_bytes, self.held_bytes
         return most - self.held_bytes
 
@@ -173,7 +173,7 @@ class _Share:
         return self.held_bytes <= room
 
     def _stalled(self, asking: Claim, now_s: float) -> Claim | None:
-        """Give the claim that has been without progress for longest, if for STALLED_S."""
+        """Return the claim that has been without progress for longest, if for STALLED_S."""
         for claim in self._by_progress:
             if now_s - claim.progressed_s < STALLED_S:
                 return None
@@ -188,6 +188,6 @@ class _Share:
 
 
 def no_room() -> RequestRefusal:
-    """Give the refusal of a body for which there is no memory."""
+    """Return the refusal of a body for which there is no memory."""
     message = "there is no memory for the body beside those of other requests; nothing was done"
     return RequestRefusal(1401, message, headers=((b"retry-after", b"%d" % _RETRY_AFTER_S),))

@@ -81,7 +81,7 @@ class NdjsonStreams:
 
     @contextmanager
     def reading(self, receive: Receive, authorization: bytes | None) -> Iterator[NdjsonReader]:
-        """Give the reader of a stream, and keep the stream among the open ones meanwhile."""
+        """Yield the reader of a stream, and keep the stream among the open ones meanwhile."""
         reader = NdjsonReader(receive, self.settings.max_body_bytes, self.settings.deadline_s, self._memory)
         self._open[reader] = authorization
         self._schedule_check()
@@ -170,7 +170,7 @@ class NdjsonStream:
         await self._send_results(b'{"done":%d' % done + closing + b"}", reader, send)
 
     async def _evaluate(self, batch: list[bytes | None]) -> tuple[bytes, int]:
-        """Give the result lines of a batch, or of as many as one answer has room for, and their number.
+        """Return the result lines of a batch, or of as many as one answer has room for, and their number.
 
         Raises what the last line reports.
         """

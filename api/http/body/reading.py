@@ -13,7 +13,7 @@ _JOINED_BYTES: Final = 64 * 1024
 
 
 async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:
-    """Give the whole body, of at most `bytes_max` bytes; `claim` accounts for its memory.
+    """Return the whole body, of at most `bytes_max` bytes; `claim` accounts for its memory.
 
     Raises RequestRefusal 1003 as soon as more arrives, and 1401 if there is no memory for it: `BodyDiscard`
     reads the rest. Raises CallerGone if the connection ends first.
@@ -28,7 +28,7 @@ async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:
 
 
 async def read_rest(message: Message, receive: Receive, bytes_max: int, claim: Claim) -> bytes:
-    """Give the whole body that begins with `message`, like `read_body`."""
+    """Return the whole body that begins with `message`, like `read_body`."""
     pieces = _Pieces()
     try:
         pieces.add(part_of(message))
@@ -67,7 +67,7 @@ class _Pieces:
             self._pieces.append(bytearray(piece))
 
     def whole(self) -> bytes:
-        """Give the body."""
+        """Return the body."""
         return b"".join(self._pieces)
 
     def clear(self) -> None:
@@ -81,7 +81,7 @@ def _check_size(size_bytes: int, bytes_max: int) -> None:
 
 
 def part_of(message: Message) -> bytes:
-    """Give the part of a body in a message. Raises CallerGone."""
+    """Return the part of a body in a message. Raises CallerGone."""
     if message["type"] == "http.disconnect":
         raise CallerGone
     part: bytes = message.get("body", b"")

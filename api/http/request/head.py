@@ -44,13 +44,13 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
 
 
 def authorization(head: Head) -> bytes | None:
-    """Give the Authorization header: None if absent, empty, and so malformed, if repeated."""
+    """Return the Authorization header: None if absent, empty, and so malformed, if repeated."""
     value = head.found.get(b"authorization")
     return b"" if b"authorization" in head.repeated else value
 
 
 def announced_length(head: Head) -> int | None:
-    """Give the Content-Length, None where it is absent or not a number."""
+    """Return the Content-Length, None where it is absent or not a number."""
     value = head.found.get(b"content-length", b"")
     return int(value[-_LENGTH_DIGITS_MAX:]) if value.isdigit() else None
 
@@ -63,12 +63,12 @@ def check_length(head: Head, bytes_max: int) -> None:
 
 
 def too_large(bytes_max: int) -> RequestRefusal:
-    """Give the refusal of a body above the limit."""
+    """Return the refusal of a body above the limit."""
     return RequestRefusal(1003, f"the body is larger than {bytes_max} bytes")
 
 
 def idempotency_key(head: Head) -> str:
-    """Give the Idempotency-Key, empty where there is none. Raises RequestRefusal 1006."""
+    """Return the Idempotency-Key, empty where there is none. Raises RequestRefusal 1006."""
     if defects := _defects_of_key(head):
         raise RequestRefusal(1006, *defects)
     return head.found.get(b"idempotency-key", b"").decode("ascii")
@@ -128,12 +128,12 @@ def check_headers(
 
 
 def media_type_of(content_type: bytes) -> bytes:
-    """Give a Content-Type without its parameters, in lower case."""
+    """Return a Content-Type without its parameters, in lower case."""
     return content_type.partition(b";")[0].strip().lower()
 
 
 def canonical_path(raw_path: bytes) -> str:
-    """Give a path with its percent-escapes decoded, except `%2F`, which is part of a segment."""
+    """Return a path with its percent-escapes decoded, except `%2F`, which is part of a segment."""
     if not raw_path.startswith(b"/"):
         # The absolute form, which clients send to proxies.
         raw_path = _ORIGIN.sub(b"", raw_path, count=1)

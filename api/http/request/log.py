@@ -84,13 +84,13 @@ class RequestLog:
 
 
 def request_id_of(scope: Mapping[str, Any]) -> str:
-    """Give the id of a request, empty where the server has set none."""
+    """Return the id of a request, empty where the server has set none."""
     found: bytes = scope.get("state", {}).get(STATE, b"")
     return found.decode("ascii")
 
 
 def error_code(body: bytes) -> int | None:
-    """Give the first code of `errors` from the beginning of an envelope, None where there is none."""
+    """Return the first code of `errors` from the beginning of an envelope, None where there is none."""
     digits = body[len(_FAILED) : len(_FAILED) + _CODE_DIGITS]
     return int(digits) if body.startswith(_FAILED) and digits.isdigit() else None
 

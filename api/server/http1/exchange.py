@@ -126,7 +126,7 @@ class Exchange:
             await self.respond(response.status, response.own_headers(), response.body)
 
     def scope(self, connection: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the request as ASGI has it, on a connection with this scope and state."""
+        """Return the request as ASGI has it, on a connection with this scope and state."""
         head = self.head
         path, _, query = head.target.partition(b"?")
         text = path.decode("ascii")
@@ -142,7 +142,7 @@ class Exchange:
         }
 
     async def receive(self) -> Message:
-        """Give what comes next of the request, or its end; part of ASGI."""
+        """Return what comes next of the request, or its end; part of ASGI."""
         while not (self._body or (self.body_is_whole and not self._end_received)):
             if self.is_complete or self._disconnected:
                 return {"type": "http.disconnect"}
@@ -221,7 +221,7 @@ class Exchange:
 
 
 def refusal(status: int, exchange: Exchange | None) -> bytes:
-    """Give the response to what is not HTTP, behind or within a request."""
+    """Return the response to what is not HTTP, behind or within a request."""
     response = server_error(status)
     head = HEADS.whole(response.status, response.own_headers(), len(response.body), request_id(()))
     return head if exchange is not None and exchange.head.method == b"HEAD" else head + response.body

@@ -63,13 +63,13 @@ class _Fields:
 
 
 def skip_empty_lines(data: bytes) -> bytes:
-    """Give the data without the empty lines before a request, which RFC 9112, 2.2 has servers ignore."""
+    """Return the data without the empty lines before a request, which RFC 9112, 2.2 has servers ignore."""
     lines = _EMPTY_LINES.match(data)
     return data[lines.end() :] if lines else data
 
 
 def read_head(data: bytes, bytes_max: int) -> tuple[RequestHead, int] | None:
-    """Give the head at the beginning of the data and its length; None where it has yet to come whole.
+    """Return the head at the beginning of the data and its length; None where it has yet to come whole.
 
     Raises RequestError where no request can begin like this, or the head is longer than `bytes_max`.
     """

@@ -19,7 +19,7 @@ _numbers: Final = itertools.count(1)
 
 
 def request_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Give the id that a request came with, else a new one. The names of the headers are in lower case."""
+    """Return the id that a request came with, else a new one. The names of the headers are in lower case."""
     found = None
     for name, value in headers:
         if name == HEADER:

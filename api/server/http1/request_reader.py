@@ -37,7 +37,7 @@ class RequestReader:
         self.unread = b""
 
     def read_head(self) -> RequestHead | None:
-        """Give the head of the next request; None where it has yet to come whole. Raises RequestError."""
+        """Return the head of the next request; None where it has yet to come whole. Raises RequestError."""
         self.unread = skip_empty_lines(self.unread)
         found = read_head(self.unread, self._head_bytes_max)
         if found is None:
@@ -49,7 +49,7 @@ class RequestReader:
         return head
 
     def read_body(self) -> tuple[bytes, bool]:
-        """Give what has come of the body since the last time, and whether that is its end.
+        """Return what has come of the body since the last time, and whether that is its end.
 
         Raises RequestError.
         """
@@ -92,7 +92,7 @@ class ChunkedBody:
         self._last_two = b""
 
     def read(self, data: bytes) -> tuple[bytes, int, bool]:
-        """Give what the data has of the body, how much of the data that took, and whether the body is whole.
+        """Return the part of the body in the data, how much of the data it took, and whether it is the last.
 
         Raises RequestError where the data is not what a body in chunks goes on with.
         """
@@ -116,7 +116,7 @@ class ChunkedBody:
         return found, at, body.is_whole
 
     def _piece_end(self, data: bytes, at: int) -> int:
-        """Give the end of the next empty line, where the body may end, or of the data."""
+        """Return the end of the next empty line, where the body may end, or of the data."""
         seam = self._last_two + data[at : at + 2]
         end = seam.find(_EMPTY_LINE)
         if end >= 0:

@@ -20,7 +20,7 @@ class ResponseHeads:
         self._made: dict[tuple[int, Headers, int], bytes] = {}
 
     def date(self) -> bytes:
-        """Give the time for the header `Date`."""
+        """Return the time for the header `Date`."""
         now_s = int(time.time())
         if now_s != self._second:
             self._second = now_s
@@ -29,7 +29,7 @@ class ResponseHeads:
         return self._date
 
     def whole(self, status: int, headers: Headers, body_bytes: int, request_id: bytes) -> bytes:
-        """Give the head of a response with a body of so many bytes."""
+        """Return the head of a response with a body of so many bytes."""
         date = self.date()
         which = status, headers, body_bytes
         made = self._made.get(which)
@@ -39,7 +39,7 @@ class ResponseHeads:
         return b"%b%b: %b\r\n\r\n" % (made, HEADER, request_id)
 
     def started(self, status: int, headers: Iterable[tuple[bytes, bytes]], request_id: bytes) -> bytes:
-        """Give the head of a response whose headers say themselves where its body ends."""
+        """Return the head of a response whose headers say themselves where its body ends."""
         return _lines(status, [*headers, (b"date", self.date()), (HEADER, request_id)]) + b"\r\n"
 
 

@@ -18,7 +18,7 @@ _MEANINGS: Final = {
 
 
 def server_error(status: int) -> Response:
-    """Give the response, after which the connection ends.
+    """Return the response, after which the connection ends.
 
     Code 1006 stands for whatever cannot be read as a request, and has the status 400, so 431 and 501 become
     400. Only another version of HTTP keeps its status, 505.

@@ -78,7 +78,7 @@ class Group:
 
 
 def _kind(value: Any) -> str | None:
-    """Give the type code of an array that can hold the value, or None."""
+    """Return the type code of an array that can hold the value, or None."""
     if type(value) is int:
         return "q" if -_ARRAY_INT_MAX <= value <= _ARRAY_INT_MAX else None
     return "d" if type(value) is float else None
@@ -192,7 +192,7 @@ class Turn(NamedTuple):
 
     @classmethod
     def of(cls, depth: int, table: KeyTable, row: Row) -> Self:
-        """Give a turn by a row for events of which nothing is known."""
+        """Return a turn by a row for events of which nothing is known."""
         group = Group(len(row.constants), len(row.rest) + 1)
         group.add(row.constants, [*row.rest, 0])
         return cls(depth, table, row.observe, group)
@@ -245,7 +245,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
 
 
 def _depths(met: list[Bucket | Selected]) -> tuple[set[int], list[Selection]]:
-    """Give the depths of all updates in buckets, and the members with several triggers."""
+    """Return the depths of all updates in buckets, and the members with several triggers."""
     depths: set[int] = set()
     several: list[Selection] = []
     for bucket in met:

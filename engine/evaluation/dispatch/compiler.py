@@ -70,7 +70,7 @@ class Stream(Protocol):
         """The latest timestamp that an event may have."""
 
     def time_of(self, stamped_us: int, clock_us: int) -> int:
-        """Give the time of an event stamped before the clock or after `latest_us`. May raise Refusal."""
+        """Return the time of an event stamped before the clock or after `latest_us`. May raise Refusal."""
 
     def settle(self) -> None:
         """Hold the bounds of the state; see `State.settle`."""
@@ -155,7 +155,7 @@ class Compiler:
         return observe_many
 
     def _names(self, parts: Abstraction) -> list[Any]:
-        """Give the arguments for each fact: its name, the steps of a dotted name, the look-up if needed."""
+        """Return the arguments for each fact: its name, the steps of a dotted name, the look-up if needed."""
         given: list[Any] = []
         for number, said in enumerate(parts.facts):
             _, whole, steps = split_name(said)
@@ -214,7 +214,7 @@ _GLOBALS: Final[dict[str, Any]] = {
 
 
 def _first_constants(shape: Shape, parts: Abstraction) -> int:
-    """Give the number of constants that the first test of a row needs."""
+    """Return the number of constants that the first test of a row needs."""
     match shape:
         case Junction("and", (Predicate(_, _, constants), *_)):
             return len(constants)
@@ -223,7 +223,7 @@ def _first_constants(shape: Shape, parts: Abstraction) -> int:
 
 
 def _rows(shape: Shape, parts: Abstraction, *, selected: bool) -> list[str]:
-    """Give the statements that evaluate the rows of a shape.
+    """Return the statements that evaluate the rows of a shape.
 
     If the first test of a row fails, only the constants of that test are read. With many rows, cache misses
     on the other constants would dominate the cost.
@@ -313,7 +313,7 @@ def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str],
 
 
 def _fired(verdicts: list[str]) -> list[str]:
-    """Give the statements that collect the rules that fire. Each rule comes as a tuple of its own."""
+    """Return the statements that collect the rules that fire. Each rule comes as a tuple of its own."""
     if not verdicts:
         return ["fired = ()"]
     lines = [f"fired = r0 if {verdicts[0]} else ()"]
@@ -321,7 +321,7 @@ def _fired(verdicts: list[str]) -> list[str]:
 
 
 def _given(parts: Abstraction) -> str:
-    """Give the variables that take the values of `_names`."""
+    """Return the variables that take the values of `_names`."""
     return "".join(
         (f"n{number}, steps{number}, " if split_name(name).steps else f"n{number}, ")
         + (f"l{number}, " if number in parts.looked_up else "")
@@ -340,7 +340,7 @@ def _fact_lookups(facts: Sequence[str]) -> list[str]:
 
 
 def _slot_lookup(parts: Abstraction, number: int, where: str | None) -> list[str]:
-    """Give the statements for the key of a path and its slot. Without `where` there is no key."""
+    """Return the statements for the key of a path and its slot. Without `where` there is no key."""
     key, slot = f"k{number}", f"s{number}"
     lines = _key_lookup(parts, number, parts.paths[number])
     if where is not None:
@@ -359,7 +359,7 @@ def _slot_lookup(parts: Abstraction, number: int, where: str | None) -> list[str
 
 
 def _key_lookup(parts: Abstraction, number: int, path: Path) -> list[str]:
-    """Give the statements for the key of a path. The key is None if the event belongs to no slice."""
+    """Return the statements for the key of a path. The key is None if the event belongs to no slice."""
     fact = f"f{parts.facts.index(fact_of(path[-1]))}"
     key = f"k{number}"
     short = f"type({fact}) is str and len({fact}) <= {KEY_CHARS_MAX}"
@@ -380,13 +380,13 @@ def _block(lines: Sequence[str], depth: int) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _rows_factory(source: str) -> Callable[[list[Any]], Any]:
-    """Give the function that binds names and tables. Rules of one shape share its code."""
+    """Return the function that binds names and tables. Rules of one shape share its code."""
     return _factory(source)
 
 
 @functools.lru_cache(maxsize=4)
 def _stream_factory(source: str) -> Callable[[list[Any]], Any]:
-    """Give the same for a function over many events.
+    """Return the same for a function over many events.
 
     The cache is small: each change of a rule makes another source of up to a megabyte, which rarely recurs.
     """

@@ -78,7 +78,7 @@ class Index:
         )
 
     def _values(self, said: str) -> int:
-        """Give how many values of a fact rules ask for, roughly."""
+        """Return how many values of a fact rules ask for, roughly."""
         indexed = len(self._facts[said].by_value) if said in self._facts else 0
         return max(indexed, self._selectivity.values(said))
 
@@ -131,7 +131,7 @@ class Index:
             self._drop_if_unused(said)
 
     def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket | Selected]:
-        """Give the buckets that an event meets, and what it selects by ranges."""
+        """Return the buckets that an event meets, and what it selects by ranges."""
         met: list[Bucket | Selected] = [self._always] if self._always.size else []
         for fact, value in self._of_fields.found_in(fields):
             _meet(fact, value, met)
@@ -223,7 +223,7 @@ def _meet(fact: _Fact, value: Any, met: list[Bucket | Selected]) -> None:
 
 
 def _met_elements(fact: _Fact, value: Any) -> list[Bucket]:
-    """Give the buckets of the elements of an array, or of the literals that a text contains."""
+    """Return the buckets of the elements of an array, or of the literals that a text contains."""
     if type(value) is list:
         keys = fact.lookup.keys(value)
     elif type(value) is str:

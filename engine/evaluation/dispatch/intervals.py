@@ -79,7 +79,7 @@ class Intervals:
                 del self._levels[level]
 
     def containing(self, number: int) -> list[SelectedRow]:
-        """Give the rows of the intervals that contain a number."""
+        """Return the rows of the intervals that contain a number."""
         found: list[SelectedRow] = []
         for level, nodes in self._levels.items():
             place: Any = number >> level << 1
@@ -101,7 +101,7 @@ class Intervals:
         return found
 
     def _node(self, low: int, high: int) -> tuple[int, int | bytes]:
-        """Give the level and the place of an interval."""
+        """Return the level and the place of an interval."""
         assert 0 <= low <= high, (low, high)
         level = (high - low).bit_length() or 1
         cell = low >> level
@@ -128,7 +128,7 @@ def _insert(ends: Ends, rows: list[SelectedRow], end: int, row: SelectedRow) -> 
 
 
 def _moved(row: SelectedRow) -> SelectedRow:
-    """Give a copy of a row and of its numbers. Copies that are made together lie together."""
+    """Return a copy of a row and of its numbers. Copies that are made together lie together."""
     return tuple([each + 0 if type(each) is int or type(each) is float else each for each in row])
 
 
@@ -140,6 +140,6 @@ def _delete(ends: Ends, rows: list[SelectedRow], end: int, member: int) -> None:
 
 
 def _place(ends: Ends, rows: list[SelectedRow], end: int, member: int) -> int:
-    """Give the place of a member. Members with equal ends are in the order of their numbers."""
+    """Return the place of a member. Members with equal ends are in the order of their numbers."""
     first = bisect_left(ends, end)
     return bisect_left(rows, member, first, bisect_right(ends, end, first), key=member_of)

@@ -27,7 +27,7 @@ class Turning:
             (self._of_vars if name.of_vars else self._of_fields).add(name, of_key)
 
     def tables_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[KeyTable]:
-        """Give the tables whose last key has a value. All other tables leave the previous event."""
+        """Return the tables whose last key has a value. All other tables leave the previous event."""
         if self.every is not None:
             return self.every
         for table in self._turned:
@@ -38,7 +38,7 @@ class Turning:
 
 
 def turnings(tables: Collection[KeyTable], *, every: bool) -> tuple[Turning, Turning | None]:
-    """Give the tables that turn to each event, and those that first wait for what decides about it."""
+    """Return the tables that turn to each event, and those that first wait for what decides about it."""
     plain = [table for table in tables if not table.filtered]
     late = [table for table in tables if table.filtered]
     return Turning(plain, every=every), Turning(late, every=every) if late else None
@@ -73,6 +73,6 @@ class Texts:
         return True
 
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[str, int, str]]:
-        """Give the facts whose values are texts, sorted, each with its bound and the text."""
+        """Return the facts whose values are texts, sorted, each with its bound and the text."""
         found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
         return sorted((said, bytes_max, text) for (said, bytes_max), text in found if type(text) is str)

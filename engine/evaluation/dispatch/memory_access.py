@@ -13,15 +13,15 @@ class RowWriter(Writer):
     """Writes for functions that evaluate one event for many rules of a shape."""
 
     def access(self, memory: Memory) -> Access:
-        """Give the code that accesses a memory."""
+        """Return the code that accesses a memory."""
         return _cell(memory) if memory.path < 0 else _column(memory)
 
     def read(self, memory: Memory) -> str:
-        """Give an expression for the truth of a node, after its memory's update for the event."""
+        """Return an expression for the truth of a node, after its memory's update for the event."""
         return _read(memory)
 
     def turn(self, path: int, where: str | None) -> list[str]:  # noqa: ARG002 -- overridden
-        """Give the test whether the event belongs to a slice of a path."""
+        """Return the test whether the event belongs to a slice of a path."""
         return [] if where is None else [where]
 
 
@@ -49,12 +49,12 @@ class EagerWriter(RowWriter):
         return []
 
     def _identity(self, node: Memory | Tally) -> Hashable:
-        """Give the memory, which an event updates only once."""
+        """Return the memory, which an event updates only once."""
         store: Hashable = self._constants[node.constants[0]]
         return store
 
     def access(self, memory: Memory) -> Access:
-        """Give the code that accesses a memory that every event updates."""
+        """Return the code that accesses a memory that every event updates."""
         if memory.path >= 0:
             return _column(memory)
         number = self._constants[memory.constants[0]]
@@ -64,7 +64,7 @@ class EagerWriter(RowWriter):
 
 
 def _read(memory: Memory) -> str:
-    """Give an expression for the truth of a node, after its memory's update for the event."""
+    """Return an expression for the truth of a node, after its memory's update for the event."""
     given, slot = f"c{memory.constants[0]}", f"s{memory.path}"
     store, since = (f"{given}.store", f"{given}.since_us") if memory.viewed else (given, "NEVER")
     if memory.path < 0:

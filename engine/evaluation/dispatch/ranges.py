@@ -70,7 +70,7 @@ class Ranges:
                 del by_depth[depth]
 
     def met_by(self, value: Any) -> Selected | None:
-        """Give what an event with this value of the fact selects, or None."""
+        """Return what an event with this value of the fact selects, or None."""
         if self._pending:
             self._take_in()
         kind = type(value)
@@ -118,7 +118,7 @@ def _each_once(rows: list[SelectedRow]) -> Iterable[SelectedRow]:
 
 
 def ordinal(value: str | float) -> int:
-    """Give a whole number for a number or a text, in their order. Neighbours may have the same.
+    """Return a whole number for a number or a text, in their order. Neighbours may have the same.
 
     Numbers have that of the nearest double, as 64 bits; texts that of their first bytes as UTF-8, whose order
     is that of the code points.

@@ -280,7 +280,7 @@ class RuleSet:
             self._selected.remove(member)
 
     def _waking(self, birth: int, triggers: Triggers | None) -> list[tuple[Store, bool]]:
-        """Give the memories among the triggers, each with whether it triggers while it is empty."""
+        """Return the memories among the triggers, each with whether it triggers while it is empty."""
         waking = [trigger for trigger in triggers or () if isinstance(trigger, Holding | Unstarted)]
         store_of = self._state.store_of
         return [
@@ -289,7 +289,7 @@ class RuleSet:
         ]
 
     def _wakers(self, store: Store, *, blank: bool) -> Bucket:
-        """Give the bucket of the members that a memory triggers."""
+        """Return the bucket of the members that a memory triggers."""
         whole = self._state.whole
         bucket = whole.buckets.get(store) if isinstance(store, int) else store.bucket
         if bucket is None:
@@ -309,7 +309,7 @@ class RuleSet:
     # -- events ---------------------------------------------------------------------------------------------
 
     def stream(self) -> ObserveMany:
-        """Give the function that evaluates many events. Any change of the rules makes it invalid."""
+        """Return the function that evaluates many events. Any change of the rules makes it invalid."""
         if self._state.indexed:
             return self._indexed_stream.observe_many
         if self._stream is None:
@@ -323,7 +323,7 @@ class RuleSet:
         return self._stream
 
     def _turn(self, table: KeyTable) -> Turn:
-        """Give the condition under which a table turns to an event."""
+        """Return the condition under which a table turns to an event."""
         turn: Turn | None = table.turn
         if turn is None:
             condition, birth = membership_of(table.path)
@@ -352,7 +352,7 @@ class RuleSet:
         return self._compiler.row(rule.condition, birth, self._memories(names), known, selected=selected)
 
     def _memories(self, names: Iterable[NodeName]) -> Memories:
-        """Give memories as rules read them: through a view, if they can be shared."""
+        """Return memories as rules read them: through a view, if they can be shared."""
         views = self._state.views
         found = {}
         for name in names:

@@ -52,7 +52,7 @@ class SelectedRows:
             del self._rows[member]
 
     def row(self, member: int) -> SelectedRow:
-        """Give the row of a member."""
+        """Return the row of a member."""
         if self._pending:
             self._take_in()
         return self._rows.get(member) or self._compile(member)
@@ -65,7 +65,7 @@ class SelectedRows:
 
 
 def rows_at(depth: int, selections: Sequence[Selection]) -> Iterable[tuple[Observe, Collection[SelectedRow]]]:
-    """Give the rows at a depth that are in some selections, each once, in parts of one shape."""
+    """Yield the rows at a depth that are in some selections, each once, in parts of one shape."""
     found = [selection[depth] for selection in selections if depth in selection]
     by_shape: dict[Observe, list[Rows]] = {}
     for shapes in found:
@@ -77,7 +77,7 @@ def rows_at(depth: int, selections: Sequence[Selection]) -> Iterable[tuple[Obser
 
 
 def _disjoint(parts: list[Rows]) -> list[Rows]:
-    """Give the rows of some parts without repetition. The largest part may be large, and is not copied."""
+    """Return the rows of some parts without repetition. The largest part may be large, and is not copied."""
     dicts = [part if isinstance(part, dict) else {member_of(row): row for row in part} for part in parts]
     largest = max(dicts, key=len)
     others: dict[int, SelectedRow] = {}

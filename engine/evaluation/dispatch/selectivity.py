@@ -61,7 +61,7 @@ class Selectivity:
                     sample.values.add(hash(trigger.value))
 
     def values(self, fact: str) -> int:
-        """Give how many values of a fact are known, up to a bound."""
+        """Return how many values of a fact are known, up to a bound."""
         return len(self._sample(fact).values)
 
     def share(self, trigger: Range) -> float:

@@ -89,7 +89,7 @@ def weight_of(condition: Condition) -> Weight:
 
 
 def index_pays(weights: Collection[Weight], *, indexed: bool) -> bool:
-    """Tell whether rules of these weights should be indexed, given whether they are."""
+    """Return whether rules of these weights should be indexed, given whether they are."""
     share = STAYS_SHARE if indexed else 1.0
     return sum(weight.fused_ns for weight in weights) > share * _indexed_ns(weights)
 

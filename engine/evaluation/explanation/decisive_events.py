@@ -31,7 +31,7 @@ class Settled(NamedTuple):
 
 
 def settle(node: Temporal, past_us: int | None, now_us: int, operands: tuple[bool, ...]) -> Settled:
-    """Give the verdict at an event, from the time remembered before it and the operands' truths at it."""
+    """Return the verdict at an event, from the time remembered before it and the operands' truths at it."""
     left, right = operands[0], operands[-1]
     match node:
         case language.Once():
@@ -69,7 +69,7 @@ def _seen_within(latest_us: int | None, now_us: int, window_us: int) -> Settled:
 
 
 def _run(start_us: int | None, now_us: int, window_us: int) -> Settled:
-    """Give the verdict of a run that has lasted up to this event. It starts here if `start_us` is None."""
+    """Return the verdict of a run that has lasted up to this event. It starts here if `start_us` is None."""
     start_us = now_us if start_us is None else start_us
     if start_us <= now_us - window_us:
         return Settled(Future(verdict=True), start_us)

@@ -8,7 +8,7 @@ from engine.language.text.printer import format as format_condition
 
 
 def rule_document(explained: ExplainedRule) -> dict[str, Any]:
-    """Give an explained rule: `{ruleId, name, verdict, node, why_not?}`."""
+    """Return an explained rule: `{ruleId, name, verdict, node, why_not?}`."""
     document = {
         "ruleId": explained.rule.id,
         "name": explained.rule.name,
@@ -21,7 +21,7 @@ def rule_document(explained: ExplainedRule) -> dict[str, Any]:
 
 
 def node_document(node: Node) -> dict[str, Any]:
-    """Give a node: `{text, verdict, nodes?, values?, key?, witness_ms?, until_ms?, found?, note?}`."""
+    """Return a node: `{text, verdict, nodes?, values?, key?, witness_ms?, until_ms?, found?, note?}`."""
     document: dict[str, Any] = {"text": node.text, "verdict": node.verdict}
     if node.nodes:
         document["nodes"] = [*map(node_document, node.nodes)]

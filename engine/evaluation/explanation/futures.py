@@ -25,17 +25,17 @@ class Future(NamedTuple):
 
 
 def settled_until(verdict: bool, time_us: int) -> Future:
-    """Give a verdict that changes once, just after a time. No event comes after LATEST_US."""
+    """Return a verdict that changes once, just after a time. No event comes after LATEST_US."""
     return Future(verdict, (time_us,) if time_us < LATEST_US else ())
 
 
 def negated(inner: Future) -> Future:
-    """Give the future of `not`."""
+    """Return the future of `not`."""
     return Future(not inner.verdict, inner.flips)
 
 
 def every(members: Sequence[Future]) -> Future:
-    """Give the future of `all`."""
+    """Return the future of `all`."""
     verdicts = [member.verdict for member in members]
     false_count = verdicts.count(False)
     verdict = before = not false_count
@@ -52,5 +52,5 @@ def every(members: Sequence[Future]) -> Future:
 
 
 def some(members: Sequence[Future]) -> Future:
-    """Give the future of `any`."""
+    """Return the future of `any`."""
     return negated(every([negated(member) for member in members]))

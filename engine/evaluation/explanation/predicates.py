@@ -30,11 +30,11 @@ class Predicates:
         self._shown: dict[str, Shown] = {}
 
     def value(self, name: str) -> Any:
-        """Give the value of a name, or None if it is missing."""
+        """Return the value of a name, or None if it is missing."""
         return value_of(split_name(name), self._fields, self._sent)
 
     def shown(self, names: Collection[str]) -> dict[str, Shown]:
-        """Give the values of those names that have one, as they are shown."""
+        """Return the values of those names that have one, as they are shown."""
         for name in names:
             if name not in self._shown and (value := self.value(name)) is not None:
                 self._shown[name] = shown(value)
@@ -43,7 +43,7 @@ class Predicates:
     # -- truths ---------------------------------------------------------------------------------------------
 
     def truth(self, predicate: Predicate) -> bool:
-        """Tell whether a predicate is true."""
+        """Return whether a predicate is true."""
         match predicate:
             case language.Leaf(fact):
                 value = self.value(fact)
@@ -92,7 +92,7 @@ class Predicates:
     # -- remarks --------------------------------------------------------------------------------------------
 
     def names(self, predicate: Predicate) -> list[str]:
-        """Give the names that a predicate looks up."""
+        """Return the names that a predicate looks up."""
         match predicate:
             case language.Leaf(fact):
                 return [fact]

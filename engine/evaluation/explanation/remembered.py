@@ -20,7 +20,7 @@ class Remembered:
         self._slots: dict[Path, int] = {}
 
     def past_us(self, name: NodeName) -> int | None:
-        """Give the time that a memory holds for the event's slice, or None."""
+        """Return the time that a memory holds for the event's slice, or None."""
         state = self._state
         store = state.store_of(name)
         assert isinstance(store, int | Column), name
@@ -28,7 +28,7 @@ class Remembered:
         return time_us if time_us > self._since_us(name) else None
 
     def past(self, name: NodeName) -> Past:
-        """Give the record that a memory has for the event's slice."""
+        """Return the record that a memory has for the event's slice."""
         store = self._state.store_of(name)
         assert not isinstance(store, int | Column), name
         record = store.few.get(self._slot_of(name.path) if name.path else 0)

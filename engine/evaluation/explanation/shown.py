@@ -17,7 +17,7 @@ class Shown(NamedTuple):
 
 
 def shown(value: Any) -> Shown:
-    """Give a JSON value, cut to about VALUE_CHARS_MAX characters."""
+    """Return a JSON value, cut to about VALUE_CHARS_MAX characters."""
     cutting = _Cutting()
     part = cutting.part(value)
     return Shown(part, cutting.is_cut)
@@ -29,7 +29,7 @@ class _Cutting:
         self.is_cut = False
 
     def part(self, value: Any) -> Any:
-        """Give what of a value fits into the room that is left."""
+        """Return what of a value fits into the room that is left."""
         match value:
             case str():
                 return self._text(value)

@@ -30,7 +30,7 @@ class Past(NamedTuple):
 
 
 def entries_of(node: Comparison, past: Past, now_us: int, value: Any, *, adds: bool) -> list[Entry]:
-    """Give what counts at an event, oldest first. `value` is that of the node's fact, if it has one."""
+    """Return what counts at an event, oldest first. `value` is that of the node's fact, if it has one."""
     window_us = LATEST_US * 3 if node.window_us is None else node.window_us
     match node:
         case language.Count():
@@ -74,7 +74,7 @@ def _panes(
 
 
 def found_at(node: Comparison, entries: Sequence[Entry], at_us: int) -> float | None:
-    """Give the number that is compared at a time, or None for the mean of nothing."""
+    """Return the number that is compared at a time, or None for the mean of nothing."""
     counting = [entry for entry in entries if entry.until_us >= at_us]
     if isinstance(node, language.Count | language.Distinct):
         return len(counting)
@@ -89,7 +89,7 @@ def found_at(node: Comparison, entries: Sequence[Entry], at_us: int) -> float | 
 def future_of(
     node: Comparison, entries: Sequence[Entry], now_us: int, value_of: Callable[[str], Any]
 ) -> Future:
-    """Give the verdict now, and when it changes."""
+    """Return the verdict now, and when it changes."""
     limit: float | None
     if isinstance(node.value, language.ScaledFact):
         limit = scaled(value_of(node.value.fact), float(node.value.factor))

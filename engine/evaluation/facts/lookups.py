@@ -53,7 +53,7 @@ class Lookups:
         self._changed: set[Lookup] = set()
 
     def of(self, fact: str) -> "Lookup":
-        """Give the look-up of a fact. All rules about the fact share it."""
+        """Return the look-up of a fact. All rules about the fact share it."""
         lookup = self._by_fact.get(fact)
         if lookup is None:
             lookup = self._by_fact[fact] = Lookup(self.used)
@@ -81,7 +81,7 @@ class Lookups:
             self._changed.pop().compile_new()
 
     def relations(self, sent: Mapping[str, Any]) -> Relations:
-        """Give the relations of a context: the same object as long as the context is the same."""
+        """Return the relations of a context: the same object as long as the context is the same."""
         relations = self._relations
         if relations is None or relations.sent is not sent:
             relations = self._relations = Relations(sent)
@@ -126,7 +126,7 @@ class Lookup:
     # -- for rules -------------------------------------------------------------------------------------
 
     def contains(self, value: Any, wanted: Any) -> bool:
-        """Tell whether a text contains `wanted`, or whether an array has an element that equals it."""
+        """Return whether a text contains `wanted`, or whether an array has an element that equals it."""
         if type(value) is list:
             return self.holds(value, wanted)
         if type(value) is not str or type(wanted) is not str:
@@ -136,7 +136,7 @@ class Lookup:
         return wanted in self.found(value)
 
     def holds(self, array: Any, wanted: Any, wanted_by: "Lookup | None" = None) -> bool:
-        """Tell whether `array` has an element equal to `wanted`, which is a value of `wanted_by`'s fact."""
+        """Return whether `array` has an element equal to `wanted`, which is a value of `wanted_by`'s fact."""
         if type(array) is not list:
             return False
         if len(array) <= WALKED_MAX:
@@ -155,7 +155,7 @@ class Lookup:
         return key in self.elements(array, kind)
 
     def equals(self, value: Any, other: Any, other_by: "Lookup") -> bool:
-        """Tell whether two arrays or objects are equal. `other` is a value of `other_by`'s fact."""
+        """Return whether two arrays or objects are equal. `other` is a value of `other_by`'s fact."""
         if type(value) is not type(other) or len(value) != len(other):
             return False
         if not self._turn_to(value):
@@ -165,7 +165,7 @@ class Lookup:
     # -- for the index ---------------------------------------------------------------------------------
 
     def keys(self, array: list[Any]) -> frozenset[Any]:
-        """Give the keys of the scalars in an array."""
+        """Return the keys of the scalars in an array."""
         kinds = set(map(type, array))
         return frozenset().union(
             *(
@@ -175,7 +175,7 @@ class Lookup:
         )
 
     def found(self, text: str) -> frozenset[str]:
-        """Give the literals that a text contains."""
+        """Return the literals that a text contains."""
         if self._is_little(text):
             return frozenset([literal for literal in self.literals if literal in text])
         self._turn_to(text)
@@ -184,7 +184,7 @@ class Lookup:
         return self._found
 
     def elements(self, array: list[Any], kind: object) -> frozenset[Any]:
-        """Give the keys of the elements of one type."""
+        """Return the keys of the elements of one type."""
         self._turn_to(array)
         elements = self._elements.get(kind)
         if elements is None:
@@ -192,7 +192,7 @@ class Lookup:
         return elements
 
     def canonical(self, value: Any) -> str:
-        """Give the canonical text of an array or object."""
+        """Return the canonical text of an array or object."""
         self._turn_to(value)
         if self._canonical is None:
             self._canonical = canonical(value)
@@ -277,5 +277,5 @@ def _elements(array: list[Any], kind: object) -> frozenset[Any]:
 
 
 def _pattern_of(literal: str) -> str:
-    """Give the pattern that matches exactly the literal."""
+    """Return the pattern that matches exactly the literal."""
     return "".join(char if char.isalnum() or char > "\x7f" else f"\\x{ord(char):02x}" for char in literal)

@@ -67,7 +67,7 @@ class Names(Generic[T]):
             del branches[step]
 
     def found_in(self, values: Mapping[str, Any]) -> list[tuple[T, Any]]:
-        """Give each item whose name leads to a value, with the value. The look-up is that of `values.dig`."""
+        """Yield each item whose name leads to a value, with the value. Looks up as `values.dig` does."""
         found = _common(self._plain, values)
         if self._dotted:
             found += _common(self._dotted, values)

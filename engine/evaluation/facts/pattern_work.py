@@ -65,14 +65,14 @@ class PatternWork:
             self._changed.pop().compile_new()
 
     def of(self, fact: str) -> FactPatterns:
-        """Give the patterns of a fact. All callers share them."""
+        """Return the patterns of a fact. All callers share them."""
         known = self._asked.get(fact)
         if known is None:
             known = self._asked[fact] = FactPatterns(self._limits)
         return known
 
     def finder(self, fact: str, pattern: str) -> Callable[[str], bool]:
-        """Give the test whether the pattern is found in a text of the fact, at the event that has begun.
+        """Return the test whether the pattern is found in a text of the fact, at the event that has begun.
 
         The pattern is tried once on each text, however many rules use it.
         """
@@ -86,7 +86,7 @@ class PatternWork:
         return self._exploding > 0 or self._count * bytes_max > self._limits.pattern_event_bytes_max
 
     def begin(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> frozenset[str]:
-        """Give the facts on which no pattern, or no exploding one, is tried at this event.
+        """Return the facts on which no pattern, or no exploding one, is tried at this event.
 
         Facts are admitted in the order of their work, the least first, and then of their names. The first
         fact that takes the sum past the bound is cut, and so are all facts after it.
@@ -118,11 +118,11 @@ class PatternWork:
         return self._cut | self._untried
 
     def is_cut(self, fact: str) -> bool:
-        """Tell whether exploding patterns are not tried on that fact at the event that has begun."""
+        """Return whether exploding patterns are not tried on that fact at the event that has begun."""
         return fact in self._cut or fact in self._untried
 
     def is_untried(self, fact: str) -> bool:
-        """Tell whether no pattern at all is tried on that fact at the event that has begun."""
+        """Return whether no pattern at all is tried on that fact at the event that has begun."""
         return fact in self._untried
 
     def _change(self, patterns: FactPatterns, change: Callable[[], None]) -> None:

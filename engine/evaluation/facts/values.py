@@ -40,7 +40,7 @@ def split_name(name: str) -> Name:
 
 
 def dig(values: Mapping[str, Any], whole: str, steps: tuple[str, ...]) -> Any:
-    """Give the value of a dotted name: first by the whole name as one key, then step by step."""
+    """Return the value of a dotted name: first by the whole name as one key, then step by step."""
     if whole in values:
         return values[whole]
     found: Any = values
@@ -52,13 +52,13 @@ def dig(values: Mapping[str, Any], whole: str, steps: tuple[str, ...]) -> Any:
 
 
 def value_of(name: Name, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
-    """Give the value of a name in an event's fields or vars, or None if it is missing."""
+    """Return the value of a name in an event's fields or vars, or None if it is missing."""
     values = sent if name.of_vars else fields
     return dig(values, name.whole, name.steps) if name.steps else values.get(name.whole)
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Tell whether two JSON values are equal: of one type, numbers by value, arrays and objects deeply."""
+    """Return whether two JSON values are equal: of one type, numbers by value, arrays and objects deeply."""
     kind = type(left)
     if kind is int or kind is float:
         other = type(right)
@@ -73,12 +73,12 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def holds(array: Any, value: Any) -> bool:
-    """Tell whether `array` is an array with an element that equals `value`."""
+    """Return whether `array` is an array with an element that equals `value`."""
     return type(array) is list and any(equal(element, value) for element in array)
 
 
 def key_of(value: Any) -> Any:
-    """Give the hashable form of a scalar, in which `1` equals `1.0` but not `true`; None for other values.
+    """Return the hashable form of a scalar, in which `1` equals `1.0` but not `true`; None for other values.
 
     Python hashes an integer modulo 2**61 - 1, so a caller could send any number of keys with the same hash.
     Large numbers are therefore represented by their digits, whose hash nobody can predict.
@@ -96,7 +96,7 @@ def key_of(value: Any) -> Any:
 
 
 def slice_key_of(value: Any) -> Any:
-    """Give the `key_of` a scalar for storage: for a long text its digest, so that keys stay small."""
+    """Return the `key_of` a scalar for storage: for a long text its digest, so that keys stay small."""
     if type(value) is str and len(value) > KEY_CHARS_MAX:
         return (LONG_TEXT, _digest(value))
     return key_of(value)
@@ -109,7 +109,7 @@ _RECENT_MAX: Final = 4
 
 
 def _digest(text: str) -> str:
-    """Give the SHA-256 of a text, computed once for all paths of one event with this key.
+    """Return the SHA-256 of a text, computed once for all paths of one event with this key.
 
     The cache compares texts by identity: comparing equal texts would take about as long as the digest.
     """
@@ -122,7 +122,7 @@ def _digest(text: str) -> str:
 
 
 def double(value: Any) -> float | None:
-    """Give a number as a double, or None for what is no number or past a double's range."""
+    """Return a number as a double, or None for what is no number or past a double's range."""
     kind = type(value)
     if kind is float:
         return value  # type: ignore[no-any-return]
@@ -135,13 +135,13 @@ def double(value: Any) -> float | None:
 
 
 def scaled(value: Any, times: float) -> float | None:
-    """Give a number times another, as doubles, or None where `double` does."""
+    """Return a number times another, as doubles, or None where `double` does."""
     number = double(value)
     return None if number is None else number * times
 
 
 def part_of_key(key: Any) -> Any:
-    """Give the form of a key, or of None, inside a tuple of keys.
+    """Return the form of a key, or of None, inside a tuple of keys.
 
     The hash of a tuple of numbers can be predicted, so a caller could send many with the same hash. The hash
     of bytes cannot.
@@ -153,7 +153,7 @@ def part_of_key(key: Any) -> Any:
 
 
 def scalar_of(key: Any) -> Any:
-    """Give the scalar of a key or of a part of a key. The key is not that of a long text."""
+    """Return the scalar of a key or of a part of a key. The key is not that of a long text."""
     if type(key) is bytes:
         return float(key) if b"." in key or b"e" in key else int(key)
     if type(key) is not tuple:
@@ -162,7 +162,7 @@ def scalar_of(key: Any) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Give the canonical text of a JSON value: two values are equal exactly if their texts are."""
+    """Return the canonical text of a JSON value: two values are equal exactly if their texts are."""
     kind = type(value)
     if kind is list:
         if _SIMPLE.issuperset(map(type, value)):
@@ -195,7 +195,7 @@ class Relations:
         self._read: dict[str, frozenset[Any]] = {}
 
     def holds(self, relation: str, *values: Any) -> bool:
-        """Tell whether the relation contains the tuple of `values`; never if one of them is missing."""
+        """Return whether the relation contains the tuple of `values`; never if one of them is missing."""
         if relation not in self._read:
             self._read[relation] = _tuples(self.sent.get(relation))
         tuples = self._read[relation]
@@ -206,7 +206,7 @@ class Relations:
 
 
 def _tuples(sent: Any) -> frozenset[Any]:
-    """Give the tuples of a relation that a caller sent, or none if it is malformed."""
+    """Return the tuples of a relation that a caller sent, or none if it is malformed."""
     if type(sent) is not list:
         return frozenset()
     rows = [element if type(element) is list else [element] for element in sent]

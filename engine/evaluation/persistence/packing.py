@@ -49,7 +49,7 @@ _BIN_32_TYPE: Final = 0xC6
 
 
 def packed(captured: Captured) -> Iterator[bytes]:
-    """Give the bytes of the document, piece by piece."""
+    """Yield the bytes of the document, piece by piece."""
     packer = _packer()
     yield packer.pack_map_header(len(captured.marks) + 6)
     for name, mark in captured.marks.items():
@@ -84,7 +84,7 @@ def numbers_packed(numbers: Iterable[int] | Iterable[float]) -> bytes:
 
 
 def condition_bytes(condition: Condition) -> bytes:
-    """Give a condition as JSON."""
+    """Return a condition as JSON."""
     return msgspec.json.encode(condition_to_document(condition))
 
 
@@ -182,7 +182,7 @@ def _entries(entries: Mapping[int, int]) -> list[bytes]:
 
 
 def _scalar(key: Key) -> Any:
-    """Give one part of a key, or None for a free slot."""
+    """Return one part of a key, or None for a free slot."""
     if type(key) is bytes:
         return scalar_of(key)
     if type(key) is not tuple:

@@ -58,7 +58,7 @@ STATE_VERSION: Final = 6
 
 
 def dump(detector: Saved) -> bytes:
-    """Give the bytes from which `load` restores an equivalent detector."""
+    """Return the bytes from which `load` restores an equivalent detector."""
     return b"".join(packed(capture(detector)))
 
 
@@ -226,7 +226,7 @@ def _key(value: Any) -> Key | None:
 
 
 def stored_condition(data: bytes) -> Condition:
-    """Give a condition that was validated when it was stored. Limits that have been lowered do not apply."""
+    """Return a condition that was validated when it was stored. Limits lowered since then do not apply."""
     return condition_from_stored(msgspec.json.decode(data))
 
 

@@ -110,7 +110,7 @@ class Writer(ABC):
                 assert_never(shape)
 
     def _slice(self, piece: Slice) -> str:
-        """Give the truth of a slice. What it needs is defined only if the event has a key."""
+        """Return the truth of a slice. What it needs is defined only if the event has a key."""
         where = None if piece.where is None else self.verdict(piece.where)
         tests = [f"k{piece.path} is not None", *self.turn(piece.path, where)]
         return f"({' and '.join([*tests, self.verdict(piece.inner)])})"
@@ -165,7 +165,7 @@ class Writer(ABC):
         return self._truth(tally)
 
     def _truth(self, tally: Tally) -> str:
-        """Give an expression for the truth of a tally, after the update for the event."""
+        """Return an expression for the truth of a tally, after the update for the event."""
         given = f"c{tally.constants[0]}"
         edge = f"now - c{tally.constants[1]}" if tally.windowed else ""
         parts = {
@@ -178,18 +178,18 @@ class Writer(ABC):
 
     @abstractmethod
     def access(self, memory: Memory) -> Access:
-        """Give the code that accesses a memory."""
+        """Return the code that accesses a memory."""
 
     @abstractmethod
     def read(self, memory: Memory) -> str:
-        """Give an expression for the truth of a node, after its memory's update for the event."""
+        """Return an expression for the truth of a node, after its memory's update for the event."""
 
     @abstractmethod
     def turn(self, path: int, where: str | None) -> list[str]:
         """Have the key of a path be None if it has a `where` that is false, or give the test for that."""
 
     def _identity(self, node: Memory | Tally) -> Hashable:  # noqa: ARG002 -- overridden
-        """Give what is equal for nodes with one memory; None if no memory is written twice."""
+        """Return what is equal for nodes with one memory; None if no memory is written twice."""
         return None
 
     def _variable(self) -> str:
@@ -198,14 +198,14 @@ class Writer(ABC):
 
 
 def _numbers(facts: Iterable[int], constants: Iterable[int]) -> dict[str, str]:
-    """Give the variables that take the places of facts, look-ups and constants."""
+    """Return the variables that take the places of facts, look-ups and constants."""
     numbers = {f"f{place}": f"f{number}" for place, number in enumerate(facts)}
     numbers |= {f"l{place}": f"l{number}" for place, number in enumerate(facts)}
     return numbers | {f"c{place}": f"c{number}" for place, number in enumerate(constants)}
 
 
 def edge_of(memory: Memory) -> str:
-    """Give the oldest time inside a memory's window, always later than NEVER; empty without a window."""
+    """Return the oldest time inside a memory's window, always later than NEVER; empty without a window."""
     if len(memory.constants) == 1:
         return ""
     edge = f"now - c{memory.constants[1]}"

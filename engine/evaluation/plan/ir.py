@@ -74,17 +74,17 @@ class Abstraction:
         return tuple(self._paths)
 
     def shape(self, condition: Condition, birth: int, memories: Memories) -> Shape:
-        """Give the shape of a condition that updates the memories of its nodes and reads them."""
+        """Return the shape of a condition that updates the memories of its nodes and reads them."""
         self._memories, self._birth, self._updates = memories, birth, True
         return self._shape(condition, ())
 
     def reader(self, condition: Condition, birth: int, memories: Memories) -> Shape:
-        """Give the shape of a condition that reads the memories of its nodes after their updates."""
+        """Return the shape of a condition that reads the memories of its nodes after their updates."""
         self._memories, self._birth, self._updates = memories, birth, False
         return self._shape(condition, ())
 
     def updater(self, node: Condition, path: Path, birth: int, memories: Memories) -> Shape:
-        """Give the shape that updates the memory of one temporal node and reads those of inner nodes."""
+        """Return the shape that updates the memory of one temporal node and reads those of inner nodes."""
         self._memories, self._birth, self._updates = memories, birth, False
         number = self._path(path) if path else -1
         memory = self._temporal(node, path, updated=True)
@@ -179,7 +179,7 @@ class Abstraction:
         return Tally(number, far, window_us is not None, tuple(facts), numbers, truth, add, added, viewed)
 
     def _limit(self, value: float | ScaledFact, facts: list[int], constants: list[Any]) -> str:
-        """Give the expression for what a sum is compared with."""
+        """Return the expression for what a sum is compared with."""
         if isinstance(value, ScaledFact):
             facts.append(self._fact(value.fact))
             constants.append(float(value.factor))
@@ -280,7 +280,7 @@ class Abstraction:
 def _values_of(
     args: tuple[FactArg | str | float | bool, ...],
 ) -> Callable[[Mapping[str, Any], Mapping[str, Any]], list[Any]]:
-    """Give the function that looks up the arguments of a relation in an event's fields and vars."""
+    """Return the function that looks up the arguments of a relation in an event's fields and vars."""
     names = [split_name(argument.fact) if isinstance(argument, FactArg) else None for argument in args]
 
     def values(fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Any]:
@@ -299,7 +299,7 @@ _SETS: Final[WeakValueDictionary[tuple[object, ...], frozenset[object]]] = WeakV
 
 
 def _set_of(values: tuple[object, ...]) -> frozenset[object]:
-    """Give the set of these strings or numbers. Rules with equal lists share it."""
+    """Return the set of these strings or numbers. Rules with equal lists share it."""
     found = _SETS.get(values)
     if found is None:
         found = _SETS[values] = frozenset(values)
@@ -307,7 +307,7 @@ def _set_of(values: tuple[object, ...]) -> frozenset[object]:
 
 
 def _counted(op: str, value: int, constants: list[Any], *, windowed: bool) -> str:
-    """Give the expression that compares how many times, or values, there are; it adds its constants."""
+    """Return the expression that compares how many times, or values, there are; it adds its constants."""
 
     def at_least(least: int) -> str:
         if not least:
@@ -336,7 +336,7 @@ def _junction(word: str, members: list[Shape]) -> Shape:
 
 
 def _truth(node: Condition, known: Known) -> bool | None:
-    """Give the truth of a node if what is known decides it, otherwise None."""
+    """Return the truth of a node if what is known decides it, otherwise None."""
     match node:
         case language.Leaf(fact, "eq", value) if fact == known.fact and not isinstance(value, tuple):
             return bool(key_of(value) == known.value)
@@ -371,7 +371,7 @@ def _compared(value: LeafValue) -> object:
 
 
 def _is_of(values: tuple[object, ...]) -> str:
-    """Give the test that a fact has the type of the values. Without values, no fact passes it."""
+    """Return the test that a fact has the type of the values. Without values, no fact passes it."""
     if not values:
         return "False"
     if isinstance(values[0], str):

@@ -37,7 +37,7 @@ class Requirements(NamedTuple):
 
 
 def requirements_of(condition: Condition, birth: int = 0, path: Path = ()) -> Requirements:
-    """Give the requirements of a condition under a path, for rules of one birth."""
+    """Return the requirements of a condition under a path, for rules of one birth."""
     nodes = list(walk(condition, ()))
     return Requirements(
         len(nodes),
@@ -58,13 +58,13 @@ def requirements_of(condition: Condition, birth: int = 0, path: Path = ()) -> Re
 
 
 def operands_of(node: Condition) -> dict[str, Condition]:
-    """Give the operands of a temporal node, by their names in its operator."""
+    """Return the operands of a temporal node, by their names in its operator."""
     names = ("left", "right") if isinstance(node, language.Since | language.SinceWithin) else ("inner",)
     return dict(zip(names, children(node), strict=True))
 
 
 def temporal_depth(node: Condition) -> int:
-    """Give how many temporal nodes are nested in one another at most, this one included."""
+    """Return how many temporal nodes are nested in one another at most, this one included."""
     if isinstance(node, Keyed) and node.where is not None:
         # The slices of inner are known only once `where` is.
         return temporal_depth(node.where) + temporal_depth(node.inner)
@@ -72,24 +72,24 @@ def temporal_depth(node: Condition) -> int:
 
 
 def path_depth(path: Path) -> int:
-    """Give how many updates come one after another before the slices of an event are known."""
+    """Return how many updates come one after another before the slices of an event are known."""
     return sum(temporal_depth(step.where) for step in path if isinstance(step, Filter))
 
 
 def is_temporal(node: Condition) -> bool:
-    """Tell whether a node has a memory."""
+    """Return whether a node has a memory."""
     return isinstance(node, Aggregate) or operator_of(node) is not None
 
 
 def update_depth(node: Condition, path: Path) -> int:
-    """Give how many updates there are in a row up to that of a node's memory; below 0 if it is deferred."""
+    """Return how many updates there are in a row up to that of a node's memory; below 0 if it is deferred."""
     depth = path_depth(path) + temporal_depth(node)
     operator = operator_of(node)
     return -depth if operator is not None and operator.deferred else depth
 
 
 def operator_of(node: Condition) -> Operator | None:
-    """Give the temporal operator of a node, or None if it has none."""
+    """Return the temporal operator of a node, or None if it has none."""
     match node:
         case language.Once():
             return ONCE
@@ -126,7 +126,7 @@ def sharing_of(node: Condition) -> Sharing:
 
 
 def recorded_of(node: Condition) -> Recorded | None:
-    """Give what the records of a node hold, or None if its memory is a time."""
+    """Return what the records of a node hold, or None if its memory is a time."""
     match node:
         case language.Count() | language.Distinct():
             kind = Kind.TIMES if isinstance(node, language.Count) else Kind.VALUES
@@ -142,7 +142,7 @@ def recorded_of(node: Condition) -> Recorded | None:
 
 
 def expiry_of(node: Condition) -> int | None:
-    """Give the microseconds until the memory of a temporal node expires, or None if it never does."""
+    """Return the microseconds until the memory of a temporal node expires, or None if it never does."""
     if isinstance(node, Aggregate):
         window_us = node.window_us
         by_pane = isinstance(node, language.Sum | language.Avg)

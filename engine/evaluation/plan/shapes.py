@@ -91,7 +91,7 @@ FALSE: Final = Predicate("False", (), ())
 
 
 def updates(shape: Shape) -> bool:
-    """Tell whether a shape updates a memory."""
+    """Return whether a shape updates a memory."""
     match shape:
         case Predicate():
             return False

@@ -89,7 +89,7 @@ Cost = Callable[[Triggers], float]
 
 
 def triggers_of(condition: Condition, birth: int, cost: Cost) -> Triggers | None:
-    """Give triggers such that any event at which the condition is true meets one; None for all events.
+    """Return triggers such that any event at which the condition is true meets one; None for all events.
 
     The condition is that of a rule of this birth.
     """
@@ -97,12 +97,12 @@ def triggers_of(condition: Condition, birth: int, cost: Cost) -> Triggers | None
 
 
 def change_triggers_of(node: Condition, path: Path, birth: int, cost: Cost) -> Triggers | None:
-    """Give triggers for the events that change a node's memory otherwise than its regime says, or None."""
+    """Return triggers for the events that change a node's memory otherwise than its regime says, or None."""
     return _Analysis(birth, cost).changes(node, path)[1]
 
 
 def may_meet_several(triggers: Triggers | None) -> bool:
-    """Tell whether one event may meet several of the triggers. A fact has only one value at a time."""
+    """Return whether one event may meet several of the triggers. A fact has only one value at a time."""
     if triggers is None or len(triggers) == 1:
         return False
     facts = {
@@ -113,7 +113,7 @@ def may_meet_several(triggers: Triggers | None) -> bool:
 
 
 def regime_of(node: Condition) -> Regime:
-    """Give the regime of a temporal node. It depends only on the node, so all rules agree on it."""
+    """Return the regime of a temporal node. It depends only on the node, so all rules agree on it."""
     return _ANALYSIS.changes(node, ())[0]
 
 
@@ -123,7 +123,7 @@ class _Analysis:
         self._cost = cost
 
     def union(self, parts: Iterable[Triggers | None]) -> Triggers | None:
-        """Give the triggers of all parts, for an event that meets at least one part; None if one part is."""
+        """Return the triggers of all parts, for an event that meets at least one; None if one part is."""
         whole: set[Trigger] = set()
         for part in parts:
             if part is None:
@@ -132,12 +132,12 @@ class _Analysis:
         return frozenset(whole)
 
     def best(self, parts: Iterable[Triggers | None]) -> Triggers | None:
-        """Give the triggers of the cheapest part, for an event that meets every part."""
+        """Return the triggers of the cheapest part, for an event that meets every part."""
         known = [part for part in parts if part is not None]
         return min(known, key=self._cost) if known else None
 
     def true(self, node: Condition, path: Path) -> Triggers | None:
-        """Give triggers such that any event at which the node is true meets one."""
+        """Return triggers such that any event at which the node is true meets one."""
         match node:
             case language.Leaf(fact, "eq", value) if not isinstance(value, tuple):
                 return frozenset({Hit(fact, key_of(value))})
@@ -180,7 +180,7 @@ class _Analysis:
                 assert_never(node)
 
     def _compares(self, node: Comparison, path: Path) -> Triggers | None:
-        """Give the same for a comparison with a number over the past."""
+        """Return the same for a comparison with a number over the past."""
         if isinstance(node.value, ScaledFact):
             limited, empty = _present(node.value.fact), True
         else:
@@ -191,14 +191,14 @@ class _Analysis:
         return self.best([limited, some])
 
     def _adds(self, node: Comparison, path: Path) -> Triggers | None:
-        """Give triggers such that any event that counts for a node meets one."""
+        """Return triggers such that any event that counts for a node meets one."""
         if isinstance(node, language.Count):
             return self.true(node.inner, path)
         parts = [_present(node.fact)]
         return self.best(parts if node.where is None else [*parts, self.true(node.where, path)])
 
     def false(self, node: Condition, path: Path) -> Triggers | None:
-        """Give triggers such that any event at which the node is false meets one."""
+        """Return triggers such that any event at which the node is false meets one."""
         match node:
             case language.Not(inner):
                 return self.true(inner, path)
@@ -220,7 +220,7 @@ class _Analysis:
                 return None
 
     def changes(self, node: Condition, path: Path) -> tuple[Regime, Triggers | None]:
-        """Give a temporal node's regime, and triggers for the events that change its memory otherwise."""
+        """Return a temporal node's regime, and triggers for the events that change its memory otherwise."""
         match node:
             case language.Once(inner) | language.OnceWithin(inner):
                 return _either(self.true(inner, path), self.false(inner, path))
@@ -256,7 +256,7 @@ def _present(fact: str) -> Triggers:
 
 
 def _ranges(node: language.All) -> list[Triggers]:
-    """Give the triggers of all `between` on one fact together, where there are several: `x > 1 and x < 5`."""
+    """Return one trigger for all `between` on one fact, where there are several: `x > 1 and x < 5`."""
     by_fact: dict[str, list[language.Leaf]] = {}
     pending = [node]
     while pending:
@@ -269,7 +269,7 @@ def _ranges(node: language.All) -> list[Triggers]:
 
 
 def _within(leaves: list[language.Leaf]) -> Triggers:
-    """Give the trigger for events at which all of these `between` on one fact are true; none if none are."""
+    """Return the trigger for events at which all of these `between` on one fact are true, or none."""
     values: list[Any] = [leaf.value for leaf in leaves]
     if len({isinstance(low, str) for low, _ in values}) > 1:
         return frozenset()

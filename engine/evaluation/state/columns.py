@@ -179,7 +179,7 @@ class Column:
     # -- runs that start without an update, see `Regime.BEGUN` ----------------------------------------------
 
     def began(self, slot: int) -> int:
-        """Give the time at which the current run began, or NEVER if the next event begins one."""
+        """Return the time at which the current run began, or NEVER if the next event begins one."""
         time_us, table = self.at(slot), self.table
         # An entry in `ticks` may stem from the slot's previous key. The bucket is then met all the same, and
         # the first event of the new key begins its run.
@@ -234,23 +234,23 @@ class Column:
         self.bucket = None
 
     def _waking(self) -> Iterable[int]:
-        """Give the slots for which the table's `awake` has this column."""
+        """Return the slots for which the table's `awake` has this column."""
         return self.ticks if self.begun else self.few or ()
 
     # -- entries --------------------------------------------------------------------------------------------
 
     def at(self, slot: int) -> int:
-        """Give the entry of a slot, or NEVER."""
+        """Return the entry of a slot, or NEVER."""
         if self.few is not None:
             return self.few.get(slot, NEVER)
         return self.pages[slot >> PAGE_BITS][slot & IN_PAGE]
 
     def stamped_at(self, slot: int, now_us: int, tick: int) -> int:
-        """Give the time that a STAMPED memory has for a slot after event `tick` of its slice."""
+        """Return the time that a STAMPED memory has for a slot after event `tick` of its slice."""
         return self.at(slot) if self.ticks.get(slot, self.whole_at) >= tick else now_us
 
     def past_us(self, slot: int) -> int:
-        """Give the time that the memory of a slot has after the slice's last event, or NEVER."""
+        """Return the time that the memory of a slot has after the slice's last event, or NEVER."""
         if slot == NO_SLOT:
             return NEVER
         if self.begun:
@@ -260,13 +260,13 @@ class Column:
         return self.at(slot)
 
     def slots(self) -> list[int]:
-        """Give the slots with an entry, in the order of snapshots."""
+        """Return the slots with an entry, in the order of snapshots."""
         if self.few is not None:
             return list(self.few)
         return [slot for number in range(len(self.counts)) for slot in self._slots_of(number)]
 
     def until_us(self, slot: int) -> int:
-        """Give the last time at which the memory of a slot has not expired.
+        """Return the last time at which the memory of a slot has not expired.
 
         It is NEVER without a remembered time, and FOREVER without expiry.
         """

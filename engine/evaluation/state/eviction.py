@@ -112,11 +112,11 @@ class _Tracked:
         self.update((slot,))
 
     def first_to_expire(self) -> tuple[int, int]:
-        """Give the expiry and the slot of the key that expires first."""
+        """Return the expiry and the slot of the key that expires first."""
         return self._until.least()
 
     def longest_unseen(self) -> tuple[int, int]:
-        """Give the last event and the slot of the key that has not been seen for longest."""
+        """Return the last event and the slot of the key that has not been seen for longest."""
         return self._seen.least()
 
 
@@ -171,14 +171,14 @@ class Eviction:
             table.log.clear()
 
     def _passed(self) -> int:
-        """Give the bound that is passed, or 0. Without keys, no bound counts as passed."""
+        """Return the bound that is passed, or 0. Without keys, no bound counts as passed."""
         bounded = self._bounded
         if bounded.live > bounded.live_max:
             return _TOO_MANY
         return _TOO_LARGE if bounded.bytes > bounded.bytes_max and bounded.live else 0
 
     def _reached(self, share: tuple[int, int]) -> bool:
-        """Tell whether this share of a bound is passed."""
+        """Return whether this share of a bound is passed."""
         part, whole = share
         bounded = self._bounded
         return (

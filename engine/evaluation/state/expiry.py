@@ -10,7 +10,7 @@ from engine.evaluation.state.tables import KeyTable
 
 
 def until_us(table: KeyTable, slot: int) -> int:
-    """Give the last time at which the key of a slot has not expired.
+    """Return the last time at which the key of a slot has not expired.
 
     It is NEVER if nothing is remembered, and FOREVER if the key does not expire or the slot is free.
     """
@@ -27,7 +27,7 @@ def until_us(table: KeyTable, slot: int) -> int:
 
 
 def _clocked_until_us(table: KeyTable, slot: int) -> int:
-    """Give the same for the columns that are read with the clock of the slice."""
+    """Return the same for the columns that are read with the clock of the slice."""
     latest_us = NEVER
     clock_us = table.times[slot]
     for column in table.stamped:
@@ -39,7 +39,7 @@ def _clocked_until_us(table: KeyTable, slot: int) -> int:
 
 
 def page_until_us(table: KeyTable, number: int) -> list[int]:
-    """Give `until_us` of each slot of a page, much faster than one by one."""
+    """Return `until_us` of each slot of a page, much faster than one by one."""
     first = number << PAGE_BITS
     slots = range(first, min(first + PAGE_SLOTS, len(table.keys)))
     latest_us = [NEVER] * len(slots)
@@ -81,7 +81,7 @@ def drop_expired(table: KeyTable, number: int, now_us: int) -> int:
 
 
 def has_expired(table: KeyTable, slot: int, now_us: int) -> bool:
-    """Tell whether the key of a slot has expired."""
+    """Return whether the key of a slot has expired."""
     return until_us(table, slot) < now_us
 
 

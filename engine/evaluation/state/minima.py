@@ -57,7 +57,7 @@ class Minima:
             self._look(part)
 
     def least(self) -> tuple[int, int]:
-        """Give the minimum and the first place that has it; FOREVER and -1 if there is no number."""
+        """Return the minimum and the first place that has it; FOREVER and -1 if there is no number."""
         while self._least != _NONE and self._values[self._least[1]] != self._least[0]:
             self._look(self._least[1] >> PART_BITS)
         return self._least

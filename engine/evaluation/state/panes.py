@@ -78,7 +78,7 @@ class Panes(Records[Sum]):
         return slot
 
     def total(self, slot: int, now_us: int) -> float:
-        """Give the sum over the panes that count."""
+        """Return the sum over the panes that count."""
         record = self.few.get(slot)
         if record is None:
             return 0.0
@@ -87,7 +87,7 @@ class Panes(Records[Sum]):
         return self._read(record, now_us)[1]
 
     def mean(self, slot: int, now_us: int) -> float | None:
-        """Give the mean over the panes that count, or None if no number does."""
+        """Return the mean over the panes that count, or None if no number does."""
         record = self.few.get(slot)
         if record is None:
             return None
@@ -98,20 +98,20 @@ class Panes(Records[Sum]):
         return total / count if count else None
 
     def last_us(self, record: Sum) -> int:
-        """Give the end of the last pane, before which its numbers count like one at its end."""
+        """Return the end of the last pane, before which its numbers count like one at its end."""
         return (record.panes[-1] + 1) * self.width_us - 1
 
     def later(self, record: Sum, since_us: int) -> Sum | None:
-        """Give a copy of a record. From a sum, nothing can be taken out."""
+        """Return a copy of a record. From a sum, nothing can be taken out."""
         assert since_us == NEVER, "sums are shared only when nothing in them is ignored"
         return Sum(record.panes[:], record.sums[:], None if record.counts is None else record.counts[:])
 
     def bytes_of(self, record: Sum) -> int:
-        """Give the estimated size of a record."""
+        """Return the estimated size of a record."""
         return 2 * RECORD_BYTES + (2 if record.counts is None else 3) * steps_bytes(len(record.panes))
 
     def _oldest(self, now_us: int) -> int:
-        """Give the oldest pane that counts."""
+        """Return the oldest pane that counts."""
         return 0 if self.window_us is None else (now_us - self.window_us) // self.width_us
 
     def _read(self, record: Sum, now_us: int) -> tuple[int, float, int]:

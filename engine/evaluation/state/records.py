@@ -35,7 +35,7 @@ class Slots(Protocol):
     slot: int
 
     def admit(self, key: Any, tick: int, now_us: int) -> int:
-        """Give the slot of a key, a new one if the key is not live."""
+        """Return the slot of a key, a new one if the key is not live."""
 
     def weigh(self, more_bytes: int) -> None:
         """Add to the estimated size of the detector's keys and memories."""
@@ -84,27 +84,27 @@ class Records(Generic[R]):
 
     @abstractmethod
     def last_us(self, record: R) -> int:
-        """Give the latest time in a record, or the last one at which it is read as that time is."""
+        """Return the latest time in a record, or the last one at which it is read as that time is."""
 
     @abstractmethod
     def bytes_of(self, record: R) -> int:
-        """Give the estimated size of a record."""
+        """Return the estimated size of a record."""
 
     # -- called by the table and the state ------------------------------------------------------------------
 
     def until_us(self, slot: int) -> int:
-        """Give the last time at which the record of a slot has not expired; NEVER without one."""
+        """Return the last time at which the record of a slot has not expired; NEVER without one."""
         record = self.few.get(slot)
         if record is None:
             return NEVER
         return FOREVER if self.window_us is None else min(self.last_us(record) + self.window_us, FOREVER)
 
     def at(self, slot: int) -> int:
-        """Give something other than NEVER if there is a record at a slot."""
+        """Return something other than NEVER if there is a record at a slot."""
         return 0 if slot in self.few else NEVER
 
     def slots(self) -> list[int]:
-        """Give the slots with a record, in the order of snapshots."""
+        """Return the slots with a record, in the order of snapshots."""
         return list(self.few)
 
     def close(self, slot: int) -> None:
@@ -173,7 +173,7 @@ class Records(Generic[R]):
 
     @abstractmethod
     def later(self, record: R, since_us: int) -> R | None:
-        """Give a copy of what a record holds that is later than a time, or None."""
+        """Return a copy of what a record holds that is later than a time, or None."""
 
     def _open(self, key: Any, slot: int, now_us: int, tick: int, record: R) -> int:
         """Add a record for a key, which is admitted if it is not live, and give its slot."""
@@ -191,7 +191,7 @@ class Records(Generic[R]):
 
 
 def steps_bytes(length: int) -> int:
-    """Give the size of this many numbers, which grows in steps."""
+    """Return the size of this many numbers, which grows in steps."""
     return STEP_BYTES * (length // RECORD_STEP + 1)
 
 
@@ -220,20 +220,20 @@ class Times(Records["array[int]"]):
         return slot
 
     def nth(self, slot: int, number: int) -> int:
-        """Give the so-manieth of the latest times, from 1, or NEVER if there are fewer."""
+        """Return the so-manieth of the latest times, from 1, or NEVER if there are fewer."""
         times = self.few.get(slot)
         return NEVER if times is None or len(times) < number else times[-number]
 
     def last_us(self, record: "array[int]") -> int:
-        """Give the latest time."""
+        """Return the latest time."""
         return record[-1]
 
     def later(self, record: "array[int]", since_us: int) -> "array[int] | None":
-        """Give a copy of what a record holds that is later than a time, or None."""
+        """Return a copy of what a record holds that is later than a time, or None."""
         return array("q", [time_us for time_us in record if time_us > since_us]) or None
 
     def bytes_of(self, record: "array[int]") -> int:
-        """Give the estimated size of a record."""
+        """Return the estimated size of a record."""
         return RECORD_BYTES + steps_bytes(len(record))
 
 
@@ -267,7 +267,7 @@ class Values(Records[dict[Any, int]]):
         return slot
 
     def nth(self, slot: int, number: int) -> int:
-        """Give the latest time of the so-manieth of the most recent values, from 1, or NEVER.
+        """Return the latest time of the so-manieth of the most recent values, from 1, or NEVER.
 
         The number is that of the first value in a record or of the second.
         """
@@ -280,17 +280,17 @@ class Values(Records[dict[Any, int]]):
         return next(times)
 
     def record(self, values: Iterable[tuple[Any, int]]) -> dict[Any, int]:
-        """Give a record of values in order."""
+        """Return a record of values in order."""
         return dict(values) if self.most <= _DICT_MAX else OrderedDict(values)
 
     def last_us(self, record: dict[Any, int]) -> int:
-        """Give the latest time."""
+        """Return the latest time."""
         return next(reversed(record.values()))
 
     def later(self, record: dict[Any, int], since_us: int) -> dict[Any, int] | None:
-        """Give a copy of what a record holds that is later than a time, or None."""
+        """Return a copy of what a record holds that is later than a time, or None."""
         return self.record([entry for entry in record.items() if entry[1] > since_us]) or None
 
     def bytes_of(self, record: dict[Any, int]) -> int:
-        """Give the estimated size of a record."""
+        """Return the estimated size of a record."""
         return RECORD_BYTES + VALUE_BYTES * len(record) + sum(map(key_bytes, record))

@@ -40,7 +40,7 @@ _LATIN_END, _BASIC_END = 1 << 8, 1 << 16
 
 
 def key_bytes(key: Any) -> int:
-    """Give the size of a key: a text, a number, its digits, or a tuple of those.
+    """Return the size of a key: a text, a number, its digits, or a tuple of those.
 
     Any other scalar counts like an integer.
     """

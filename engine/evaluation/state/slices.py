@@ -103,7 +103,7 @@ class State:
         self.eviction = Eviction(self)
 
     def acquire(self, name: NodeName, tick: int) -> Store:
-        """Give the memory of a name, a new one if there is none, and count one more use."""
+        """Return the memory of a name, a new one if there is none, and count one more use."""
         if name in self.joined:
             self.users[name] += 1
             return self.store_of(name)
@@ -117,7 +117,7 @@ class State:
         return store
 
     def new_store(self, name: NodeName, tick: int) -> Store:
-        """Give a new memory for a name, which is complete up to event `tick`."""
+        """Return a new memory for a name, which is complete up to event `tick`."""
         recorded = self.traits.recorded_of(name.condition)
         if not name.path:
             if recorded is None:
@@ -133,17 +133,17 @@ class State:
         return records
 
     def store_of(self, name: NodeName) -> Store:
-        """Give the memory that rules read under a name."""
+        """Return the memory that rules read under a name."""
         joined = self.joined.get(name)
         return self.stores[joined.name if joined else name]
 
     def has_older(self, name: NodeName) -> bool:
-        """Tell whether there is an older memory of the same node, which can be shared."""
+        """Return whether there is an older memory of the same node, which can be shared."""
         shared = self._shared.get(name[:2])
         return shared is not None and shared[0].birth < name.birth
 
     def oldest(self, name: NodeName) -> NodeName:
-        """Give the name of the oldest memory of the same node, which can be shared."""
+        """Return the name of the oldest memory of the same node, which can be shared."""
         return self._shared[name[:2]][0]
 
     def join(self, name: NodeName, since_us: int, now_us: int) -> None:
@@ -251,7 +251,7 @@ class State:
             self.eviction.renew()
 
     def table(self, path: Path) -> KeyTable:
-        """Give the key table of a path, a new one if there is none."""
+        """Return the key table of a path, a new one if there is none."""
         if path not in self.tables:
             self.tables[path] = KeyTable(path, self)
         return self.tables[path]
@@ -294,7 +294,7 @@ class State:
             store.table.add_clock(store)
 
     def regime(self, store: Store) -> Regime:
-        """Give the regime of a memory, once rules are indexed."""
+        """Return the regime of a memory, once rules are indexed."""
         return self.whole.regimes[store] if isinstance(store, int) else store.regime
 
     def settle(self, now_us: int, tick: int) -> Evicted:

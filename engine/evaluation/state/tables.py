@@ -161,7 +161,7 @@ class KeyTable:
             self.slot = self.admit(key, tick, now_us)
 
     def slot_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> int:
-        """Give the slot of an event's key, or NO_SLOT if the key is not live. Changes nothing."""
+        """Return the slot of an event's key, or NO_SLOT if the key is not live. Changes nothing."""
         key = self._key_at(fields, sent)
         return NO_SLOT if key is None else self.shards[hash((key,)) % SHARDS].get(key, NO_SLOT)
 
@@ -171,7 +171,7 @@ class KeyTable:
         self.slot = NO_SLOT
 
     def _key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Key | None:
-        """Give the event's key of this path, or None if it belongs to no slice."""
+        """Return the event's key of this path, or None if it belongs to no slice."""
         parts = []
         for name in self.names:
             value = value_of(name, fields, sent)
@@ -182,7 +182,7 @@ class KeyTable:
         return parts[0] if len(parts) == 1 else tuple(map(part_of_key, parts))
 
     def woken(self) -> list[Bucket]:
-        """Give the buckets that this event meets because of the entries of its slice."""
+        """Return the buckets that this event meets because of the entries of its slice."""
         slot = self.slot
         if slot < 0:
             return []
@@ -198,7 +198,7 @@ class KeyTable:
         return [column.bucket for column in columns if column.bucket is not None]
 
     def admit(self, key: Key, tick: int, now_us: int) -> int:
-        """Give the slot of a key, a new one if the key is not live."""
+        """Return the slot of a key, a new one if the key is not live."""
         shard = self.shards[hash((key,)) % SHARDS]
         slot = shard.get(key)
         if slot is not None:
@@ -307,7 +307,7 @@ class KeyTable:
                 del self.sparse[slot]
 
     def sparse_at(self, slot: int) -> tuple[Kept, ...]:
-        """Give the columns with an entry in `few` or `ticks` at a slot."""
+        """Return the columns with an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
             return ()

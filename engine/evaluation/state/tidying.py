@@ -47,13 +47,13 @@ def tidy(table: KeyTable, now_us: int, number: int) -> None:
 
 
 def _seems_expired(table: KeyTable, page: int, now_us: int) -> bool:
-    """Tell whether a sample slot of a page has expired."""
+    """Return whether a sample slot of a page has expired."""
     slot = min((page << PAGE_BITS) + PAGE_SLOTS // 2, len(table.keys) - 1)
     return bool(table.taken[slot]) and has_expired(table, slot, now_us)
 
 
 def bloated(table: KeyTable) -> bool:
-    """Tell whether there are many more slots than keys."""
+    """Return whether there are many more slots than keys."""
     return len(table.keys) > SHRUNK_FROM and len(table.keys) > 2 * table.live
 
 

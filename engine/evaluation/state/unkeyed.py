@@ -35,7 +35,7 @@ class Whole:
         """By cell, the buckets that the next event meets; also by records without keys."""
 
     def new_cell(self, tick: int) -> int:
-        """Give the number of an empty cell."""
+        """Return the number of an empty cell."""
         if self.free:
             cell = self.free.pop()
             self.ticks[cell] = tick
@@ -104,7 +104,7 @@ class Keyless:
         self.held = [0]
 
     def admit(self, key: object, tick: int, now_us: int) -> int:
-        """Give the slot."""
+        """Return the slot."""
         raise AssertionError((key, tick, now_us))
 
     def weigh(self, more_bytes: int) -> None:
@@ -133,7 +133,7 @@ class Keyless:
 
 
 def new_records(recorded: Recorded, slots: Slots) -> Times | Values | Panes:
-    """Give empty records."""
+    """Return empty records."""
     match recorded.kind:
         case Kind.TIMES:
             return Times(slots, recorded.window_us, recorded.most)

@@ -11,7 +11,7 @@ from engine.evaluation.state.slices import Joined, NodeName, State
 
 
 def entries_to_write(state: State) -> int:
-    """Give the number of entries that `stop_sleeping` may read and write."""
+    """Return the number of entries that `stop_sleeping` may read and write."""
     shared = [store for name in state.joined if not isinstance(store := state.store_of(name), int)]
     clocked = [column for table in state.tables.values() for column in table.stamped]
     return sum(

@@ -106,7 +106,7 @@ def _untyped(body: bytes) -> object:
 
 
 def _unreadable(body: bytes, error: Exception) -> Refusal:
-    """Give the Refusal for a body that is not JSON. Some of the decoder's own messages would mislead."""
+    """Return the Refusal for a body that is not JSON. Some of the decoder's own messages would mislead."""
     match error:
         case RecursionError():
             reason = "it is nested too deeply"
@@ -120,7 +120,7 @@ def _unreadable(body: bytes, error: Exception) -> Refusal:
 
 
 def _invalid_at(body: bytes) -> int:
-    """Give the offset of the first byte that is not UTF-8. The decoder counts from the start of a string."""
+    """Return the offset of the first byte that is not UTF-8. The decoder counts within a string."""
     try:
         body.decode()
     except UnicodeDecodeError as error:
@@ -129,7 +129,7 @@ def _invalid_at(body: bytes) -> int:
 
 
 def _breaks_off_at_a_surrogate(body: bytes) -> bool:
-    """Tell whether an unpaired surrogate, not truncation, stopped the decoder."""
+    """Return whether an unpaired surrogate, not truncation, stopped the decoder."""
     try:
         json.loads(body)
     except (ValueError, RecursionError):
@@ -147,7 +147,7 @@ def _check_count(body: bytes, values_max: int) -> None:
 
 
 def too_many_values(values_max: int) -> Refusal:
-    """Give the Refusal for a body with too many values."""
+    """Return the Refusal for a body with too many values."""
     return Refusal(Entry(1000, f"the body holds more than {values_max} values"))
 
 
@@ -175,7 +175,7 @@ def _check_digits(body: bytes, digits_max: int) -> None:
 
 
 def _deeper_than(body: bytes, depth_max: int) -> bool:
-    """Tell whether valid JSON nests deeper than `depth_max`."""
+    """Return whether valid JSON nests deeper than `depth_max`."""
     brackets = _without_strings(body).translate(_AS_STEPS, _NOT_BRACKETS)
     # Removing the innermost pairs a few times is cheap and leaves little of most bodies.
     taken = min(_PASSES, depth_max)
@@ -187,14 +187,14 @@ def _deeper_than(body: bytes, depth_max: int) -> bool:
 
 
 def _without_strings(body: bytes) -> bytes:
-    """Give valid JSON without its strings. Every unescaped quote starts or ends one."""
+    """Return valid JSON without its strings. Every unescaped quote starts or ends one."""
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(body.split(b'"')[::2])
 
 
 def shape_refusal(document: object, type_: type, complaint: str) -> Refusal:
-    """Give the Refusal with the violations of plain values. `complaint` is the decoder's own message."""
+    """Return the Refusal with the violations of plain values. `complaint` is the decoder's own message."""
     # A body can have a hundred thousand violations; the search stops after those that are reported.
     found = _violations(document, msgspec.inspect.type_info(type_), "")
     violations = list(islice(found, VIOLATIONS_MAX + 1))
@@ -206,7 +206,7 @@ def shape_refusal(document: object, type_: type, complaint: str) -> Refusal:
 
 
 def _violations(value: object, expected: Any, place: str) -> Iterator[str]:
-    """Give every violation of msgspec's description of a type by a value, in document order."""
+    """Yield every violation of msgspec's description of a type by a value, in document order."""
     info = msgspec.inspect
     where = f"{place}: " if place else "body: "
     match expected:
@@ -262,7 +262,7 @@ def _fits(value: object, expected: Any) -> bool:
 
 
 def _rebuilt(expected: Any) -> Any:
-    """Give the Python type that msgspec described. Only plain types reach this."""
+    """Return the Python type that msgspec described. Only plain types reach this."""
     info = msgspec.inspect
     match expected:
         case info.StrType(min_length=least, max_length=most, pattern=pattern):

@@ -143,7 +143,7 @@ def evaluate_batch_body(
 
 
 def sent_with(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
-    """Give the vars of a context, or an empty dict."""
+    """Return the vars of a context, or an empty dict."""
     if isinstance(context, ContextBody) and isinstance(context.vars, dict):
         return context.vars
     return {}

@@ -31,7 +31,7 @@ def evaluate_lines(detector: Detector, body: bytes) -> tuple[Done, tuple[int, ..
 
 
 def event_in(body: EvaluateBody) -> tuple[dict[str, Any], float, dict[str, Any]]:
-    """Give the arguments with which a detector evaluates the event of a body."""
+    """Return the arguments with which a detector evaluates the event of a body."""
     return body.event.fields, body.event.timestamp_ms, sent_with(body.context)
 
 

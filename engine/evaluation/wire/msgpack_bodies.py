@@ -19,7 +19,7 @@ _EXTENSIONS: Final = frozenset({0xC7, 0xC8, 0xC9})
 
 
 def _sizes() -> list[int]:
-    """Give the size of a value in bytes for each first byte, or minus the size of its length field.
+    """Return the size of a value in bytes for each first byte, or minus the size of its length field.
 
     The elements of arrays and objects are values of their own.
     """
@@ -103,7 +103,7 @@ def _check_framing(body: bytes) -> None:
 
 
 def _are_few(body: bytes, values_max: int) -> bool:
-    """Tell whether a well-formed body contains at most `values_max` values."""
+    """Return whether a well-formed body contains at most `values_max` values."""
     sizes, at, end = _SIZES, 0, len(body)
     for _ in range(values_max):
         if at >= end:
@@ -151,7 +151,7 @@ def _check_values(document: object, depth_max: int) -> None:
 
 
 def _members(level: list[Any]) -> list[Any]:
-    """Give the members of all objects and arrays of a level."""
+    """Return the members of all objects and arrays of a level."""
     kinds = set(map(type, level))
     if float in kinds and not all(isfinite(value) for value in level if type(value) is float):
         _refuse("it holds NaN or an infinity")

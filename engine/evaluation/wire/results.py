@@ -26,24 +26,24 @@ class ReportedEntry(msgspec.Struct, frozen=True):
 
 
 def encode_entries(entries: list[Entry] | tuple[Entry, ...]) -> bytes:
-    """Give the JSON array for `errors` or `messages`."""
+    """Return the JSON array for `errors` or `messages`."""
     if not entries:
         return b"[]"
     return msgspec.json.encode([ReportedEntry(*entry) for entry in entries])
 
 
 def encode_actions(fired: Fired) -> bytes:
-    """Give the actions of the rules that fired as a JSON array."""
+    """Return the actions of the rules that fired as a JSON array."""
     return b"[" + b",".join([rule.action_json() for rule in fired]) + b"]"
 
 
 def refused_result(refusal: Refusal) -> bytes:
-    """Give the result of a refused event of a batch as JSON."""
+    """Return the result of a refused event of a batch as JSON."""
     return b'{"actions":[],"errors":' + encode_entries(refusal.entries) + b"}"
 
 
 def _results_of(outcomes: Outcomes) -> list[bytes]:
-    """Give the result of each event as JSON."""
+    """Return the result of each event as JSON."""
     results = [
         b'{"actions":' + encode_actions(fired) + b"}" if fired else b'{"actions":[]}'
         for fired in outcomes.fired
@@ -56,7 +56,7 @@ def _results_of(outcomes: Outcomes) -> list[bytes]:
 
 
 def no_room(limit_bytes: int) -> bytes:
-    """Give the result of an event that was not evaluated because the answer was full."""
+    """Return the result of an event that was not evaluated because the answer was full."""
     said = (
         f"the answer to the batch has reached its limit of {limit_bytes} bytes; "
         "nothing of this event was evaluated, and it may be sent again"

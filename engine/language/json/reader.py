@@ -43,7 +43,7 @@ class JsonReader:
         self._member = ""
 
     def read(self) -> object:
-        """Give the value of the whole text. Raises NotJson."""
+        """Return the value of the whole text. Raises NotJson."""
         try:
             self._value(*self._token(), "a value")
             while self._open:
@@ -133,7 +133,7 @@ class JsonReader:
         return self._at
 
     def _token(self) -> tuple[str, str, int]:
-        """Give the next token: its kind (empty if there is none), its text, its offset."""
+        """Return the next token: its kind (empty if there is none), its text, its offset."""
         offset = self._skip_blanks()
         token = _TOKEN.match(self._text, offset)
         if token is None or token.lastgroup is None:

@@ -24,7 +24,7 @@ class SpannedArray(list[object]):
 
 
 def offset_of(container: object, member: str | int) -> int | None:
-    """Give the offset at which a member of a container begins, or None if it is unknown."""
+    """Return the offset at which a member of a container begins, or None if it is unknown."""
     match container, member:
         case SpannedObject(), str():
             return container.offsets.get(member)

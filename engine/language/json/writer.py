@@ -7,7 +7,7 @@ from engine.language.operators import FORM_OF
 
 
 def condition_to_document(condition: Condition) -> dict[str, object]:
-    """Give the JSON document of a condition, with its members in the documented order.
+    """Return the JSON document of a condition, with its members in the documented order.
 
     A condition that was read from a document gives that document: nothing is added, numbers keep their type.
     """

@@ -25,7 +25,7 @@ class Typed(Protocol):
 
 
 def is_keyword(tokens: Sequence[Typed], index: int, expected: Collection[str]) -> bool:
-    """Tell whether the word at an index is one of the contextual keywords, and used as one.
+    """Return whether the word at an index is one of the contextual keywords, and used as one.
 
     `expected` holds the terminals that the grammar expects there. The tokens before the word have their
     final terminals; those after it may be names as yet. Reads as far as the next parenthesis.
@@ -54,7 +54,7 @@ def is_keyword(tokens: Sequence[Typed], index: int, expected: Collection[str]) -
 
 
 def _terminal(tokens: Sequence[Typed], index: int) -> str:
-    """Give the terminal at an index, a contextual keyword as a name. Past the end, give an empty string."""
+    """Return the terminal at an index, a contextual keyword as a name. Past the end, give an empty string."""
     if index >= len(tokens):
         return ""
     terminal = tokens[index].type
@@ -62,7 +62,7 @@ def _terminal(tokens: Sequence[Typed], index: int) -> str:
 
 
 def _is_call(tokens: Sequence[Typed], index: int) -> bool:
-    """Tell whether a parenthesis encloses the arguments of a relation, and not a condition.
+    """Return whether a parenthesis encloses the arguments of a relation, and not a condition.
 
     Where the text ends too early to tell, it may be a relation.
     """
@@ -71,7 +71,7 @@ def _is_call(tokens: Sequence[Typed], index: int) -> bool:
 
 
 def _behind_call(tokens: Sequence[Typed], index: int) -> str:
-    """Give the terminal behind the parenthesis that ends the arguments of a relation."""
+    """Return the terminal behind the parenthesis that ends the arguments of a relation."""
     index += 1
     while _terminal(tokens, index) in _ARGUMENTS:
         index += 1

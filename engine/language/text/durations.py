@@ -16,7 +16,7 @@ _EXACT = Context(prec=10_000, Emax=999_999, Emin=-999_999)
 
 
 def duration_seconds(amount: str, unit: str) -> int | float:
-    """Give the seconds of a duration, as an integer if they are whole.
+    """Return the seconds of a duration, as an integer if they are whole.
 
     An amount of seconds is read as JSON reads it: `1e23s` is the double `1e23`.
     """
@@ -28,7 +28,7 @@ def duration_seconds(amount: str, unit: str) -> int | float:
 
 
 def duration_text(window_secs: float) -> str:
-    """Give the text of a window: in the largest unit that makes it an integer, otherwise in seconds.
+    """Return the text of a window: in the largest unit that makes it an integer, otherwise in seconds.
 
     The text reads back as the same window, whatever its size and precision.
     """

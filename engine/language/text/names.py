@@ -19,7 +19,7 @@ _PLAIN_NAME = re.compile(rf"\$?{_WORD}(?:\.{_WORD})*")
 
 
 def is_reserved(word: str) -> bool:
-    """Tell whether a word is a keyword in any letter case. As a name it needs backquotes."""
+    """Return whether a word is a keyword in any letter case. As a name it needs backquotes."""
     return word.lower() in KEYWORDS
 
 
@@ -41,5 +41,5 @@ def in_backquotes(name: str) -> str:
 
 
 def from_backquotes(text: str) -> str:
-    """Give the name that is spelled in backquotes."""
+    """Return the name that is spelled in backquotes."""
     return text[1:-1].replace("``", "`")

@@ -9,7 +9,7 @@ _PREDICATE_ENDS = {*NAMES, *LITERALS, "CLOSE", "RPAR"}
 
 
 def about_aggregates(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> Iterator[str]:
-    """Give suggestions for the word at index `failed`, the most likely first."""
+    """Yield suggestions for the word at index `failed`, the most likely first."""
     word = words[failed]
     before = [one.terminal for one in words[:failed]]
     compares = word.terminal == "WITHIN" or word.terminal in COMPARISON_TERMINALS
@@ -28,7 +28,7 @@ def about_aggregates(words: Sequence[Word], failed: int, accepted: AbstractSet[s
 
 
 def is_behind_where(words: Sequence[Word], index: int) -> bool:
-    """Tell whether a connective follows a predicate somewhere behind the `where` of a `per`."""
+    """Return whether a connective follows a predicate somewhere behind the `where` of a `per`."""
     if words[index].terminal not in {"AND", "OR", "SINCE"}:
         return False
     before = [word.terminal for word in words[:index]]
@@ -40,7 +40,7 @@ def is_behind_where(words: Sequence[Word], index: int) -> bool:
 
 
 def _is_compared(before: Sequence[str]) -> bool:
-    """Tell whether these terminals end with the comparison of an aggregate with a number or a fact."""
+    """Return whether these terminals end with the comparison of an aggregate with a number or a fact."""
     terminals = [*before]
     while terminals and terminals[-1] in {*NAMES, "NUMBER", "STAR"}:
         terminals.pop()

@@ -30,7 +30,7 @@ _CONNECTIVES = {"AND", "OR", "SINCE"}
 
 
 def parse(source: str | Mapping[str, object], limits: Limits = DEFAULT_LIMITS) -> Condition:
-    """Give the condition of a text or of a decoded JSON document.
+    """Return the condition of a text or of a decoded JSON document.
 
     A text whose first character is `{`, apart from blanks, is JSON; any other text is in the text language.
     Raises ConditionError: 1303 before anything else; 1300 with line, column and caret if the text cannot be
@@ -64,7 +64,7 @@ class _Reader:
         self._state = _parser().parse_interactive(source.text)
 
     def read(self) -> SpannedObject:
-        """Give the document of the text. Raises ConditionError."""
+        """Return the document of the text. Raises ConditionError."""
         stopped = None
         try:
             self._tokens += _tokens_of(self._state)
@@ -135,12 +135,12 @@ class _ParserTrials:
         self._states: dict[int, InteractiveParser] = {}
 
     def accepted(self, index: int) -> AbstractSet[str]:
-        """Give the terminals that the parser accepts in place of a token."""
+        """Return the terminals that the parser accepts in place of a token."""
         accepts: Callable[[], set[str]] = self._before(index).accepts
         return accepts()
 
     def continues(self, index: int, terminal: str, last: int) -> bool:
-        """Tell whether another terminal in place of a token lets the parser read up to the last token."""
+        """Return whether another terminal in place of a token lets the parser read up to the last token."""
         state = _copy_of(self._before(index))
         tokens = [*self._tokens]
         tokens[index] = Token(terminal, "")
@@ -153,7 +153,7 @@ class _ParserTrials:
         return True
 
     def _before(self, index: int) -> InteractiveParser:
-        """Give the parser's state before a token. It can accept or reject tokens, but builds no document."""
+        """Return the parser's state before a token. It accepts or rejects tokens and builds no document."""
         if index not in self._states:
             before = max((known for known in self._states if known < index), default=None)
             if before is None:
@@ -177,7 +177,7 @@ class _ParserTrials:
 
 
 def _in_context(tokens: Sequence[Token], index: int, state: InteractiveParser) -> Token:
-    """Give a token with its terminal as a keyword if it is a contextual one, otherwise as it is.
+    """Return a token with its terminal as a keyword if it is a contextual one, otherwise as it is.
 
     `state` is the parser's before the token.
     """
@@ -233,7 +233,7 @@ def _check_depth(values: Sequence[object], limits: Limits) -> None:
 
 
 def _is_operator(values: Sequence[object], index: int) -> bool:
-    """Tell whether a `not` belongs to `not in`: it follows a name that is neither a key nor a window."""
+    """Return whether a `not` belongs to `not in`: it follows a name that is neither a key nor a window."""
     match values[max(0, index - 2) : index]:
         case [Token(type="PER" | "WITHIN" | "FOR"), Part()]:
             return False
@@ -244,6 +244,6 @@ def _is_operator(values: Sequence[object], index: int) -> bool:
 
 
 def _is_keyed(values: Sequence[object], index: int) -> bool:
-    """Tell whether a `where` belongs to a `per`, which is counted already."""
+    """Return whether a `where` belongs to a `per`, which is counted already."""
     before = values[index - 2]
     return isinstance(before, Token) and before.type == "PER"

@@ -49,7 +49,7 @@ _OR, _AND, _SINCE, _PREFIX = range(4)
 
 
 def format(condition: Condition) -> str:  # noqa: A001  (the inverse of parse is called format)
-    """Give the canonical text of a valid condition, on one line and with only the necessary parentheses.
+    """Return the canonical text of a valid condition, on one line and with only the necessary parentheses.
 
     A name in backquotes is written as it is, including any line breaks.
     """
@@ -62,7 +62,7 @@ def _text(condition: Condition, required: int) -> str:
 
 
 def _written(condition: Condition) -> tuple[int, str]:
-    """Give the precedence of the text of a condition, and the text."""
+    """Return the precedence of the text of a condition, and the text."""
     match condition:
         case Leaf() as leaf:
             return _PREFIX, _leaf(leaf)
@@ -110,7 +110,7 @@ def _written(condition: Condition) -> tuple[int, str]:
 
 
 def _group(word: str, joint: str, members: tuple[Condition, ...], precedence: int) -> tuple[int, str]:
-    """Give the text of an `all` or `any`: joined, or as a call if there is only one member."""
+    """Return the text of an `all` or `any`: joined, or as a call if there is only one member."""
     if len(members) == 1:
         return _PREFIX, f"{word}({_text(members[0], _OR)})"
     return precedence, joint.join(_text(member, precedence + 1) for member in members)
@@ -123,7 +123,7 @@ def _aggregate(aggregate: Count | Distinct | Sum | Avg, over: str) -> str:
 
 
 def _amount(value: float | ScaledFact) -> str:
-    """Give the number, the fact, or the number times the fact that an aggregate is compared with."""
+    """Return the number, the fact, or the number times the fact that an aggregate is compared with."""
     if not isinstance(value, ScaledFact):
         return _literal(value)
     return name_text(value.fact) if value.times is None else f"{value.times!r} * {name_text(value.fact)}"
@@ -143,7 +143,7 @@ def _leaf(leaf: Leaf) -> str:
 
 
 def comparison_text(members: tuple[Condition, ...]) -> str | None:
-    """Give `x > n` or `x < n` if the members of an `all` mean that, otherwise None."""
+    """Return `x > n` or `x < n` if the members of an `all` mean that, otherwise None."""
     match members:
         case (Leaf(fact, "between", (low, high)), Leaf(same_fact, "neq", other)) if same_fact == fact:
             if not _is_number(other):
@@ -178,7 +178,7 @@ def _literal(value: LeafValue) -> str:
 
 
 def _string(value: str) -> str:
-    """Give a string literal: in single quotes if that saves escapes, as in most regular expressions."""
+    """Return a string literal: in single quotes if that saves escapes, as in most regular expressions."""
     hidden = _HIDDEN.search(value)
     if ("\\" in value or '"' in value) and "'" not in value and not hidden:
         return f"'{value}'"

@@ -87,10 +87,10 @@ class Trials(Protocol):
     """The parser, for trying other tokens in the text."""
 
     def accepted(self, index: int) -> AbstractSet[str]:
-        """Give the terminals that the parser accepts in place of the token at an index."""
+        """Return the terminals that the parser accepts in place of the token at an index."""
 
     def continues(self, index: int, terminal: str, last: int) -> bool:
-        """Tell whether the text can be read up to the token at `last` with that terminal at `index`."""
+        """Return whether the text can be read up to the token at `last` with that terminal at `index`."""
 
 
 class Explanation(NamedTuple):
@@ -176,7 +176,7 @@ def _explanation(word: Word, accepted: AbstractSet[str], suggestion: str) -> Exp
 
 
 def _misspelled_operator(text: str, offset: int) -> Word | None:
-    """Give the run of operator characters around an offset if it is a known mistake."""
+    """Return the run of operator characters around an offset if it is a known mistake."""
     if not _OPERATOR_RUN.match(text, offset):
         return None
     start = offset
@@ -191,7 +191,7 @@ def _operator_suggestion(operator: Word) -> str:
 
 
 def _other_spelling(word: Word, accepted: AbstractSet[str]) -> str:
-    """Give the suggestion for a keyword in another case, or for a common synonym of an operator."""
+    """Return the suggestion for a keyword in another case, or for a common synonym of an operator."""
     keyword = word.text.lower()
     if keyword in KEYWORDS and keyword != "null" and word.text not in KEYWORDS:
         name = f", or the name {in_backquotes(word.text)}, in backquotes"
@@ -201,7 +201,7 @@ def _other_spelling(word: Word, accepted: AbstractSet[str]) -> str:
 
 
 def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[int, str] | None:
-    """Give the index of a misspelled keyword and the keyword, if the text can be read on with it."""
+    """Return the index of a misspelled keyword and the keyword, if the text can be read on with it."""
     candidates = []
     for index in range(failed, max(-1, failed - WORDS_BACK_MAX - 1), -1):
         word = words[index]
@@ -224,7 +224,7 @@ def _near_keyword(words: Sequence[Word], failed: int, trials: Trials) -> tuple[i
 
 
 def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str]) -> Iterator[str]:
-    """Give suggestions for the word at index `failed`, the most likely first."""
+    """Yield suggestions for the word at index `failed`, the most likely first."""
     word = words[failed]
     before = words[failed - 1] if failed else Word("", "", 0)
     first = words[failed - 2] if failed > 1 else Word("", "", 0)
@@ -253,7 +253,7 @@ def _suggestions(words: Sequence[Word], failed: int, accepted: AbstractSet[str])
 
 
 def _is_stray_unit(words: Sequence[Word], index: int) -> bool:
-    """Tell whether a word is the unit of the number before it, as in `within 5 minutes`."""
+    """Return whether a word is the unit of the number before it, as in `within 5 minutes`."""
     match [word.terminal for word in words[:index]]:
         case [*_, "WITHIN" | "FOR", "NUMBER"]:
             return _unit(words[index].text) != ""
@@ -262,6 +262,6 @@ def _is_stray_unit(words: Sequence[Word], index: int) -> bool:
 
 
 def _unit(word: str) -> str:
-    """Give the unit that a word names, or an empty string."""
+    """Return the unit that a word names, or an empty string."""
     match = _UNIT_WORD.fullmatch(word.lower())
     return match.lastgroup or "" if match else ""

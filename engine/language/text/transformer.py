@@ -246,7 +246,7 @@ def _windowed(inner: SpannedObject, window: Part) -> SpannedObject:
 
 
 def _compared(content: SpannedObject, window: Part | None, op: str, value: Part) -> SpannedObject:
-    """Give the content of an aggregate, complete with its comparison."""
+    """Return the content of an aggregate, complete with its comparison."""
     if window:
         content["window_secs"], content.offsets["window_secs"] = window
     content["op"] = op

@@ -13,7 +13,7 @@ _UNBOUNDED: Final = Limits(text_bytes_max=2**62, nodes_max=2**62, depth_max=2**6
 
 
 def condition_from_document(document: object, limits: Limits = DEFAULT_LIMITS) -> Condition:
-    """Give the condition of a decoded JSON document.
+    """Return the condition of a decoded JSON document.
 
     Raises ConditionError: 1303 alone if the document is too large or too deep, otherwise every 1301 and 1302
     in document order, each with its place.
@@ -22,12 +22,12 @@ def condition_from_document(document: object, limits: Limits = DEFAULT_LIMITS) -
 
 
 def condition_from_stored(document: object) -> Condition:
-    """Give the condition of a document that was validated before it was stored. No limits apply."""
+    """Return the condition of a document that was validated before it was stored. No limits apply."""
     return validated(document, _UNBOUNDED, is_stored=True)
 
 
 def condition_from_json(text: str | bytes, limits: Limits = DEFAULT_LIMITS) -> Condition:
-    """Give the condition of a JSON text.
+    """Return the condition of a JSON text.
 
     Raises ConditionError as `condition_from_document` does, and 1300 with line, column and caret if the text
     is not JSON. 1303 takes precedence over 1300.

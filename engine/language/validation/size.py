@@ -51,19 +51,19 @@ def check_size(document: object, limits: Limits, levels_above: int = 0) -> None:
 
 
 def too_deep(limits: Limits) -> ConditionError:
-    """Give the error for a condition that is nested too deep."""
+    """Return the error for a condition that is nested too deep."""
     return ConditionError(
         Entry(TOO_LARGE, f"the condition is nested more than {limits.depth_max} levels deep")
     )
 
 
 def json_levels_max(limits: Limits) -> int:
-    """Give the deepest nesting of JSON in a condition within the limits."""
+    """Return the deepest nesting of JSON in a condition within the limits."""
     return (limits.depth_max - 1) * LEVELS_PER_CONDITION + LEVELS_OF_A_LEAF
 
 
 def child_documents(document: object) -> Iterator[object]:
-    """Give the values directly inside a condition's document that should be conditions."""
+    """Yield the values directly inside a condition's document that should be conditions."""
     if not isinstance(document, Mapping):
         return
     for name, value in document.items():

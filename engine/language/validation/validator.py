@@ -20,7 +20,7 @@ _Made = TypeVar("_Made")
 def validated(
     document: object, limits: Limits, source: Source | None = None, *, is_stored: bool = False
 ) -> Condition:
-    """Give the condition of a document.
+    """Return the condition of a document.
 
     `source` is the text of the document if it was read from one; messages then name lines and columns. The
     patterns of a document that `is_stored` were validated before and are not compiled again. Raises

@@ -106,7 +106,7 @@ class Values:
         return number
 
     def one_of(self, allowed: tuple[str, ...]) -> Callable[[object, Location], str | Invalid]:
-        """Give a check that accepts only these words."""
+        """Return a check that accepts only these words."""
 
         def check(value: object, location: Location) -> str | Invalid:
             if isinstance(value, str) and value in allowed:
@@ -205,11 +205,11 @@ class Values:
 
 
 def _shown(number: float) -> str:
-    """Give the digits of a number. Python refuses to print integers that are very long."""
+    """Return the digits of a number. Python refuses to print integers that are very long."""
     short = 2**64
     return "an integer of many digits" if isinstance(number, int) and abs(number) >= short else repr(number)
 
 
 def is_array(value: object) -> TypeGuard[Sequence[object]]:
-    """Tell whether a value is a JSON array."""
+    """Return whether a value is a JSON array."""
     return isinstance(value, list | tuple)

@@ -21,13 +21,13 @@ class Location(NamedTuple):
     offset: int | None = None
 
     def member(self, container: object, name: str) -> "Location":
-        """Give the location of a member of the object at this location."""
+        """Return the location of a member of the object at this location."""
         is_plain = name.isascii() and name.isidentifier()
         step = (f".{name}" if self.path else name) if is_plain else f"[{quoted(name)}]"
         return Location(self.path + step, offset_of(container, name))
 
     def element(self, container: object, index: int) -> "Location":
-        """Give the location of an element of the array at this location."""
+        """Return the location of an element of the array at this location."""
         return Location(f"{self.path}[{index}]", offset_of(container, index))
 
 
@@ -39,7 +39,7 @@ class Violations:
         self._source = source
 
     def root(self) -> Location:
-        """Give the location of the whole document."""
+        """Return the location of the whole document."""
         text = self._source.text if self._source else ""
         return Location(offset=len(text) - len(text.lstrip(" \t\r\n")))
 
