@@ -67,6 +67,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_slices.py",
                 "unit/evaluation/test_eviction.py",
                 "unit/evaluation/test_shared_memories.py",
+                "unit/evaluation/test_records.py",
                 "unit/evaluation/test_intervals.py",
             ),
             files=(
