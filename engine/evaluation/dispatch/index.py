@@ -91,7 +91,7 @@ class Index:
                 fact = self._facts.get(trigger.fact)
                 return _ELEMENTS / (1 + _ELEMENTS + (len(fact.by_element) if fact else 0))
             case Range():
-                return self._selectivity.share(trigger)
+                return self._selectivity.cost(trigger)
             case Hit():
                 return _PRESENT_COST
             case _:

@@ -15,6 +15,12 @@ _FACTS_MAX: Final = 256
 _SAMPLES_MAX: Final = 256
 """The most facts, and the most values and ends of ranges of a fact, that are kept."""
 
+_SEARCH: Final = 40.0
+"""The cost of searching the ranges of a fact at an event, in evaluations of a rule. Its ranges share it."""
+
+_COST_MAX: Final = 0.99
+"""Less than that of all events with the fact."""
+
 _STRIDE: Final = 97
 """Which end of a full sample the next one replaces; prime, so that every end is replaced sometimes."""
 
@@ -64,11 +70,13 @@ class Selectivity:
         """Return how many values of a fact are known, up to a bound."""
         return len(self._sample(fact).values)
 
-    def share(self, trigger: Range) -> float:
-        """Estimate the share of events that meet a range, among those that have the fact."""
-        ends = self._sample(trigger.fact).ends
+    def cost(self, trigger: Range) -> float:
+        """Estimate the share of events that meet a range, and its share of the search."""
+        sample = self._sample(trigger.fact)
+        ends = sample.ends
         inside = bisect_left(ends, ordinal(trigger.high)) - bisect_right(ends, ordinal(trigger.low))
-        return (max(0, inside) + 0.5) / (len(ends) + 1)
+        share = (max(0, inside) + 0.5) / (len(ends) + 1)
+        return min(_COST_MAX, share + _SEARCH / (1 + sample.count))
 
     def _sample(self, fact: str) -> _Sample:
         sample = self._samples.get(fact)
