@@ -29,7 +29,7 @@ from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import begin_folder, check_identity
 from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import NewerFormat, NoRoom, NothingUsable, StorageError
-from snapshots.files import Files, RealFiles
+from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.folders import create_folder, destroy_folder, is_unused
 from snapshots.store import Store
 from snapshots.takeover.recovered import Recovered
@@ -187,12 +187,8 @@ class Directory:
         self._lock.release()
 
     def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Return the changes since the versions that a front end has seen.
-
-        Raises WrongFolder if the data folder is gone, although nothing is read from it.
-        """
-        with contextlib.suppress(OSError):
-            self._check_folder()
+        """Return the changes since the versions that a front end has seen. Raises StorageError."""
+        self._check_owner()
         state = self._state
         return Changes(
             self._tokens.since(
@@ -205,6 +201,7 @@ class Directory:
 
     def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
         """Store a token; return the version of the tokens that includes it."""
+        self._check_owner()
         if token_id not in self._state.tokens:
             self._change(TokenAdded(token_id, digest, hint))
             self._tokens.note(digest, token_id)
@@ -212,6 +209,7 @@ class Directory:
 
     def revoke_token(self, token_id: str) -> int | None:
         """Remove a token; return the version without it, None if it does not exist."""
+        self._check_owner()
         token = self._state.tokens.get(token_id)
         if token is None:
             return None
@@ -220,10 +218,10 @@ class Directory:
 
     def create_detector(self, detector_id: str, name: str) -> int | None:
         """Add a detector; return the catalogue's version that includes it, None if the limit is reached."""
+        self._check_owner()
         if detector_id not in self._state.detectors:
             if self._detectors_max is not None and len(self._state.detectors) >= self._detectors_max:
                 return None
-            self._check_before_change()
             self._store.reserve(_RECORD_BYTES_MAX)
             # The folder comes first: one without a detector is deleted at the next opening, but a detector
             # without a folder is lost.
@@ -243,6 +241,7 @@ class Directory:
 
         Its files stay until `purge_detector`; the next opening purges leftovers.
         """
+        self._check_owner()
         if detector_id not in self._state.detectors:
             return None
         self._change(DetectorStruck(detector_id))
@@ -251,9 +250,9 @@ class Directory:
 
     def purge_detector(self, detector_id: str) -> None:
         """Delete the files of a detector that was removed and that is active nowhere."""
+        self._check_owner()
         if detector_id not in self._state.struck:
             return
-        self._check_before_change()
         destroy_folder(self._detectors_folder / detector_id, self._files)
         self._change(DetectorPurged(detector_id))
 
@@ -262,6 +261,7 @@ class Directory:
 
         A lease is valid until the next one for the same detector.
         """
+        self._check_owner()
         if detector_id not in self._state.detectors:
             return None
         self._granted += 1
@@ -272,7 +272,6 @@ class Directory:
 
     def _change(self, change: Change) -> None:
         """Make a change, durably first. Raises NoRoom if nothing was done; other errors leave that open."""
-        self._check_before_change()
         self._store.reserve(_RECORD_BYTES_MAX)
         self._store.append(catalogue_state.encode(change), version=RECORD_VERSION)
         self._store.sync()
@@ -300,12 +299,15 @@ class Directory:
         self._store.save([body], version=STATE_VERSION, sequence=sequence)
         self._snapshot_bytes = len(body)
 
-    def _check_before_change(self) -> None:
-        """Check that the data folder is the expected one. Raises StorageError."""
-        try:
+    def _check_owner(self) -> None:
+        """Raise StorageError unless this directory owns the data folder, so that what it knows is the latest.
+
+        Before each answer, though nothing is read: a successor may have revoked a token or granted a lease
+        while this process was stopped or cut off.
+        """
+        with storage_errors(f"{self._data} cannot be read"):
             self._check_folder()
-        except OSError as error:
-            raise StorageError(f"{self._data} cannot be read: {error}") from error
+        self._store.check_owner()
 
 
 def recovered_state(recovered: Recovered) -> CatalogueState:

@@ -11,7 +11,15 @@ from engine.runtime.catalogue.directory import Directory, DirectorySettings, min
 from engine.runtime.catalogue.tokens import digest_of, mint
 from engine.runtime.contract.catalogue_changes import TableUpdate
 from snapshots.data_folder.identity import begin_folder
-from snapshots.errors import FolderInUse, NewerFormat, NoRoom, NothingUsable, StorageError, WrongFolder
+from snapshots.errors import (
+    Fenced,
+    FolderInUse,
+    NewerFormat,
+    NoRoom,
+    NothingUsable,
+    StorageError,
+    WrongFolder,
+)
 from snapshots.files import RealFiles
 from snapshots.folders import create_folder
 from snapshots.format.segments import HEADER_BYTES
@@ -148,6 +156,7 @@ def test_a_change_that_fails_is_made_whole_or_not_at_all(tmp_path, change, error
             directory.add_token(A, b"a", "hint")
             directory.create_detector(A, "a")
             before = told(directory)
+            known = {A}, directory._state.detectors.copy()
             files.fails_at = len(files.calls) + call
             work = {
                 "add": lambda one: one.add_token(B, b"b", "hint"),
@@ -159,7 +168,7 @@ def test_a_change_that_fails_is_made_whole_or_not_at_all(tmp_path, change, error
                 work(directory)
             except StorageError:
                 assert files.failed
-                assert told(directory) == before
+                assert (directory._state.tokens.keys(), directory._state.detectors) == known
             if not files.failed:
                 break
         with opened_with(data, RealFiles()) as directory:
@@ -423,16 +432,41 @@ def test_a_folder_that_is_swapped_meanwhile_is_noticed_and_nothing_is_made_in_it
     directory.close()
 
 
-def test_a_disk_that_hesitates_does_not_keep_front_ends_from_what_is_known(tmp_path, files):
+ANSWERS_WITHOUT_A_CHANGE = {
+    "changes": lambda directory: directory.changes(0, 0),
+    "a token that is there": lambda directory: directory.add_token(A, b"a", "hint"),
+    "a token that is not there": lambda directory: directory.revoke_token(B),
+    "a detector that is there": lambda directory: directory.create_detector(A, ""),
+    "a detector that is not there": lambda directory: directory.delete_detector(B),
+    "nothing to purge": lambda directory: directory.purge_detector(B),
+    "a lease": lambda directory: directory.lease(A, "x"),
+    "no lease": lambda directory: directory.lease(B, "x"),
+}
+
+
+@pytest.mark.parametrize("ask", ANSWERS_WITHOUT_A_CHANGE.values(), ids=ANSWERS_WITHOUT_A_CHANGE)
+def test_a_directory_with_a_successor_answers_nothing(tmp_path, ask):
+    with opened_with(tmp_path, RealFiles()) as directory:
+        directory.add_token(A, b"a", "hint")
+        directory.create_detector(A, "")
+        ask(directory)
+        successor = Store(tmp_path / "directory")
+        successor.recover()
+        with pytest.raises(Fenced):
+            ask(directory)
+        successor.close()
+
+
+@pytest.mark.parametrize("ask", ANSWERS_WITHOUT_A_CHANGE.values(), ids=ANSWERS_WITHOUT_A_CHANGE)
+@pytest.mark.parametrize("call", ["read", "is_named"])
+def test_a_directory_that_cannot_know_whether_it_has_a_successor_answers_nothing(tmp_path, files, call, ask):
     directory = expecting(tmp_path, begin_folder(tmp_path), files)
     directory.open()
     directory.add_token(A, b"a", "hint")
-    files.fail_next("read")
-    assert directory.changes(0, 0).tokens.whole == {b"a": A}
-    assert files.failed
-    files.fail_next("read")
+    directory.create_detector(A, "")
+    files.fail_next(call)
     with pytest.raises(StorageError, match="cannot be read"):
-        directory.add_token(B, b"b", "hint")
+        ask(directory)
     directory.close()
 
 
