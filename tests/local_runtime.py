@@ -17,7 +17,7 @@ from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import RemoteBroker, methods_for_front_ends
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
-from engine.runtime.contract.calls import REPORT, Activated, Report, decode_report
+from engine.runtime.contract.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.operations import Operation, Reply
@@ -158,13 +158,17 @@ class LocalWorker(Mortal):
         self.address = Address(name, b"")
         self.service = DetectorService(settings, LocalDetector(self))
         self.reported: Callable[[Report], None] = lambda _: None
-        self._supervisor = self.connected()
-        self._supervisor.noted = self._noted
+        self.supervise()
         self.calls: list[tuple[str, int]] = []
         """What was called, with the number of operations of a batch."""
         self.in_flight = 0
         self.in_flight_most = 0
         self.before: Callable[[str], Awaitable[None]] = _no_fault
+
+    def supervise(self) -> None:
+        """Connect it to another supervisor, as its first one did."""
+        self._supervisor = self.connected()
+        self._supervisor.noted = self._noted
 
     def connected(self) -> LinkClient:
         """A new connection to it."""
@@ -192,6 +196,9 @@ class LocalWorker(Mortal):
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         return await self._supervisor.ask("activate", Activated, detector_id, epoch)
+
+    async def adopt(self) -> Held | None:
+        return await self._supervisor.ask("adopt", Held | None)
 
     def make_room(self) -> None:
         self._supervisor.note(MAKE_ROOM)
@@ -245,6 +252,8 @@ class LocalActors:
         self._numbers = itertools.count()
         self.started: list[LocalWorker] = []
         self.before: Callable[[str], Awaitable[None]] = _no_fault
+        self.left: list[LocalWorker] = []
+        """Those that have lost their broker, and wait for another."""
         self.refuse = False
         """Whether starting fails."""
         self.make: Callable[..., DetectorActor] = DetectorActor
@@ -258,6 +267,13 @@ class LocalActors:
         handle.before = self.before
         self.started.append(handle)
         return handle
+
+    async def survivors(self) -> list[LocalWorker]:
+        """Every one that an earlier broker has left; a test says which."""
+        left, self.left = self.left, []
+        for worker in left:
+            worker.supervise()
+        return left
 
     async def connect(self, address: Address) -> LinkClient:
         """A connection to one of them, as a front end makes it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.runtime.activation.activation import Activation
-from engine.runtime.contract.calls import Ended, Report
+from engine.runtime.contract.calls import Ended, Held, Report
 from engine.runtime.contract.counters import ACTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
 from engine.runtime.contract.operations import Operation, Reply
@@ -71,6 +71,13 @@ class DetectorQueue:
         """Whether the time allowed for answering waiting requests is over."""
         self._ended: Ended | None = None
         self._lost_because = "it did not end in time"
+
+    @property
+    def held(self) -> Held | None:
+        """The detector, None once it is given up."""
+        if self._task is None or self._deleted:
+            return None
+        return Held(self.detector_id, self.epoch, self.activation.at_risk)
 
     # -- what others call ------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The broker in the process that owns the workers: it places detectors in them."""
+"""The broker in the directory's process: it places detectors in workers."""
 
 import asyncio
 import logging
@@ -6,21 +6,28 @@ from collections.abc import Callable
 
 from engine.runtime.broker.broker import Status, Tallies
 from engine.runtime.catalogue.directory_client import DirectoryClient
+from engine.runtime.contract.calls import Held, Report
 from engine.runtime.contract.catalogue_changes import Changes
 from engine.runtime.contract.counters import COUNTERS
-from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable
-from engine.runtime.contract.ports import DirectoryStarter, WorkerStarter
+from engine.runtime.contract.errors import SHUTTING_DOWN, ActorDied, DetectorUnavailable
+from engine.runtime.contract.ports import DirectoryStarter, WorkerPort, WorkerStarter
 from engine.runtime.contract.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.activation_slots import ActivationSlots
 from engine.runtime.placement.placed_detector import PlacedDetector
 from engine.runtime.placement.services import Services
-from engine.runtime.placement.workers import DetectorWorkers
+from engine.runtime.placement.workers import DetectorWorker, DetectorWorkers
 
 _log = logging.getLogger(__name__)
 
 _PURGE_WAIT_S = 1.0
 _DAMAGE_KEPT = 100
+
+Adopted = tuple[DetectorWorker, Held | None, list[Report]]
+"""A worker of an earlier broker, its detector, and what it has reported since."""
+
+_ADOPT_S = 5.0
+"""How long a worker of an earlier broker may take to say what it has."""
 
 
 class LocalBroker:
@@ -38,6 +45,7 @@ class LocalBroker:
         slots = ActivationSlots(settings.max_resident)
         # If no worker is started ahead, one extra open slot lets the first one start.
         ahead = 0 if settings.spares else 1
+        self._workers_starter = workers
         self._workers = DetectorWorkers(workers, settings, lambda started: slots.open(started + ahead))
         slots.open(ahead)
         self._services = Services(
@@ -65,7 +73,39 @@ class LocalBroker:
         opened = await self._directory.start()
         for damage in opened.damage:
             self._note_damage("tokens and catalogue", damage)
+        await self._adopt()
         self._workers.start()
+
+    async def _adopt(self) -> None:
+        """Take over the workers that an earlier broker of the folder has left, and their active detectors."""
+        survivors = await self._workers_starter.survivors()
+        if not survivors:
+            return
+        known = (await self._directory.changes(0, 0)).detectors.whole or {}
+        adopted = await asyncio.gather(*map(self._adopted, survivors))
+        # The latest activation of a detector is the one that may write.
+        for worker, held, early in sorted(filter(None, adopted), key=_latest_first):
+            if held is None:
+                self._workers.give_back(worker)
+            elif held.detector_id in known and held.detector_id not in self._placed:
+                placed = PlacedDetector(held.detector_id, self._services, self._left)
+                self._placed[held.detector_id] = placed
+                placed.adopt(worker, held, early)
+            else:
+                self._workers.lose(worker)
+
+    async def _adopted(self, port: WorkerPort) -> Adopted | None:
+        """Take over a worker, or end it if that is impossible."""
+        early: list[Report] = []
+        port.reported = early.append
+        try:
+            async with asyncio.timeout(_ADOPT_S):
+                held = await port.adopt()
+        except (ActorDied, TimeoutError) as error:
+            _log.warning("the worker %s is ended, for it cannot be adopted: %r", port.name, error)
+            await port.end()
+            return None
+        return self._workers.adopt(port), held, early
 
     async def close(self) -> list[str]:
         """Answer waiting requests, save every active detector, and stop.
@@ -214,3 +254,8 @@ class LocalBroker:
         said = f"detector {detector_id}: {trouble}"
         _log.error("%s", said)
         self._trouble[detector_id] = said
+
+
+def _latest_first(adopted: Adopted) -> int:
+    _, held, _ = adopted
+    return 0 if held is None else -held.epoch

@@ -20,9 +20,10 @@ from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
 from engine.runtime.cluster.worker import WorkerActor
-from engine.runtime.contract.calls import REPORT, Activated, Report, decode_report
+from engine.runtime.contract.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.ports import WorkerPort
 from engine.runtime.contract.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.off_loop import off_loop
@@ -98,6 +99,10 @@ class RayWorkerPort(_Port):
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector. Raises StorageError."""
         return await self._client.ask("activate", Activated, detector_id, epoch)
+
+    async def adopt(self) -> Held | None:
+        """Have the worker report here, and return its active detector."""
+        return await self._client.ask("adopt", Held | None)
 
     def make_room(self) -> None:
         """Say that another detector waits for the slot of this one."""
@@ -187,7 +192,7 @@ class RayWorkers:
         self._numbers = itertools.count(1)
         self._prefix = f"worker-{secrets.token_hex(4)}"
 
-    async def start(self) -> RayWorkerPort:
+    async def start(self) -> WorkerPort:
         """Start a worker, and return it once it accepts calls."""
         name = f"{self._prefix}-{next(self._numbers)}"
         try:
@@ -205,6 +210,10 @@ class RayWorkers:
         except BaseException:
             await port.end()
             raise
+
+    async def survivors(self) -> list[WorkerPort]:
+        """Return none: workers end with the process that has started them."""
+        return []
 
 
 class RayDirectoryStarter:

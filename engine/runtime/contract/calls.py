@@ -25,6 +25,15 @@ class Health(msgspec.Struct, frozen=True):
     resident_bytes: int
 
 
+class Held(msgspec.Struct, frozen=True):
+    """A detector that is active in a worker, for a supervisor that has just come."""
+
+    detector_id: str
+    epoch: int
+    at_risk: bool
+    """Whether the death of the process would lose what was answered."""
+
+
 class Ended(msgspec.Struct, frozen=True):
     """The worker no longer has the detector."""
 

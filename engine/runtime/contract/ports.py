@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from engine.runtime.contract.calls import Activated, Report
+from engine.runtime.contract.calls import Activated, Held, Report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.operations import Operation, Reply
 from engine.runtime.contract.routes import Address
@@ -60,6 +60,9 @@ class WorkerPort(Protocol):
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector. Raises StorageError."""
 
+    async def adopt(self) -> Held | None:
+        """Have the worker report here, and return its active detector."""
+
     def make_room(self) -> None:
         """Say that another detector waits for the slot of this one."""
 
@@ -87,6 +90,9 @@ class WorkerStarter(Protocol):
 
     async def start(self) -> WorkerPort:
         """Start a worker, and return it once it accepts calls."""
+
+    async def survivors(self) -> Sequence[WorkerPort]:
+        """Return the workers that an earlier supervisor of the data folder has left, perhaps dead ones."""
 
 
 class DirectoryPort(Protocol):

@@ -1,16 +1,26 @@
 """Where detectors are, as front ends are told."""
 
+from typing import Optional
+
 import msgspec
 
 
 class Address(msgspec.Struct, frozen=True):
-    """The address of a worker's listener, and the token that it accepts."""
+    """The address of a process's listener, and the token that it accepts."""
 
     place: str | tuple[str, int]
     """The path of a Unix socket, or IP address and port."""
     token: bytes
     tls: bool = False
     """Whether the connection is encrypted."""
+    node: str = ""
+    """The Ray node of the process, if it has another address for callers on other nodes."""
+    far: Optional["Address"] = None
+    """That address."""
+
+    def seen_from(self, node: str) -> "Address":
+        """Return the address for callers on a Ray node."""
+        return self if self.far is None or node == self.node else self.far
 
     def __repr__(self) -> str:
         """Omit the token, which is a secret."""

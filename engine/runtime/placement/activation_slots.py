@@ -68,6 +68,10 @@ class ActivationSlots:
             self.release(holder)
             raise
 
+    def adopt(self, holder: SlotHolder) -> None:
+        """Give a slot to the holder of an activation that exists already, even if none is free."""
+        self._holders[holder] = None
+
     def release(self, holder: SlotHolder) -> None:
         """Give a slot back."""
         self._holders.pop(holder, None)

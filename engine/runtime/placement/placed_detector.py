@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from engine.runtime.contract.calls import Activated, Report
+from engine.runtime.contract.calls import Activated, Held, Report
 from engine.runtime.contract.counters import (
     ACTIVATIONS,
     ACTIVATIONS_FAILED,
@@ -131,6 +131,13 @@ class PlacedDetector:
             self._askers -= 1
             self._forget_if_idle()
 
+    def adopt(self, worker: DetectorWorker, held: Held, early: Sequence[Report]) -> None:
+        """Take over a detector that an earlier supervisor had activated, and what its worker said since."""
+        self._services.slots.adopt(self)
+        self._set_active(worker, held.epoch)
+        self._at_risk = held.at_risk
+        self._hear(worker, early)
+
     async def delete(self) -> None:
         """Refuse all requests with 1200, and drop the detector unsaved."""
         self._deleted = True
@@ -251,9 +258,7 @@ class PlacedDetector:
             if self._worker is None:
                 (workers.give_back if empty else workers.lose)(worker)
         self._note_activated(activated)
-        worker.port.reported = partial(self._reported, worker)
-        for report in early:
-            self._reported(worker, report)
+        self._hear(worker, early)
         return True
 
     def _set_active(self, worker: DetectorWorker, epoch: int) -> None:
@@ -280,6 +285,12 @@ class PlacedDetector:
             services.diverged(self.detector_id, activated.diverged)
 
     # -- what the worker reports -----------------------------------------------------------------------------
+
+    def _hear(self, worker: DetectorWorker, early: Sequence[Report]) -> None:
+        """Take the reports of a worker from now on, after the early ones."""
+        worker.port.reported = partial(self._reported, worker)
+        for report in early:
+            self._reported(worker, report)
 
     def _reported(self, worker: DetectorWorker, report: Report) -> None:
         services = self._services

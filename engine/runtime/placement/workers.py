@@ -78,6 +78,10 @@ class DetectorWorkers:
             with contextlib.suppress(ValueError):
                 self._takers.remove(taker)
 
+    def adopt(self, port: WorkerPort) -> DetectorWorker:
+        """Add a worker that is started already, as one in use."""
+        return self._add(DetectorWorker(port, activations=1))
+
     def give_back(self, worker: DetectorWorker, resident_bytes: int = 0) -> None:
         """Return a worker that has no detector to the pool."""
         worker.on_death = None
@@ -164,11 +168,14 @@ class DetectorWorkers:
         if self._surplus or self._closed:
             await self._end(worker)
             return
+        self._unused.append(self._add(worker))
+        self._serve()
+
+    def _add(self, worker: DetectorWorker) -> DetectorWorker:
         self._all.add(worker)
         worker.watchers = [asyncio.create_task(watch(worker)) for watch in (self._watch, self._ping)]
-        self._unused.append(worker)
-        self._serve()
         self._changed(len(self._all))
+        return worker
 
     async def _watch(self, worker: DetectorWorker) -> None:
         await worker.port.watch()

@@ -1,0 +1,140 @@
+"""A broker that comes after another takes over its workers: what is active stays active."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from engine.evaluation.wire.events import Done
+from engine.runtime.broker.local_broker import LocalBroker
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.counters import ACTIVATIONS
+from engine.runtime.contract.operations import Operation
+from tests.local_runtime import LocalActors, LocalDirectories, LocalService, local_service, until
+
+
+def event(timestamp_ms: float) -> Operation:
+    return ops.evaluate(json.dumps({"event": {"fields": {}, "timestamp_ms": timestamp_ms}}).encode())
+
+
+def lose_broker(service: LocalService) -> None:
+    """As its process dies: its connections end, and it hears and does nothing any more."""
+    service.broker._workers.lose = lambda _: None  # type: ignore[method-assign]
+    service.directories.refuse = True
+    for worker in service.actors.started:
+        worker._supervisor.link.abort()
+    for worker in service.broker._workers._all:
+        for watcher in worker.watchers:
+            watcher.cancel()
+    service.directories.started[-1].die()
+
+
+@asynccontextmanager
+async def succeeded(service: LocalService) -> AsyncIterator[LocalBroker]:
+    """A second broker, after the first one is lost."""
+    lose_broker(service)
+    actors = LocalActors(service.settings)
+    actors.left = [worker for worker in service.actors.started if not worker.dead]
+    broker = LocalBroker(service.settings, actors, LocalDirectories(service.settings))
+    await broker.start()
+    service.fleet.broker = broker
+    service.fleet.router._locate = broker.route
+    for way in service.fleet.router._ways.values():
+        way._locate = broker.route
+    service.fleet._cache._source = broker
+    try:
+        yield broker
+    finally:
+        assert await broker.close() == []
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[LocalService]:
+    async with local_service(folder, spares=1) as service:
+        yield service
+
+
+async def test_what_is_active_stays_active_and_is_not_activated_again(tmp_path):
+    async with serving(tmp_path) as service:
+        detector = await service.fleet.create_detector("one")
+        await service.fleet.call(detector, event(1))
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        async with succeeded(service) as broker:
+            assert broker.active_detectors == 1
+            assert (await broker.route(detector, 0)).worker == worker.name
+            assert isinstance(await service.fleet.call(detector, event(2)), Done)
+            assert broker.counts[ACTIVATIONS] == 0
+            assert worker.actor._active.detector.events_seen == 2
+            # It reports to the successor now.
+            worker.make_room()
+            await until(lambda: not broker.active_detectors)
+
+
+async def test_an_activation_that_ends_after_its_broker_did_is_adopted(tmp_path):
+    async with serving(tmp_path) as service:
+        detector = await service.fleet.create_detector("one")
+        go_on = asyncio.Event()
+
+        async def slowly(what: str) -> None:
+            if what == "activate":
+                await go_on.wait()
+
+        await until(lambda: service.actors.started)
+        (worker,) = service.actors.started
+        worker.before = slowly
+        asking = asyncio.create_task(service.broker.route(detector, 0))
+        await until(lambda: ("activate", 0) in worker.calls)
+        asyncio.get_running_loop().call_later(0.05, go_on.set)
+        async with succeeded(service) as broker:
+            assert (await broker.route(detector, 0)).worker == worker.name
+            assert broker.counts[ACTIVATIONS] == 0
+            asking.cancel()
+            await asyncio.wait({asking})
+
+
+async def test_a_worker_whose_detector_was_deleted_or_given_to_another_is_ended(tmp_path):
+    async with serving(tmp_path) as service:
+        deleted, moved = [await service.fleet.create_detector(name) for name in ("one", "two")]
+        for detector in (deleted, moved):
+            await service.fleet.call(detector, event(1))
+        former = service.actors.with_detector(moved)
+        assert former is not None
+        # Another worker got it while the broker took this one for dead.
+        epoch = await service.broker._directory.lease(moved, "later")
+        later = await service.actors.start()
+        await later.activate(moved, epoch)
+        await service.broker._directory.delete_detector(deleted)
+        async with succeeded(service) as broker:
+            assert broker.active_detectors == 1
+            assert (await broker.route(moved, 0)).epoch == epoch
+            await until(lambda: former.dead)
+            await until(lambda: not service.actors.with_detector(deleted))
+
+
+async def test_a_worker_that_does_not_answer_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.runtime.broker.local_broker._ADOPT_S", 0.05)
+    async with serving(tmp_path) as service:
+        detector = await service.fleet.create_detector("one")
+        await service.fleet.call(detector, event(1))
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        worker.adopt = never  # type: ignore[method-assign]
+        async with succeeded(service) as broker:
+            assert worker.dead
+            assert not broker.active_detectors
+            assert isinstance(await service.fleet.call(detector, event(2)), Done)
+
+
+async def test_a_detector_that_was_adopted_counts_against_the_slots(tmp_path):
+    async with local_service(tmp_path, spares=1, max_resident=1, turn_s=0.0) as service:
+        one, two = [await service.fleet.create_detector(name) for name in ("one", "two")]
+        await service.fleet.call(one, event(1))
+        async with succeeded(service) as broker:
+            await service.fleet.call(two, event(1))
+            assert broker.active_detectors == 1
