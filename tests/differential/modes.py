@@ -16,27 +16,27 @@ LOOKED_UP = (
     (lookups, "WALKED_MAX", -1),
     (lookups, "SEARCHED_APART_MAX", 0),
     (lookups, "SEARCHED_CHARS_MAX", 0),
-    (indexed_stream, "TURNED_ALL_MAX", 0),
+    (indexed_stream, "VISITED_ALL_MAX", 0),
 )
 """Values of any size are treated as large ones are."""
 
 MODES = {
-    "awake": (),
-    "asleep": ((rule_set, "index_pays", fused.up_to(0)),),
-    "falling asleep": ((rule_set, "index_pays", fused.up_to(1)),),
+    "fused": (),
+    "indexed": ((rule_set, "index_pays", fused.up_to(0)),),
+    "becoming indexed": ((rule_set, "index_pays", fused.up_to(1)),),
     "in turns": ((rule_set, "index_pays", fused.in_turns),),
     "in turns, in pages": (
         (rule_set, "index_pays", fused.in_turns),
         (columns, "PAGED_FROM", 1),
         (columns, "SPARSE_SHARE", 1 << 62),
     ),
-    "asleep, in pages, looked up": (
+    "indexed, in pages, looked up": (
         *LOOKED_UP,
         (rule_set, "index_pays", fused.up_to(0)),
         (columns, "PAGED_FROM", 1),
         (columns, "SPARSE_SHARE", 1 << 62),
     ),
-    "asleep, tidied at every event": (
+    "indexed, tidied at every event": (
         (rule_set, "index_pays", fused.up_to(0)),
         (compiler, "SETTLE_EVERY", 1),
         (indexed_stream, "SETTLE_EVERY", 1),
@@ -44,7 +44,7 @@ MODES = {
         (slices, "SETTLE_EVERY", 1),
         (tidying, "SHRUNK_FROM", 0),
     ),
-    "awake, tidied at every event, looked up": (
+    "fused, tidied at every event, looked up": (
         *LOOKED_UP,
         (compiler, "SETTLE_EVERY", 1),
         (indexed_stream, "SETTLE_EVERY", 1),

@@ -61,7 +61,7 @@ OPERATORS: Final = {
     ast.LShift: ("<<", ">>"),
 }
 OTHER_FUNCTIONS: Final = {"min": "max", "max": "min", "all": "any", "any": "all"}
-BIRTHS: Final = ("birth", "events_seen", "tick", "whole_at", "previous_tick")
+BIRTHS: Final = ("birth", "events_seen", "tick", "complete_at", "previous_tick")
 
 IN_TEMPLATES: Final = (
     (r"(?<= )<=(?= )", ("<", ">")),

@@ -13,14 +13,14 @@ from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit, World
 from tests.worlds.shared_histories import SharedWorld
-from tests.worlds.steady_facts import FallingAsleepWorld, SteadyFactsWorld
+from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 
 SEED = 20
 """Any would do; a fixed one makes two runs comparable."""
 
 WORLDS: tuple[tuple[type[World], int, dict[str, int]], ...] = (
     (SteadyFactsWorld, 12, {"steps_max": 40}),
-    (FallingAsleepWorld, 3, {"steps_max": 18}),
+    (BecomingIndexedWorld, 3, {"steps_max": 18}),
     (LongHistoriesWorld, 3, {"steps_max": 40}),
     (World, 8, {"depth": 2, "steps_max": 24}),
     (World, 10, {"depth": 4, "steps_max": 18}),

@@ -24,7 +24,7 @@ def differences(recording: Recording) -> Iterator[str]:
     for worlds in (recording.worlds, recording.lasting_worlds):
         yield from evictions(worlds)
     yield from answered_otherwise(recording.scripts)
-    for mode, player in (("awake", EnginePlayer), ("asleep", ReloadedPlayer)):
+    for mode, player in (("fused", EnginePlayer), ("indexed", ReloadedPlayer)):
         for vector in recording.vectors:
             with in_mode(mode):
                 if difference := play(vector, player()):

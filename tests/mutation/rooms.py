@@ -101,7 +101,7 @@ ROOMS: Final = {
                 "state/tables.py",
                 "state/tidying.py",
                 "state/views.py",
-                "state/waking.py",
+                "state/fusing.py",
                 "plan/temporal.py",
                 "plan/codegen.py",
                 "dispatch/memory_access.py",

@@ -14,7 +14,7 @@ from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.many_rules import ManyRulesWorld
 from tests.worlds.ranges import RangesWorld
 from tests.worlds.scripts import Change, Step, Submit, World, scripts
-from tests.worlds.steady_facts import FallingAsleepWorld, SteadyFactsWorld
+from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 
 EXAMPLES = settings.default.max_examples
 
@@ -35,7 +35,7 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         (World, 25, {"depth": 3, "steps_max": 60}),
         (LongHistoriesWorld, 200, {"steps_max": 60}),
         (SteadyFactsWorld, 20, {"steps_max": 40}),
-        (FallingAsleepWorld, 10, {"steps_max": 18}),
+        (BecomingIndexedWorld, 10, {"steps_max": 18}),
         (ManyRulesWorld, 5, {"steps_max": 30}),
         (RangesWorld, 20, {}),
     ],
@@ -45,7 +45,7 @@ def test_engine_and_reference_agree_on_every_script(script: list[Step], mode: st
         "long scripts",
         "long histories",
         "steady facts",
-        "falling asleep",
+        "becoming indexed",
         "many rules",
         "ranges",
     ],

@@ -133,12 +133,12 @@ def drawn_rules(
 @pytest.mark.parametrize(
     ("keys_max", "mode", "reloads"),
     [
-        (7, "awake", False),
-        (7, "asleep", True),
-        (60, "awake, tidied at every event, looked up", True),
-        (400, "asleep, in pages, looked up", True),
-        (400, "asleep", False),
-        pytest.param(1_500, "awake", True, marks=pytest.mark.storm),
+        (7, "fused", False),
+        (7, "indexed", True),
+        (60, "fused, tidied at every event, looked up", True),
+        (400, "indexed, in pages, looked up", True),
+        (400, "indexed", False),
+        pytest.param(1_500, "fused", True, marks=pytest.mark.storm),
     ],
 )
 @pytest.mark.parametrize("kinds", ["within held since ever", "within since not"])

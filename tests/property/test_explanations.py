@@ -16,7 +16,7 @@ from tests.reference import Event
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.scripts import Submit, World
 from tests.worlds.shared_histories import SharedWorld
-from tests.worlds.steady_facts import FallingAsleepWorld, SteadyFactsWorld
+from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 
 WORLDS = {
     "deep conditions": (World, 60, {"depth": 4, "steps_max": 18}),
@@ -24,7 +24,7 @@ WORLDS = {
     "shared histories": (SharedWorld, 30, {}),
     "long histories": (LongHistoriesWorld, 20, {"steps_max": 40}),
     "steady facts": (SteadyFactsWorld, 10, {"steps_max": 30}),
-    "falling asleep": (FallingAsleepWorld, 5, {"steps_max": 18}),
+    "becoming indexed": (BecomingIndexedWorld, 5, {"steps_max": 18}),
 }
 
 

@@ -11,7 +11,7 @@ from tests.worlds.scripts import Submit
 from tests.worlds.shared_histories import SharedWorld
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if "awake" not in mode])
+@pytest.mark.parametrize("mode", [mode for mode in MODES if "fused" not in mode])
 @pytest.mark.parametrize("reloads", [0, 0.2], ids=["in one life", "saved and loaded"])
 def test_rules_that_share_histories_agree_with_the_reference(
     reloads: float,

@@ -51,7 +51,7 @@ def test_no_event_runs_a_member_twice(
 ) -> None:
     record_property("examples", scaled(10))
     ran = 0
-    modes = ("asleep", "asleep, tidied at every event", "falling asleep")
+    modes = ("indexed", "indexed, tidied at every event", "becoming indexed")
     for number in range(scaled(10)):
         script = world(random.Random(f"{seed} {number}").choice).script()
         with in_mode(modes[number % len(modes)]):
@@ -69,7 +69,7 @@ def test_many_triggers_that_are_met_together_run_a_rule_once(runs: Counter[tuple
         "per k (a == 1 since b == 1)",
     ]
     detector = Detector()
-    with in_mode("asleep"):
+    with in_mode("indexed"):
         for rule in rules:
             detector.add_rule("rule", rule)
     fields = {f"f{n}": 1 for n in range(50)} | {"a": "x", "tags": ["x", "y"], "k": 1, "b": 1}

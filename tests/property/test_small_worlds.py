@@ -164,7 +164,7 @@ def test_every_trace_of_a_small_world_is_judged_as_specified(
     record_property("examples", len(conditions) * sum(1 for _ in traces(alphabet, length)))
     for condition in conditions:
         verdicts = expected(condition, alphabet, length)
-        for mode in ("awake", "asleep"):
+        for mode in ("fused", "indexed"):
             with in_mode(mode):
                 judge_every_trace(condition, alphabet, length, verdicts)
 

@@ -1,7 +1,7 @@
 """Worlds of few facts that every event has, and of rules that are never removed.
 
-Most rules are false because of a fact that their memory does not depend on. The engine lets them sleep
-through most events, and must derive their memory from the slice's last event, or wake them in time.
+Most rules are false because of a fact that their memory does not depend on. The engine evaluates
+them at few events, and must derive their memory from the slice's last event, or trigger them in time.
 """
 
 import itertools
@@ -94,11 +94,11 @@ class SteadyFactsWorld(World):
         return steps
 
 
-class FallingAsleepWorld(SteadyFactsWorld):
-    """A world in which rules are just as many as are all awake, then one more, and then as many again."""
+class BecomingIndexedWorld(SteadyFactsWorld):
+    """A world in which rules are just as many as are fused, then one more, and then as many again."""
 
     def script(self, *, depth: int = 1, steps_max: int = 24) -> list[Step]:
-        """Give what happens to a detector that remembers when its rules begin to sleep."""
+        """Give what happens to a detector that remembers when its rules become indexed."""
         rules: list[Step] = [Add(f"rule {number}", self.condition(depth)) for number in range(FEW_RULES)]
         events: list[Step] = []
         clock_us = 0

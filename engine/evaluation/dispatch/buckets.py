@@ -225,7 +225,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
         observe(row.constants, row.rest, fields, sent, now_us, tick, relations, belongs.append)
         if belongs:
             table.turn_to(fields, sent, now_us, tick)
-            met += table.woken()
+            met += table.triggered()
         else:
             table.leave()
     depths, several = _depths(met)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from engine.evaluation.dispatch.buckets import Turn, run
 from engine.evaluation.dispatch.compiler import Event, Fired, Stream
 from engine.evaluation.dispatch.index import Index
-from engine.evaluation.dispatch.keyed_names import Turning, turnings
+from engine.evaluation.dispatch.table_finder import TableFinder, table_finders
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.memory import NEVER
@@ -17,7 +17,7 @@ from engine.evaluation.state.slices import SETTLE_EVERY, State
 from engine.evaluation.state.tables import KeyTable
 from engine.language.condition import microseconds
 
-TURNED_ALL_MAX: Final = 8
+VISITED_ALL_MAX: Final = 8
 """Up to this many key tables, each event visits all of them; with more, those that it has a key for."""
 
 
@@ -50,11 +50,11 @@ class IndexedStream:
         self._patterns = patterns
         self._lookups, self._relations = lookups, relations
         self._rules = rules
-        self._turning: tuple[Turning, Turning | None] | None = None
+        self._finders: tuple[TableFinder, TableFinder | None] | None = None
 
     def rules_changed(self) -> None:
         """Forget what depends on the rules."""
-        self._turning = None
+        self._finders = None
 
     def observe_many(self, events: Iterable[Event], detector: Stream, results: list[Fired]) -> None:
         """Evaluate events for the rules and memories whose triggers they meet; see `compiler.ObserveMany`."""
@@ -63,9 +63,9 @@ class IndexedStream:
         begin = self._patterns.begin if self._patterns.bounded else None
         relations_of = self._lookups.relations if self._relations else None
         relations: Any = None
-        if self._turning is None:
-            self._turning = turnings(state.tables.values(), every=len(state.tables) <= TURNED_ALL_MAX)
-        plain, late = self._turning
+        if self._finders is None:
+            self._finders = table_finders(state.tables.values(), every=len(state.tables) <= VISITED_ALL_MAX)
+        plain, late = self._finders
         clock = NEVER if detector.clock_us is None else detector.clock_us
         latest, tick, joins_us = detector.latest_us, detector.events_seen, joins.due_us
         try:
@@ -87,7 +87,7 @@ class IndexedStream:
                 for table in plain.tables_at(fields, sent) if plain.every is None else plain.every:
                     table.turn_to(fields, sent, now, tick)
                     if table.watched or table.awake or table.begun:
-                        met += table.woken()
+                        met += table.triggered()
                 if whole.awake:
                     met += whole.awake.values()
                 turns: Sequence[Turn] = ()

@@ -115,7 +115,7 @@ def _column(memory: Memory) -> Access:
     if memory.regime is Regime.STAMPED:
         return Access(
             (
-                f"if {column}.ticks.get({slot}, {column}.whole_at) >= table{path}.previous_tick:",
+                f"if {column}.ticks.get({slot}, {column}.complete_at) >= table{path}.previous_tick:",
                 *(f" {line}" for line in load),
                 "else:",
                 f" past = table{path}.previous_us",

@@ -56,7 +56,7 @@ class Ranges:
         self._repeated += len(ranges) > 1
         self._pending[member] = ranges, depth
         if len(self._pending) >= _PENDING_MAX:
-            self._take_in()
+            self._compile_pending()
 
     def remove(self, ranges: list[Range], member: int, depth: int) -> None:
         """Undo `add`."""
@@ -72,7 +72,7 @@ class Ranges:
     def met_by(self, value: Any) -> Selected | None:
         """Return what an event with this value of the fact selects, or None."""
         if self._pending:
-            self._take_in()
+            self._compile_pending()
         kind = type(value)
         if kind is str:
             by_depth = self._texts
@@ -89,7 +89,7 @@ class Ranges:
                     found[depth] = _by_shape(rows if not self._repeated else _each_once(rows))
         return Selected(found) if found else None
 
-    def _take_in(self) -> None:
+    def _compile_pending(self) -> None:
         """Compile the members that are pending."""
         for member, (ranges, depth) in self._pending.items():
             row = self._rows.row(member)

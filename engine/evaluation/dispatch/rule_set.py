@@ -13,12 +13,12 @@ from engine.evaluation.dispatch.buckets import Bucket, Turn
 from engine.evaluation.dispatch.compiler import Compiler, ObserveMany, Row
 from engine.evaluation.dispatch.index import Index
 from engine.evaluation.dispatch.indexed_stream import IndexedStream
-from engine.evaluation.dispatch.keyed_names import Texts
 from engine.evaluation.dispatch.members import Program, Updater
 from engine.evaluation.dispatch.selection import SelectedRow, SelectedRows
 from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, index_pays, weight_of
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
+from engine.evaluation.facts.texts import Texts
 from engine.evaluation.memory import Regime
 from engine.evaluation.paths import membership_of
 from engine.evaluation.plan.ir import Known, Memories
@@ -32,11 +32,11 @@ from engine.evaluation.plan.triggers import (
     triggers_of,
 )
 from engine.evaluation.rules import Rule
+from engine.evaluation.state.fusing import entries_to_write, fuse
 from engine.evaluation.state.joining import JOINED_AT_ONCE, Joins
 from engine.evaluation.state.slices import NodeName, State
 from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.state.views import Store
-from engine.evaluation.state.waking import entries_to_write, stop_sleeping
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
 
@@ -137,14 +137,14 @@ class RuleSet:
         self._stream = self._texts = self._relation_names = None
         self._indexed_stream.rules_changed()
         if self._state.indexed:
-            self._let_sleep(rule.priority)
+            self._index_rule(rule.priority)
             if birth == tick:
                 self.joins.born(names, now_us)
 
     def remove(self, priority: int, now_us: int) -> None:
         """Remove a rule, and the memories that only it uses."""
         if self._state.indexed:
-            self._wake_up(priority)
+            self._unindex_rule(priority)
         rule, _, names, *_ = self._by_priority.pop(priority)
         del self._rules[priority]
         parts = requirements_of(rule.condition)
@@ -168,17 +168,17 @@ class RuleSet:
         """
         pays = self._index_pays()
         if pays and not self._state.indexed:
-            self._state.begin_to_sleep(tick)
+            self._state.become_indexed(tick)
             for priority in self._by_priority:
-                self._let_sleep(priority)
+                self._index_rule(priority)
             self.joins.await_all(tick, now_us)
         elif self._state.indexed and not (pays or loaded or entries_to_write(self._state) > WRITTEN_MAX):
             for priority in self._by_priority:
-                self._wake_up(priority)
+                self._unindex_rule(priority)
             for name in list(self._updater_of):
                 self._drop_updater(name)
             self.joins.clear()
-            stop_sleeping(self._state, tick, now_us)
+            fuse(self._state, tick, now_us)
 
     def _index_pays(self) -> bool:
         indexed = self._state.indexed
@@ -219,7 +219,7 @@ class RuleSet:
         self._drop_updater(name)
         bucket = state.whole.buckets.get(store) if isinstance(store, int) else store.bucket
         if bucket is not None:
-            self._wakers(state.stores[oldest], blank=False).take_over(bucket)
+            self._bucket_of(state.stores[oldest], blank=False).take_over(bucket)
             self._unwatch(store)
         state.join(name, since_us, now_us)
 
@@ -231,7 +231,7 @@ class RuleSet:
         self._rules[rule.priority] = rule
         self._stream = None
 
-    def _let_sleep(self, priority: int) -> None:
+    def _index_rule(self, priority: int) -> None:
         """Index a rule and the memories that it reads, each by its own triggers."""
         program = self._by_priority[priority]
         for name in program.memories:
@@ -241,12 +241,12 @@ class RuleSet:
                 self._add_updater(updated)
         triggers = triggers_of(program.rule.condition, program.birth, self._index.cost)
         self._by_priority[priority] = program._replace(triggers=triggers)
-        self._take_in(priority, 0, program.birth, triggers)
+        self._add_member(priority, 0, program.birth, triggers)
 
-    def _wake_up(self, priority: int) -> None:
-        """Undo `_let_sleep` for the rule, but not for the memories."""
+    def _unindex_rule(self, priority: int) -> None:
+        """Undo `_index_rule`, except for the memories."""
         program = self._by_priority[priority]
-        self._let_go(priority, 0, program.birth, program.triggers)
+        self._remove_member(priority, 0, program.birth, program.triggers)
 
     def _add_updater(self, name: NodeName) -> None:
         self._updaters_made += 1
@@ -254,41 +254,41 @@ class RuleSet:
         updater = Updater(-self._updaters_made, name, update_depth(name.condition, name.path), triggers)
         self._updaters[updater.number] = updater
         self._updater_of[name] = updater.number
-        self._take_in(updater.number, updater.depth, name.birth, triggers)
+        self._add_member(updater.number, updater.depth, name.birth, triggers)
 
     def _drop_updater(self, name: NodeName) -> None:
         updater = self._updaters.pop(self._updater_of.pop(name))
-        self._let_go(updater.number, updater.depth, name.birth, updater.triggers)
+        self._remove_member(updater.number, updater.depth, name.birth, updater.triggers)
 
-    def _take_in(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
+    def _add_member(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
         several = may_meet_several(triggers)
         if several:
             self._selected.add(member)
         self._index.add(member, triggers, depth, several=several)
-        for store, blank in self._waking(birth, triggers):
-            self._wakers(store, blank=blank).add(member, depth, several=several)
+        for store, blank in self._memories_among(birth, triggers):
+            self._bucket_of(store, blank=blank).add(member, depth, several=several)
 
-    def _let_go(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
+    def _remove_member(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
         several = may_meet_several(triggers)
         self._index.remove(member, triggers, depth, several=several)
-        for store, blank in self._waking(birth, triggers):
-            bucket = self._wakers(store, blank=blank)
+        for store, blank in self._memories_among(birth, triggers):
+            bucket = self._bucket_of(store, blank=blank)
             bucket.remove(member, depth, several=several)
             if not bucket.size:
                 self._unwatch(store)
         if several:
             self._selected.remove(member)
 
-    def _waking(self, birth: int, triggers: Triggers | None) -> list[tuple[Store, bool]]:
+    def _memories_among(self, birth: int, triggers: Triggers | None) -> list[tuple[Store, bool]]:
         """Return the memories among the triggers, each with whether it triggers while it is empty."""
-        waking = [trigger for trigger in triggers or () if isinstance(trigger, Holding | Unstarted)]
+        memories = [trigger for trigger in triggers or () if isinstance(trigger, Holding | Unstarted)]
         store_of = self._state.store_of
         return [
             (store_of(NodeName(trigger.node, trigger.path, birth)), isinstance(trigger, Unstarted))
-            for trigger in waking
+            for trigger in memories
         ]
 
-    def _wakers(self, store: Store, *, blank: bool) -> Bucket:
+    def _bucket_of(self, store: Store, *, blank: bool) -> Bucket:
         """Return the bucket of the members that a memory triggers."""
         whole = self._state.whole
         bucket = whole.buckets.get(store) if isinstance(store, int) else store.bucket

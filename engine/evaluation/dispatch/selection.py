@@ -42,7 +42,7 @@ class SelectedRows:
         """Add a member with several triggers."""
         self._pending[member] = None
         if len(self._pending) >= _PENDING_MAX:
-            self._take_in()
+            self._compile_pending()
 
     def remove(self, member: int) -> None:
         """Undo `add`."""
@@ -54,10 +54,10 @@ class SelectedRows:
     def row(self, member: int) -> SelectedRow:
         """Return the row of a member."""
         if self._pending:
-            self._take_in()
+            self._compile_pending()
         return self._rows.get(member) or self._compile(member)
 
-    def _take_in(self) -> None:
+    def _compile_pending(self) -> None:
         """Compile the members that are pending, several at a time, so that they are close in memory."""
         for member in self._pending:
             self._rows[member] = self._compile(member)

@@ -60,7 +60,7 @@ class CapturedColumn(NamedTuple):
     few: Mapping[int, int] | None
     pages: Mapping[int, bytes]
     counts: Mapping[int, int]
-    whole_at: int
+    complete_at: int
     ticks: Mapping[int, int]
 
 
@@ -135,7 +135,7 @@ def _column(column: Column) -> CapturedColumn:
         few=None if column.few is None else column.few.copy(),
         pages={number: column.pages[number].tobytes() for number in counts},
         counts=counts,
-        whole_at=column.whole_at,
+        complete_at=column.complete_at,
         ticks=column.ticks.copy() if column.ticks else _NOTHING,
     )
 

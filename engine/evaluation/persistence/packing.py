@@ -142,7 +142,7 @@ def _memory(node: NodeName, remembered: Memory) -> Iterator[bytes]:
         yield from _records(remembered)
         return
     marks = {
-        "whole_at": remembered.whole_at,
+        "whole_at": remembered.complete_at,
         "ticks": _entries(remembered.ticks),
     }
     yield packer.pack_map_header(len(marks) + (2 if remembered.few is None else 1))

@@ -86,7 +86,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
     detector.events_seen = document["events_seen"]
     detector.priority_highest = document["priority_highest"]
     if document["indexed"]:
-        state.begin_to_sleep(0)
+        state.become_indexed(0)
     for row in document["tables"]:
         path = _path(row["path"])
         state.table(path).restore(_keys(row["keys"], several=len(path) > 1), _unpacked(row["held"]))

@@ -45,6 +45,7 @@ class Column:
 
     __slots__ = (
         "bucket",
+        "complete_at",
         "counts",
         "expires_after_us",
         "few",
@@ -53,13 +54,12 @@ class Column:
         "regime",
         "table",
         "ticks",
-        "whole_at",
     )
 
-    def __init__(self, table: "KeyTable", expires_after_us: int | None, whole_at: int) -> None:
+    def __init__(self, table: "KeyTable", expires_after_us: int | None, complete_at: int) -> None:
         self.table = table
         self.expires_after_us = expires_after_us
-        self.whole_at = whole_at
+        self.complete_at = complete_at
         """The event up to which the entries are complete. A slot in `ticks` is complete up to a later one."""
         self.few: dict[int, int] | None = {}
         """The entries by slot, or None if they are in pages."""
@@ -96,7 +96,7 @@ class Column:
             table = self.table
             table.weigh(ENTRY_BYTES)
             table.hold_sparsely(slot, self)
-            if self.wakes_holders:
+            if self.triggers_holders:
                 table.wake(slot, self)
         else:
             self._put_in_page(slot, time_us)
@@ -139,7 +139,7 @@ class Column:
         few: dict[int, int] | None,
         pages: "Mapping[int, tuple[array[int], int]]",
         ticks: dict[int, int],
-        whole_at: int,
+        complete_at: int,
     ) -> None:
         """Restore the entries: by slot if they are few, otherwise pages by number, each with its count.
 
@@ -148,7 +148,7 @@ class Column:
         bucket = self.bucket
         if bucket is not None:
             self.unwatch()
-        self.few, self.whole_at = few, whole_at
+        self.few, self.complete_at = few, complete_at
         table = self.table
         if ticks:
             self.ticks = ticks
@@ -185,7 +185,7 @@ class Column:
         # the first event of the new key begins its run.
         if time_us != NEVER or slot in self.ticks:
             return time_us
-        return table.first_times[slot] if table.first_ticks[slot] > self.whole_at else NEVER
+        return table.first_times[slot] if table.first_ticks[slot] > self.complete_at else NEVER
 
     def begin(self, slot: int, now_us: int) -> None:
         """Record that an event begins a run."""
@@ -213,7 +213,7 @@ class Column:
     # -- events that meet the bucket ------------------------------------------------------------------------
 
     @property
-    def wakes_holders(self) -> bool:
+    def triggers_holders(self) -> bool:
         """Whether events of slices that hold a time meet the bucket."""
         return self.bucket is not None and not self.begun
 
@@ -222,18 +222,18 @@ class Column:
         self.bucket = bucket
         if self.few is None and not self.begun:
             self.table.watched.append(self)
-        for slot in self._waking():
+        for slot in self._triggering_slots():
             self.table.wake(slot, self)
 
     def unwatch(self) -> None:
         """Undo `watch`."""
         if self.few is None and not self.begun:
             self.table.watched.remove(self)
-        for slot in self._waking():
+        for slot in self._triggering_slots():
             self.table.rest(slot, self)
         self.bucket = None
 
-    def _waking(self) -> Iterable[int]:
+    def _triggering_slots(self) -> Iterable[int]:
         """Return the slots for which the table's `awake` has this column."""
         return self.ticks if self.begun else self.few or ()
 
@@ -247,7 +247,7 @@ class Column:
 
     def stamped_at(self, slot: int, now_us: int, tick: int) -> int:
         """Return the time that a STAMPED memory has for a slot after event `tick` of its slice."""
-        return self.at(slot) if self.ticks.get(slot, self.whole_at) >= tick else now_us
+        return self.at(slot) if self.ticks.get(slot, self.complete_at) >= tick else now_us
 
     def past_us(self, slot: int) -> int:
         """Return the time that the memory of a slot has after the slice's last event, or NEVER."""
@@ -255,7 +255,7 @@ class Column:
             return NEVER
         if self.begun:
             return self.began(slot)
-        if self.clocked and self.ticks.get(slot, self.whole_at) < self.table.seen[slot]:
+        if self.clocked and self.ticks.get(slot, self.complete_at) < self.table.seen[slot]:
             return self.table.times[slot]
         return self.at(slot)
 
@@ -328,7 +328,7 @@ class Column:
         if self.clocked:
             for slot in [slot for slot, kept in self.ticks.items() if kept <= tick]:
                 self.drop_tick(slot)
-            self.whole_at = max(self.whole_at, tick)
+            self.complete_at = max(self.complete_at, tick)
 
     def drop_all(self) -> None:
         """Drop all entries, when the column itself is dropped."""
@@ -362,7 +362,7 @@ class Column:
         self.few = None
         self._drop_few(few)
         self.table.dense.append(self)
-        if self.wakes_holders:
+        if self.triggers_holders:
             self.table.watched.append(self)
         self.pages, self.counts = [_BLANK], []
         self.grow((len(self.table.keys) + IN_PAGE) >> PAGE_BITS)
@@ -376,7 +376,7 @@ class Column:
         for slot in slots:
             if slot not in self.ticks:
                 table.drop_sparsely(slot, self)
-            if self.wakes_holders:
+            if self.triggers_holders:
                 table.rest(slot, self)
 
     def _give_page_back(self, number: int) -> None:
@@ -387,7 +387,7 @@ class Column:
         """Turn an empty column into a dict."""
         if self.few is None:
             self.table.dense.remove(self)
-            if self.wakes_holders:
+            if self.triggers_holders:
                 self.table.watched.remove(self)
         self.few = {}
         self.pages, self.counts = _NO_PAGES, _NO_COUNTS

@@ -112,7 +112,7 @@ class State:
             store = self.stores[name] = self.new_store(name, tick)
             self.users[name] = 0
             if self.indexed:
-                self._let_sleep(name, store)
+                self._set_regime(name, store)
         self.users[name] += 1
         return store
 
@@ -256,16 +256,16 @@ class State:
             self.tables[path] = KeyTable(path, self)
         return self.tables[path]
 
-    def begin_to_sleep(self, tick: int) -> None:
+    def become_indexed(self, tick: int) -> None:
         """Have rules indexed after event `tick`, up to which all memories are complete."""
         assert not self.indexed, "rules are not indexed yet"
         self.indexed = True
         for name, store in self.stores.items():
-            self.is_whole(store, tick)
-            self._let_sleep(name, store)
+            self.mark_complete(store, tick)
+            self._set_regime(name, store)
 
-    def wake_up(self) -> None:
-        """Undo `begin_to_sleep`, when all memories are complete and none is shared by births."""
+    def cease_indexed(self) -> None:
+        """Undo `become_indexed`, when all memories are complete and none is shared by births."""
         self.whole.regimes.clear()
         for table in self.tables.values():
             table.turn = None
@@ -273,14 +273,14 @@ class State:
         self._shared.clear()
         self.indexed = False
 
-    def is_whole(self, store: Store, tick: int) -> None:
+    def mark_complete(self, store: Store, tick: int) -> None:
         """Mark a memory as complete up to an event."""
         if isinstance(store, Column):
-            store.whole_at = tick
+            store.complete_at = tick
         elif isinstance(store, int):
             self.whole.ticks[store] = tick
 
-    def _let_sleep(self, name: NodeName, store: Store) -> None:
+    def _set_regime(self, name: NodeName, store: Store) -> None:
         regime = self.traits.regime_of(name.condition)
         if self.traits.sharing_of(name.condition) is not Sharing.NEVER:
             insort(self._shared.setdefault(name[:2], []), name, key=_birth)

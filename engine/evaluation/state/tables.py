@@ -181,7 +181,7 @@ class KeyTable:
             parts.append(key)
         return parts[0] if len(parts) == 1 else tuple(map(part_of_key, parts))
 
-    def woken(self) -> list[Bucket]:
+    def triggered(self) -> list[Bucket]:
         """Return the buckets that this event meets because of the entries of its slice."""
         slot = self.slot
         if slot < 0:
@@ -193,7 +193,7 @@ class KeyTable:
             oldest = max(self.previous_tick, self.first_ticks[slot])
             # Those with a tick for the slot are awake already.
             columns += [
-                column for column in self.begun if column.whole_at >= oldest and slot not in column.ticks
+                column for column in self.begun if column.complete_at >= oldest and slot not in column.ticks
             ]
         return [column.bucket for column in columns if column.bucket is not None]
 
@@ -334,7 +334,7 @@ class KeyTable:
                 self.first_ticks = array("q", bytes(8 * len(self.keys)))
                 self.first_times = self.first_ticks[:]
             self.begun.append(column)
-            self.begun_at = max(self.begun_at, column.whole_at)
+            self.begun_at = max(self.begun_at, column.complete_at)
 
     def remove_clock(self, column: Column) -> None:
         """Undo `add_clock`."""

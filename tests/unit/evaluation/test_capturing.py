@@ -29,13 +29,13 @@ def fed(detector: Detector, drawn: random.Random, events: int, begin_ms: int) ->
         detector.evaluate(fields, begin_ms + number * 100)
 
 
-@pytest.mark.parametrize("sleeping", [False, True])
+@pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("paged", [False, True])
 @pytest.mark.parametrize("keys", [3, 1000])
 def test_what_is_captured_changes_no_more(
-    monkeypatch: pytest.MonkeyPatch, sleeping: bool, paged: bool, keys: int
+    monkeypatch: pytest.MonkeyPatch, indexed: bool, paged: bool, keys: int
 ) -> None:
-    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(2 if sleeping else 32))
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(2 if indexed else 32))
     monkeypatch.setattr(packing, "_KEYS", 7)
     if paged:
         monkeypatch.setattr(columns, "PAGED_FROM", 0)

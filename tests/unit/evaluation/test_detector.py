@@ -254,7 +254,7 @@ def test_messages_come_in_order_of_their_codes():
     assert [entry.code for entry in detector.submit({}, 9).messages] == [2001, 2003]
 
 
-@pytest.mark.parametrize("mode", ["awake", "asleep"])
+@pytest.mark.parametrize("mode", ["fused", "indexed"])
 @pytest.mark.parametrize("name", ["t", "$t"])
 def test_what_slow_patterns_may_cost_is_bounded_at_every_event(name, mode):
     with in_mode(mode):

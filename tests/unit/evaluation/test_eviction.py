@@ -288,7 +288,7 @@ def test_far_from_the_bounds_nothing_is_tracked() -> None:
         lambda number: str(number)[::-1] + "x" * 300,
     ],
 )
-@pytest.mark.parametrize(("path", "mode"), [("per k", "awake"), ("per j per k", "asleep")])
+@pytest.mark.parametrize(("path", "mode"), [("per k", "fused"), ("per j per k", "indexed")])
 def test_no_shard_has_many_times_its_share_of_the_keys(key_of: Any, path: str, mode: str) -> None:
     """A dict that moves as a whole takes longer the larger it is: 38 ms where all keys were in one."""
     with in_mode(mode):
@@ -303,9 +303,9 @@ def test_no_shard_has_many_times_its_share_of_the_keys(key_of: Any, path: str, m
 @pytest.mark.parametrize(
     "mode",
     [
-        "awake, tidied at every event, looked up",
-        "asleep, tidied at every event",
-        "asleep, in pages, looked up",
+        "fused, tidied at every event, looked up",
+        "indexed, tidied at every event",
+        "indexed, in pages, looked up",
     ],
 )
 def test_what_is_evicted_for_bytes_depends_on_the_past_alone(

@@ -65,7 +65,7 @@ RULES = (
 )
 
 
-@pytest.mark.parametrize("eager", [0, len(RULES)], ids=["asleep", "awake"])
+@pytest.mark.parametrize("eager", [0, len(RULES)], ids=["indexed", "fused"])
 def test_a_fact_may_be_of_another_type_at_each_event(eager: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(eager))
     detector = Detector()
@@ -130,7 +130,7 @@ def test_a_deep_event_is_looked_into_without_recursion() -> None:
         detector.evaluate({"x": deep}, 0)
 
 
-@pytest.mark.parametrize("eager", [0, 8], ids=["asleep", "awake"])
+@pytest.mark.parametrize("eager", [0, 8], ids=["indexed", "fused"])
 def test_a_long_key_takes_little_room_and_is_a_key_of_its_own(
     eager: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

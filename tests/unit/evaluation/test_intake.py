@@ -54,7 +54,7 @@ def shown(value: object) -> str:
     return re.sub(r" object at 0x[0-9a-f]+", "", repr(value))
 
 
-@pytest.fixture(params=[0, 32], ids=["asleep", "awake"])
+@pytest.fixture(params=[0, 32], ids=["indexed", "fused"])
 def detector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Detector:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(request.param))
     made = Detector()

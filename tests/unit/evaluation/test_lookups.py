@@ -59,7 +59,7 @@ def _shown(value: Any) -> str:
 FILLING: list[Any] = [f"x{number}" for number in range(WALKED_MAX)]
 
 
-@pytest.fixture(params=[0, 32], ids=["asleep", "awake"])
+@pytest.fixture(params=[0, 32], ids=["indexed", "fused"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(request.param))
 
@@ -215,9 +215,9 @@ def test_a_rule_wakes_only_for_the_elements_that_are_there(monkeypatch: pytest.M
         ([""], ['tags contains ""']),
         (7, []),
     ]:
-        woken = sum(bucket.size for bucket in index.met_by({"tags": value}, {}))
-        # That of the empty text wakes for whatever is there.
-        assert woken == len(names) + ('tags contains ""' not in names)
+        candidates = sum(bucket.size for bucket in index.met_by({"tags": value}, {}))
+        # That of the empty text is a candidate whatever is there.
+        assert candidates == len(names) + ('tags contains ""' not in names)
         assert sorted(action["name"] for action in detector.evaluate({"tags": value}, 0)) == sorted(names)
 
 
@@ -326,10 +326,10 @@ def test_an_event_is_shown_to_the_keys_that_it_has(paths: int, monkeypatch: pyte
     turned.clear()
     assert len(detector.evaluate({"k3": "a", "k4": 1}, 0)) == 1
     assert len(turned) <= 10
-    # The key of the event before is that event's alone, also for a rule that this one wakes.
-    detector.add_rule("woken", "x == 2 and per k3 once x == 1")
+    # The key of the event before is that event's alone, also for a rule that this one triggers.
+    detector.add_rule("triggered", "x == 2 and per k3 once x == 1")
     detector.evaluate({"x": 1, "k3": "a"}, 0)
-    assert "woken" in [action["name"] for action in detector.evaluate({"x": 2, "k3": "a"}, 0)]
+    assert "triggered" in [action["name"] for action in detector.evaluate({"x": 2, "k3": "a"}, 0)]
     assert detector.evaluate({"x": 2}, 0) == []
 
 

@@ -20,7 +20,7 @@ def fires(made: Detector, time_ms: float, **fields) -> bool:
 
 
 def test_an_event_that_meets_several_triggers_counts_once():
-    with in_mode("asleep"):
+    with in_mode("indexed"):
         made = detector("count(a == 1 or b == 1) == 1", "sum(n where a == 1 or b == 1) == 5")
         assert [action["name"] for action in made.evaluate({"a": 1, "b": 1, "n": 5}, 0)] == ["r0", "r1"]
 
@@ -46,7 +46,9 @@ def test_values_are_told_apart_by_type_and_long_ones_by_their_digest():
     assert made.state.bytes < 2_000
 
 
-@pytest.mark.parametrize("mode", ["awake, tidied at every event, looked up", "asleep, tidied at every event"])
+@pytest.mark.parametrize(
+    "mode", ["fused, tidied at every event, looked up", "indexed, tidied at every event"]
+)
 @pytest.mark.parametrize(
     "rule",
     [
@@ -106,7 +108,7 @@ def test_removing_a_rule_gives_back_what_only_it_remembers():
 
 
 def test_rules_born_at_different_times_share_counts_and_see_only_their_own_past():
-    with in_mode("asleep"):
+    with in_mode("indexed"):
         made = detector("per k count(a == 1) within 1h >= 2")
         assert not fires(made, 0, k=1, a=1)
         made.add_rule("late", "per k count(a == 1) within 1h >= 2")
@@ -116,7 +118,7 @@ def test_rules_born_at_different_times_share_counts_and_see_only_their_own_past(
 
 
 def test_sums_of_rules_born_at_different_times_are_one_when_all_that_came_between_has_expired():
-    with in_mode("asleep"):
+    with in_mode("indexed"):
         made = detector("sum(a) within 10s >= 3")
         fires(made, 0, a=1)
         made.add_rule("late", "sum(a) within 10s >= 3")
@@ -128,7 +130,7 @@ def test_sums_of_rules_born_at_different_times_are_one_when_all_that_came_betwee
 
 
 def test_a_key_filtered_by_history_wakes_nodes_by_its_own_birth():
-    with in_mode("asleep"):
+    with in_mode("indexed"):
         made = detector()
         made.evaluate({"a": 1}, 0)
         made.add_rule("r", "previous (per k where (once a == 1) (once b == 1))")
@@ -139,7 +141,7 @@ def test_a_key_filtered_by_history_wakes_nodes_by_its_own_birth():
 
 
 def test_a_slice_that_holds_nothing_more_is_watched_by_nothing():
-    with in_mode("asleep"):
+    with in_mode("indexed"):
         made = detector("per k (not a == 2 since a == 1)")
         made.evaluate({"k": 1, "a": 1}, 0)
         [table] = made.state.tables.values()

@@ -16,7 +16,7 @@ NAME = "n" * 200
 RULES = 20
 
 
-@pytest.fixture(params=[0, 32], ids=["asleep", "awake"])
+@pytest.fixture(params=[0, 32], ids=["indexed", "fused"])
 def detector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Detector:
     """Twenty rules, of which all fire where `x` is 1."""
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(request.param))

@@ -22,7 +22,7 @@ APART = "per k historically for 10s not p == 1"
 
 
 @pytest.fixture(autouse=True)
-def _asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+def _indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
 
 
@@ -135,7 +135,7 @@ def test_rows_are_taken_over_in_place() -> None:
 
 def test_a_memory_that_waits_to_join_keeps_what_the_others_ignore() -> None:
     rule = "per k (q == 1 since within 1s p == 1)"
-    with in_mode("asleep"):
+    with in_mode("indexed"):
         made = Detector()
         oldest = made.add_rule("oldest", rule)
         made.evaluate({"k": 2}, 600)

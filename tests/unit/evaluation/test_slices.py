@@ -90,8 +90,8 @@ def test_memory_is_bounded_by_the_keys_active_within_the_window(rule, remembers,
 
 
 def test_slices_that_only_their_clock_keeps_are_given_back_after_the_window():
-    """Where rules sleep, each key that comes is live until its last event is too old to matter."""
-    with in_mode("asleep"):
+    """Where rules are indexed, each key that comes is live until its last event is too old to matter."""
+    with in_mode("indexed"):
         made = detector(1_000_000, "t == 1 and per k once within 1s not a == 1")
         made.state.swept_from = 100
         most = 0
@@ -101,7 +101,7 @@ def test_slices_that_only_their_clock_keeps_are_given_back_after_the_window():
     assert most <= 3 * 256 + 201
 
 
-@pytest.mark.parametrize("mode", ["awake", "asleep"])
+@pytest.mark.parametrize("mode", ["fused", "indexed"])
 def test_what_is_remembered_of_many_keys_is_told_apart(mode):
     with in_mode(mode):
         made = detector(10_000, "per k once a == 1", "per k (a == 1 since not b == 1)")
@@ -163,8 +163,8 @@ def test_rules_born_together_share_their_memory_and_others_do_not():
 
 
 def test_a_detector_whose_rules_have_slept_sleeps_on_after_a_reload_though_few_are_left():
-    """Awake, it would take what the clocks of slices say for what it remembers."""
-    with in_mode("falling asleep"):
+    """Fused, it would take what the clocks of slices say for what it remembers."""
+    with in_mode("becoming indexed"):
         stayed = detector(1_000, "t == 1 and per k once within 10s not a == 1", "a == 5", "a == 6")
         for rule in stayed.rules()[1:]:
             stayed.remove_rule(rule.id)
@@ -182,7 +182,7 @@ def test_a_detector_whose_rules_have_slept_sleeps_on_after_a_reload_though_few_a
 
 
 def test_a_run_that_ended_for_one_key_says_nothing_of_the_next_key_in_its_slot():
-    with in_mode("asleep"):
+    with in_mode("indexed"):
         made = detector(1, "t == 1 and per k historically for 1s strong not a == 1")
         made.evaluate({"k": "A", "a": 1}, 0)
         made.evaluate({"k": "B", "a": 1}, 1)
@@ -193,7 +193,7 @@ def test_a_run_that_ended_for_one_key_says_nothing_of_the_next_key_in_its_slot()
 
 
 def test_slots_may_be_given_back_while_a_sweep_still_speaks_of_them():
-    with in_mode("asleep, tidied at every event"):
+    with in_mode("indexed, tidied at every event"):
         made = detector(10_000, "t == 1 and per k once within 10s not a == 1")
         time_ms = 0
         for first in (0, 1, 2):
@@ -275,7 +275,7 @@ def test_what_is_at_the_edge_of_its_window_is_still_there_when_others_are_tidied
 
 def test_of_two_rules_younger_than_their_slice_each_begins_its_run_with_the_next_event():
     rule = "per k historically for 1s strong not a == 1"
-    with in_mode("asleep"):
+    with in_mode("indexed"):
         made = detector(10, "per k once b == 1")
         made.evaluate({"k": "A"}, 0)
         made.add_rule("elder", rule)

@@ -11,7 +11,7 @@ from engine.evaluation.state.slices import Joined, NodeName, State
 
 
 def entries_to_write(state: State) -> int:
-    """Return the number of entries that `stop_sleeping` may read and write."""
+    """Return the number of entries that `fuse` may read and write."""
     shared = [store for name in state.joined if not isinstance(store := state.store_of(name), int)]
     clocked = [column for table in state.tables.values() for column in table.stamped]
     return sum(
@@ -20,8 +20,8 @@ def entries_to_write(state: State) -> int:
     )
 
 
-def stop_sleeping(state: State, tick: int, now_us: int) -> None:
-    """Have every event after `tick` update every memory. Undoes `State.begin_to_sleep`."""
+def fuse(state: State, tick: int, now_us: int) -> None:
+    """Have every event after `tick` update every memory. Undoes `State.become_indexed`."""
     whole = state.whole
     for cell, regime in whole.regimes.items():
         if regime is Regime.STAMPED and whole.ticks[cell] < tick:
@@ -38,7 +38,7 @@ def stop_sleeping(state: State, tick: int, now_us: int) -> None:
     state.readers.clear()
     for other in joined.values():
         state.release(other.name, now_us)
-    state.wake_up()
+    state.cease_indexed()
     state.eviction.renew()
 
 
