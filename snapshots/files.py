@@ -154,7 +154,7 @@ class RealFiles:
     def names(self, folder: Path) -> list[str]:
         """Return the names in a folder, in any order; none if there is no such folder."""
         try:
-            return os.listdir(folder)  # noqa: PTH208 -- each wake lists twice, and Path.iterdir is slower
+            return os.listdir(folder)  # noqa: PTH208 -- each activation lists twice, and Path.iterdir is slower
         except FileNotFoundError:
             return []
 

@@ -104,7 +104,7 @@ class Store:
             journal.reserve(0)
         self._earlier_parts.append((plan.sequence, plan.journal_bytes))
         self._snapshot_sequence = plan.snapshot.sequence if plan.snapshot else 0
-        return recovered(plan, self._files, claimed.damage, rested=claimed.rested)
+        return recovered(plan, self._files, claimed.damage, released=claimed.released)
 
     @property
     def sequence(self) -> int:
@@ -238,7 +238,7 @@ class Store:
             self._obsolete -= removed
         return file_bytes
 
-    def rest(self) -> None:
+    def release(self) -> None:
         """Close the files, and remove the claim if everything is on the disk: the next owner need not ask.
 
         The claim stays where this epoch has no header, for then earlier owners' later records may count.

@@ -160,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
             self._letting_go = None
         if self._sender.is_over:
             return
-        self._slot.rest()
+        self._slot.set_idle()
         if exchange.closes or not (exchange.is_complete and exchange.body_is_whole):
             self._end()
             return
@@ -317,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         if not self._sender.is_over:
-            self._slot.rest()
+            self._slot.set_idle()
             self._sender.end()
             self._regulate()
 

@@ -73,7 +73,7 @@ class ConnectionLimit:
         self._unauthenticated.pop(slot, None)
         self._idle.pop(slot, None)
 
-    def rest(self, slot: "Slot") -> None:
+    def set_idle(self, slot: "Slot") -> None:
         """Take note that a connection waits for its next request."""
         if slot in self._all and slot not in self._unauthenticated and slot not in self._idle:
             self._idle[slot] = None
@@ -105,12 +105,12 @@ class Slot:
         self.ways = ways
 
     def mark_authenticated(self) -> None:
-        """Say that a request with a known token is under way, until `rest`."""
+        """Say that a request with a known token is under way, until `set_idle`."""
         self._limit.hold(self)
 
-    def rest(self) -> None:
+    def set_idle(self) -> None:
         """Say that the connection waits for its next request."""
-        self._limit.rest(self)
+        self._limit.set_idle(self)
 
     def leave(self) -> None:
         """Say that the connection is gone."""

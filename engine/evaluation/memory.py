@@ -20,7 +20,7 @@ Bucket: TypeAlias = Any
 class Regime(Enum):
     """What an event that meets none of a memory's triggers does to the memory; see `plan/triggers.py`."""
 
-    KEPT = "kept"
+    UNCHANGED = "unchanged"
     """Nothing."""
     STAMPED = "stamped"
     """It sets the memory to its time. The memory is not written: it is read as the time of the slice's last

@@ -72,7 +72,7 @@ class Claimed:
     """The epoch's first segment, empty."""
     plan: RecoveryPlan
     damage: tuple[Damage, ...]
-    rested: bool
+    released: bool
     """Whether the last owner that wrote gave the folder up, with everything on the disk."""
 
 
@@ -92,7 +92,7 @@ def claim_folder(
     with contextlib.ExitStack() as unless_claimed:
         claim, segment = _make_claim(folder, epoch, files, unless_claimed)
         untouched = _clear_away(folder, epoch, names, files)
-        rested = untouched is not None
+        released = untouched is not None
         plan = _plan(folder, epoch, files, untouched, now_us=now_us, missing_is_empty=missing_is_empty)
         if plan.snapshot is not None and plan.snapshot.epoch > epoch:
             raise Fenced(f"{folder} has a snapshot by epoch {plan.snapshot.epoch}, later than {epoch}")
@@ -103,13 +103,13 @@ def claim_folder(
             files.sync_folder(folder)
         if plan.refusal is not None:
             raise plan.refusal
-        if plan.unsynced is not None and not rested:
+        if plan.unsynced is not None and not released:
             # The previous owner may have died before its sync, or because of it. What it wrote counts from
             # now on, so it must be on the disk before anything follows it.
             begin, end = plan.unsynced.begin, plan.unsynced.end
             files.write_again(plan.unsynced.path, begin, plan.read(plan.unsynced.path, files)[begin:end])
         unless_claimed.pop_all()
-        return Claimed(epoch, claim, segment, plan, damage, rested)
+        return Claimed(epoch, claim, segment, plan, damage, released)
 
 
 def _make_claim(

@@ -37,15 +37,15 @@ class Recovered:
     records: Iterable[Record]
     damage: tuple[Damage, ...] = ()
     pages: Iterable[Page] = ()
-    rested: bool = False
+    released: bool = False
     """Whether the last owner that wrote gave the folder up, so it did not die of these records."""
 
 
 def recovered(
-    plan: RecoveryPlan, files: Files, damage: tuple[Damage, ...], *, rested: bool = False
+    plan: RecoveryPlan, files: Files, damage: tuple[Damage, ...], *, released: bool = False
 ) -> Recovered:
     """Return what a plan says is in the folder."""
-    return Recovered(plan.snapshot, _Records(plan, files), damage, _Pages(plan, files), rested)
+    return Recovered(plan.snapshot, _Records(plan, files), damage, _Pages(plan, files), released)
 
 
 @dataclass(frozen=True, slots=True)

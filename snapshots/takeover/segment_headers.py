@@ -12,7 +12,7 @@ from snapshots.format.segments import Segment, decode_header
 from snapshots.takeover.recovery_plan import RecoveryPlan
 
 _SMALL_BYTES: Final = 16 * 1024
-"""A smaller segment is read with its header: most detectors rest with a few short ones."""
+"""A smaller segment is read with its header: most passive detectors have a few short ones."""
 
 
 @dataclass(frozen=True, slots=True)

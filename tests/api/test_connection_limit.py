@@ -30,7 +30,7 @@ class Numbered:
     def idle(self, number: int) -> Slot:
         slot = self.enter(number)
         slot.mark_authenticated()
-        slot.rest()
+        slot.set_idle()
         return slot
 
 
@@ -46,7 +46,7 @@ def test_an_idle_connection_is_evicted_after_all_unauthenticated_ones_and_by_its
     given = Numbered(4)
     first, second = given.idle(0), given.idle(1)
     first.mark_authenticated()
-    first.rest()
+    first.set_idle()
     for number in range(2, 6):
         given.enter(number)
     assert given.evicted == [2, 3]
@@ -67,7 +67,7 @@ def test_a_connection_with_a_request_under_way_is_never_evicted() -> None:
     given.enter(2)
     given.enter(3)
     assert given.evicted == [2, 3]
-    held[0].rest()
+    held[0].set_idle()
     given.enter(4)
     assert given.evicted == [2, 3, 0]
 
@@ -77,7 +77,7 @@ def test_a_slot_is_freed_once() -> None:
     first = given.enter(0)
     first.leave()
     first.leave()
-    first.rest()
+    first.set_idle()
     given.enter(1)
     given.enter(2)
     assert given.evicted == []

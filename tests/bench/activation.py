@@ -1,6 +1,6 @@
-"""Detectors that take turns: what it costs to put one to rest and wake another, and how long a restart takes.
+"""Detectors that take turns: what it costs to passivate one and activate another, and to restart.
 
-The floor of the first row is one detector that stays awake. All of it goes through a fleet on Ray, in a
+The floor of the first row is one detector that stays active. All of it goes through a fleet on Ray, in a
 process of its own.
 """
 
@@ -22,7 +22,7 @@ from tests.bench.rows import Part, Row, at_least
 CASE = "activation"
 RESIDENT: Final = 4
 ROTATING: Final = 16
-"""So many detectors take turns in `RESIDENT` processes: each call wakes one."""
+"""So many detectors take turns in `RESIDENT` processes: each call activates one."""
 RESTARTED: Final = 50
 CALLERS: Final = 8
 RULE: Final = "per user once within 10m failed == true"
@@ -40,7 +40,7 @@ def parts(effort: Effort) -> list[Part]:
 
 
 def turns(seconds: float) -> dict[str, float]:
-    """Give the evaluations and wakes a second, of detectors that take turns and of one that stays awake."""
+    """Give evaluations and activations a second, of detectors that take turns and of one always active."""
     return on_ray(partial(_turns, seconds))
 
 
@@ -48,16 +48,16 @@ async def _turns(seconds: float, folder: Path) -> dict[str, float]:
     settings = RuntimeSettings(data=folder, max_resident=RESIDENT, spares=1)
     fleet = await _started(settings)
     ids = [await _detector(fleet, number) for number in range(ROTATING)]
-    awake = {"rotating": ids, "one": ids[:1]}
+    called = {"rotating": ids, "one": ids[:1]}
     results = {}
-    for name, asked in awake.items():
+    for name, asked in called.items():
         for length_s in (seconds / 4, seconds):
             before = fleet.broker.counts[ACTIVATIONS]
             began_s = time.perf_counter()
             done = await _ask(fleet, asked, began_s + length_s)
             took_s = time.perf_counter() - began_s
         results[name] = done / took_s
-        results[f"{name} woken"] = (fleet.broker.counts[ACTIVATIONS] - before) / took_s
+        results[f"{name} activations"] = (fleet.broker.counts[ACTIVATIONS] - before) / took_s
     await fleet.close()
     return results
 
@@ -130,20 +130,20 @@ def _event(number: int) -> operations.Operation:
 
 
 def measure_turns(effort: Effort) -> list[Row]:
-    """Give how many detectors a second take turns, beside evaluations of one that stays awake."""
+    """Give how many detectors a second take turns, beside evaluations of one that stays active."""
     run = call(__name__, "turns", seconds=effort.transport_s)
     return [
         Row(
             case=CASE,
-            name=f"{ROTATING} detectors in turn, {RESIDENT} awake at once",
+            name=f"{ROTATING} detectors in turn, {RESIDENT} active at once",
             unit="/s",
             ours=run["rotating"],
             floor=run["one"],
             ratio=run["one"] / run["rotating"],
-            over="one that stays awake",
-            target=at_least(100, run["rotating woken"], "at least 100 wakes/s"),
+            over="one that stays active",
+            target=at_least(100, run["rotating activations"], "at least 100 activations/s"),
             tolerance=1.0,
-            remark=f"{run['rotating woken']:.0f} wakes/s",
+            remark=f"{run['rotating activations']:.0f} activations/s",
         )
     ]
 

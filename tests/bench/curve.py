@@ -18,7 +18,7 @@ USERS = 200
 
 
 def equality(number: int) -> str:
-    """Give a rule that one value wakes."""
+    """Give a rule that one value selects."""
     return f'kind == "v{number}" and amount > {number}'
 
 
@@ -28,7 +28,7 @@ def keyed(number: int) -> str:
 
 
 def within(number: int) -> str:
-    """Give a rule that a range of numbers wakes."""
+    """Give a rule that a range of numbers selects."""
     return f"amount between {5 * number} and {5 * number + 10}"
 
 

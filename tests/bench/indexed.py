@@ -1,4 +1,4 @@
-"""Many rules of which an event can concern few: buckets of 50, each with a value of its own that wakes it."""
+"""Many rules of which an event can concern few: buckets of 50, each selected by a value of its own."""
 
 import random
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def parts(effort: Effort) -> list[Part]:
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    """The rules that one value of one fact wakes: their ranges, their countries, their numbers."""
+    """The rules that one value of one fact selects: their ranges, their countries, their numbers."""
 
     fact: str
     value: str
@@ -48,13 +48,13 @@ def stateless_world(rules: int, events: int) -> World:
         low = drawn.randrange(AMOUNTS)
         countries = drawn.sample(COUNTRIES, 4)
         bucket.rows.append((low, low + AMOUNTS // 20, countries, number))
-        wakes = (
+        selects = (
             leaf(bucket.fact, "eq", bucket.value)
             if drawn.random() < 0.5
             else leaf(bucket.fact, "in", [bucket.value, f"also {bucket.value}"])
         )
         within = leaf("amount", "between", [low, low + AMOUNTS // 20])
-        conditions.append({"all": [wakes, within, leaf("country", "in", countries)]})
+        conditions.append({"all": [selects, within, leaf("country", "in", countries)]})
     happened: list[Event] = []
     for number in range(events):
         bucket = drawn.choice(buckets)

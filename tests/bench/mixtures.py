@@ -17,7 +17,7 @@ NEVER = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class MixedRule:
-    """A rule that wakes at `main` events of its bucket, and asks for what `setup` events there were."""
+    """A candidate at `main` events of its bucket, which asks for what `setup` events there were."""
 
     number: int
     kind: str
@@ -82,7 +82,7 @@ class Bucket:
 
 
 def world(rules: int, events: int) -> World:
-    """Give a world whose events are mostly such that wake rules; one in ten is one that rules ask for."""
+    """Give a world whose events are mostly such that select rules; one in ten is one that rules ask for."""
     drawn = random.Random(rules)
     buckets = [Bucket(f"t{number}") for number in range(max(1, rules // BUCKET_RULES))]
     order = [bucket for bucket in buckets for _ in range(BUCKET_RULES)]

@@ -50,7 +50,7 @@ from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.panes import Panes, Sum
 from engine.evaluation.state.records import Times, Values
 from engine.evaluation.state.slices import Joined, NodeName
-from engine.evaluation.state.tables import Kept, Key, KeyTable
+from engine.evaluation.state.tables import Key, KeyedStore, KeyTable
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_from_stored
 
@@ -114,7 +114,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         detector.rule_set.joins.await_all(detector.events_seen, detector.clock_us or 0)
     for row in document["tables"]:
         _load_table(state.tables[_path(row["path"])], row)
-    columns: dict[Path, list[Kept]] = {path: [] for path in state.tables}
+    columns: dict[Path, list[KeyedStore]] = {path: [] for path in state.tables}
     for condition, saved_path, birth, remembered in document["memories"]:
         name = NodeName(stored_condition(condition), _path(saved_path), birth)
         store = state.stores[name]

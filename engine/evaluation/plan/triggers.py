@@ -231,19 +231,20 @@ class _Analysis:
             case language.HistoricallyFor(inner, _, "strong"):
                 begins = self.true(inner, path)
                 ends = self.best([self.false(inner, path), frozenset({Holding(node, path)})])
-                kept = self.union([begins, ends])
-                if kept is not None:
-                    return Regime.KEPT, kept
+                changing = self.union([begins, ends])
+                if changing is not None:
+                    return Regime.UNCHANGED, changing
                 begun = self.union([self.false(inner, path), frozenset({Unstarted(node, path)})])
                 return (Regime.SEEN if begun is None else Regime.BEGUN), begun
             case language.Historically(inner) | language.HistoricallyFor(inner):
                 return _either(self.false(inner, path), self.true(inner, path))
             case language.Earlier(inner) | language.EarlierWithin(inner):
-                return Regime.KEPT, self.true(inner, path)
+                return Regime.UNCHANGED, self.true(inner, path)
             case language.Previous(inner):
-                return Regime.KEPT, self.union([self.true(inner, path), frozenset({Holding(node, path)})])
+                changing = self.union([self.true(inner, path), frozenset({Holding(node, path)})])
+                return Regime.UNCHANGED, changing
             case language.Count() | language.Distinct() | language.Sum() | language.Avg():
-                return Regime.KEPT, self._adds(node, path)
+                return Regime.UNCHANGED, self._adds(node, path)
             case _:
                 raise AssertionError(node)
 
@@ -278,9 +279,9 @@ def _within(leaves: list[language.Leaf]) -> Triggers:
     return frozenset({Range(leaves[0].fact, low, high)} if low <= high else ())
 
 
-def _either(kept: Triggers | None, stamped: Triggers | None) -> tuple[Regime, Triggers | None]:
-    if kept is not None:
-        return Regime.KEPT, kept
+def _either(changing: Triggers | None, stamped: Triggers | None) -> tuple[Regime, Triggers | None]:
+    if changing is not None:
+        return Regime.UNCHANGED, changing
     if stamped is not None:
         return Regime.STAMPED, stamped
     return Regime.SEEN, None

@@ -20,9 +20,9 @@ def until_us(table: KeyTable, slot: int) -> int:
     for column in table.dense:
         if not column.clocked:
             latest_us = max(latest_us, column.until_us(slot))
-    for kept in table.sparse_at(slot):
-        if not kept.clocked:
-            latest_us = max(latest_us, kept.until_us(slot))
+    for store in table.sparse_at(slot):
+        if not store.clocked:
+            latest_us = max(latest_us, store.until_us(slot))
     return max(latest_us, _clocked_until_us(table, slot)) if table.stamped else latest_us
 
 
@@ -72,8 +72,8 @@ def drop_expired(table: KeyTable, number: int, now_us: int) -> int:
     freed = 0
     for slot in range(first, min(first + PAGE_SLOTS, len(table.keys))):
         if slot in table.sparse:
-            for kept in table.sparse_at(slot):
-                kept.drop_expired(slot, now_us)
+            for store in table.sparse_at(slot):
+                store.drop_expired(slot, now_us)
         if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
             table.free(slot)
             freed += 1
@@ -90,8 +90,8 @@ def forget(table: KeyTable, slot: int) -> None:
     for column in table.dense[:]:
         if column.at(slot) != NEVER:
             column.close(slot)
-    for kept in table.sparse_at(slot):
-        if kept.few is not None and slot in kept.few:
-            kept.close(slot)
+    for store in table.sparse_at(slot):
+        if store.few is not None and slot in store.few:
+            store.close(slot)
     assert not table.held[slot], "each entry of a slot is on a page or in the `few` of a column"
     table.free(slot)

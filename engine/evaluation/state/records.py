@@ -69,7 +69,7 @@ class Records(Generic[R]):
 
     clocked: Final = False
     begun: Final = False
-    regime: Final = Regime.KEPT
+    regime: Final = Regime.UNCHANGED
 
     def __init__(self, table: Slots, window_us: int | None) -> None:
         self.table = table

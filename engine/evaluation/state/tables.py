@@ -16,7 +16,7 @@ from engine.evaluation.state.sizes import SLOT_BYTES, key_bytes
 Key = Any
 """The value of a path's keys: `key_of` for a single key, a tuple of `part_of_key` for several."""
 
-Kept: TypeAlias = Column | Times | Values | Panes
+KeyedStore: TypeAlias = Column | Times | Values | Panes
 """The memory of one node by slot."""
 
 SHARDS: Final = 251
@@ -108,15 +108,15 @@ class KeyTable:
         self.roomy = bytearray()
         """For each page, whether it has a free slot."""
         self.live = 0
-        self.columns: list[Kept] = []
+        self.columns: list[KeyedStore] = []
         self.dense: list[Column] = []
         """The paged columns."""
-        self.sparse: dict[int, Kept | dict[Kept, None]] = {}
+        self.sparse: dict[int, KeyedStore | dict[KeyedStore, None]] = {}
         """For each slot, the columns with an entry there in `few` or `ticks`, and the records; a single one
         is stored without a dict."""
         self.log: list[int] = []
         """The slots touched by events since the last `hold`, if keys are tracked; see `eviction.py`."""
-        self.awake: dict[int, list[Kept]] = {}
+        self.awake: dict[int, list[KeyedStore]] = {}
         """For each slot, the columns whose bucket its next event meets, except for those in `watched`."""
         self.watched: list[Column] = []
         """The paged columns with a bucket for slots that hold a time. Each event checks each of them."""
@@ -286,7 +286,7 @@ class KeyTable:
         for slot in slots:
             held[slot] -= 1
 
-    def hold_sparsely(self, slot: int, column: Kept) -> None:
+    def hold_sparsely(self, slot: int, column: KeyedStore) -> None:
         """Record that a column has an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
@@ -296,7 +296,7 @@ class KeyTable:
         elif holders is not column:
             self.sparse[slot] = {holders: None, column: None}
 
-    def drop_sparsely(self, slot: int, column: Kept) -> None:
+    def drop_sparsely(self, slot: int, column: KeyedStore) -> None:
         """Undo `hold_sparsely`."""
         holders = self.sparse[slot]
         if holders is column:
@@ -306,18 +306,18 @@ class KeyTable:
             if not holders:
                 del self.sparse[slot]
 
-    def sparse_at(self, slot: int) -> tuple[Kept, ...]:
+    def sparse_at(self, slot: int) -> tuple[KeyedStore, ...]:
         """Return the columns with an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
             return ()
         return tuple(holders) if isinstance(holders, dict) else (holders,)
 
-    def wake(self, slot: int, column: Kept) -> None:
+    def wake(self, slot: int, column: KeyedStore) -> None:
         """Have the next events of a slice meet a column's bucket."""
         self.awake.setdefault(slot, []).append(column)
 
-    def rest(self, slot: int, column: Kept) -> None:
+    def rest(self, slot: int, column: KeyedStore) -> None:
         """Undo `wake`."""
         columns = self.awake[slot]
         columns.remove(column)

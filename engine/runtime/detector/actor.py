@@ -102,7 +102,7 @@ class DetectorActor:
         answers = IdempotencyCache(round(settings.answers_kept_s * 1e6), settings.answers_kept_bytes_max)
         try:
             recovered = store.recover()
-            if not recovered.rested:
+            if not recovered.released:
                 attempt.begin()
             try:
                 restored = replay.restore(recovered, answers, settings.limits, attempt.reached)
@@ -268,7 +268,7 @@ class DetectorActor:
                 self.finish_saving()
         elif store.unsynced:
             self.sync()
-        store.rest()
+        store.release()
         self.discard()
         return self.health().resident_bytes
 

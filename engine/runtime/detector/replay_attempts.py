@@ -6,8 +6,8 @@ process that crashes by itself (a segmentation fault, an abort) writes a crash r
 Without a report, the process was killed from outside, by an operator or the out-of-memory killer. A kill says
 less about the record, so more kills than crashes are allowed.
 
-The first attempt after a rest is not marked, because nearly all are: it begins where nobody died, and leaves
-the folder claimed if it dies. So a record may kill one process more than the marks count.
+The first attempt after a passivation is not marked, because nearly all are: it begins where nobody died, and
+leaves the folder claimed if it dies. So a record may kill one process more than the marks count.
 
 The mark covers the death of a process, not of the machine, so it is not synced.
 """

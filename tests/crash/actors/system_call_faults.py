@@ -96,7 +96,7 @@ class Traced(KilledDetector):
             self.send_anyhow(self.oracle.batch())
             self._active.ask("passivate")
         except Failed as failed:
-            self._faults.came_of_it[f"{failed.kind} from a rest"] += 1
+            self._faults.came_of_it[f"{failed.kind} from passivation"] += 1
         except Gone:
             self._faults.came_of_it["the process died"] += 1
             self._process_died()

@@ -133,8 +133,8 @@ class Owner:
     def batch(self, *sizes: int) -> "Owner":
         return self.append(*sizes).answer()
 
-    def snapshot_to_rest(self) -> "Owner":
-        """Save as an owner does that then rests."""
+    def snapshot_to_release(self) -> "Owner":
+        """Save as an owner does that then releases its folder."""
         return self.snapshot(goes_on=False)
 
     def snapshot(self, *, goes_on: bool = True) -> "Owner":
@@ -148,9 +148,9 @@ class Owner:
                 raise
         return self
 
-    def rest(self) -> "Owner":
+    def release(self) -> "Owner":
         """End as an owner does that is no longer needed."""
-        self.store.rest()
+        self.store.release()
         return self
 
     def try_batch(self, *sizes: int) -> bool:

@@ -195,7 +195,7 @@ class DetectorMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.active_id)
     @rule()
-    def rest(self) -> None:
+    def passivate(self) -> None:
         assert self.actor is not None
         self.actor.passivate()
         self.actor, self.active_id = None, ""

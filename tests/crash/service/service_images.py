@@ -156,7 +156,7 @@ class Owner:
         self.known.durable = self.known.answered
         self.actor.finish_saving()
 
-    def rest(self) -> None:
+    def passivate(self) -> None:
         self.actor.passivate()
         self.known.durable = self.known.answered
 
@@ -215,9 +215,9 @@ def lives(run: ServiceRun) -> None:
     owner.ask(event(5, "k5"))
     owner.save()
     owner.ask(event(6))
-    owner.rest()
+    owner.passivate()
     second.ask(event(2))
-    second.rest()
+    second.passivate()
     run.activate(one).ask(event(7, "k7"))
 
 

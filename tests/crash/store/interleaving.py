@@ -83,13 +83,13 @@ def first_life(owner: Owner) -> None:
     owner.snapshot()
     owner.append(40)
     owner.snapshot()
-    owner.batch(30).rest()
+    owner.batch(30).release()
 
 
 def second_life(owner: Owner) -> None:
     owner.recover().batch(30)
     owner.snapshot()
-    owner.batch(40).rest()
+    owner.batch(40).release()
 
 
 def third_life(owner: Owner) -> None:
@@ -97,8 +97,8 @@ def third_life(owner: Owner) -> None:
 
 
 def glance(owner: Owner) -> None:
-    """An owner that answers what it found, and rests."""
-    owner.recover().answer().rest()
+    """An owner that answers what it found, and releases the folder."""
+    owner.recover().answer().release()
 
 
 def reader(owner: Owner) -> None:

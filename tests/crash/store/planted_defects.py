@@ -98,7 +98,7 @@ class Defect:
 _CLAIMED = """        claim, segment = _make_claim(folder, epoch, files, unless_claimed)
 """
 _CLEARED = """        untouched = _clear_away(folder, epoch, names, files)
-        rested = untouched is not None
+        released = untouched is not None
 """
 _PLANNED = (
     "        plan = _plan("
@@ -137,7 +137,7 @@ DEFECTS: dict[str, Defect] = {
     "what the last owner left unsynced is taken for synced": Defect(
         store,
         "claim_folder",
-        "if plan.unsynced is not None and not rested:",
+        "if plan.unsynced is not None and not released:",
         "if False:",
         crash_images,
         claim.claim_folder,
@@ -211,11 +211,11 @@ DEFECTS: dict[str, Defect] = {
         "if False:",
         partial(three_owners, second_life, glance),
     ),
-    "an owner rests with records that are not synced": Defect(
-        store.Store, "rest", " and not journal.unsynced", "", crash_images
+    "an owner releases its folder with records that are not synced": Defect(
+        store.Store, "release", " and not journal.unsynced", "", crash_images
     ),
-    "an owner without a header of its own rests": Defect(
-        store.Store, "rest", " and journal.settled", "", crash_images
+    "an owner without a header of its own releases its folder": Defect(
+        store.Store, "release", " and journal.settled", "", crash_images
     ),
     "what fenced owners write counts": Defect(
         planner._Planner, "_choose_history", "history = {epoch}", "history = {epoch, *after}", three_owners

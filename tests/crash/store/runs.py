@@ -81,17 +81,17 @@ def several_at_once(history: History, files: Files) -> None:
         fourth.batch(30).snapshot().batch(30)
 
 
-def rests(history: History, files: Files) -> None:
-    """Owners that rest, with and without records of their own, some of them with unsynced ones."""
+def releases(history: History, files: Files) -> None:
+    """Owners that release their folder, with and without records of their own, some of them unsynced."""
     create(history, files)
     with history.life():
-        Owner(history, files, 1).recover().batch(30).rest()
+        Owner(history, files, 1).recover().batch(30).release()
     with history.life():
-        Owner(history, files, 2).recover().answer().rest()
+        Owner(history, files, 2).recover().answer().release()
     with history.life():
-        Owner(history, files, 3).recover().batch(600).append(30).rest()
+        Owner(history, files, 3).recover().batch(600).append(30).release()
     with history.life():
-        Owner(history, files, 4, snapshots_kept=1).recover().batch(30).snapshot_to_rest().rest()
+        Owner(history, files, 4, snapshots_kept=1).recover().batch(30).snapshot_to_release().release()
     with history.life():
         Owner(history, files, 5).recover().batch(30)
 
@@ -106,7 +106,7 @@ def rests_beside_another(history: History, files: Files) -> None:
         second.recover()
         if first.view:
             first.append(40)
-        second.rest()
+        second.release()
     with history.life():
         third.recover().batch(50)
 
@@ -121,7 +121,7 @@ RUNS: dict[str, Run] = {
         unsynced_over_segments,
         one_after_the_other,
         several_at_once,
-        rests,
+        releases,
         rests_beside_another,
     )
 }

@@ -87,8 +87,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.owner)
     @rule()
-    def rest(self) -> None:
-        self.owner.rest()
+    def release(self) -> None:
+        self.owner.release()
         self.owner = None
 
     @rule(seed=st.integers(0, 2**16))

@@ -1,4 +1,4 @@
-"""Places among those that are awake: never more than there are, and each who waits gets one."""
+"""Slots of active detectors: never more than there are, and each who waits gets one."""
 
 import asyncio
 import random
@@ -192,7 +192,7 @@ async def test_one_that_wakes_slowly_keeps_its_place_until_all_are_open():
     slow = await entered(slots, activates_fast=False)
     waiting = [waiting_for(Someone(slots)) for _ in range(2)]
     await settled()
-    assert slow.asked == 0, "a process will have started before it could be woken again"
+    assert slow.asked == 0, "a process will have started before it could be activated again"
     slots.open(2)
     await settled()
     assert slow.asked == 1

@@ -535,7 +535,7 @@ def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, m
     assert fired(other, 2000, a=2) == [rule_id]
 
 
-def test_a_folder_from_before_there_were_limits_in_it_has_them_from_its_first_waking_on(make, tmp_path):
+def test_a_folder_from_before_there_were_limits_in_it_has_them_from_its_first_activation_on(make, tmp_path):
     golden = Path(__file__).parents[1] / "evaluation" / "golden" / "state_2_few.msgpack"
     folder = tmp_path / "detectors" / ("3" * 32)
     create_folder(folder, golden.read_bytes(), version=2)
@@ -562,7 +562,7 @@ def test_a_stored_pattern_is_not_held_to_a_bound_that_was_lowered(make, actor):
     assert fired(again, a="b" * 200 + "x") == [rule_id]
 
 
-def test_waking_and_resting_leaves_nothing_behind(make, tmp_path):
+def test_activating_and_passivating_leaves_nothing_behind(make, tmp_path):
     for epoch in range(1, 30):
         actor = make()
         actor.activate(ONE, epoch)

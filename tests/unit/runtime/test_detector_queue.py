@@ -51,7 +51,7 @@ class Scene:
     @property
     def actor(self) -> LocalWorker:
         worker = self.service.actors.with_detector(self.detector_id)
-        assert worker is not None, "the detector is awake"
+        assert worker is not None, "the detector is active"
         return worker
 
     @property
@@ -333,9 +333,9 @@ async def test_death_while_it_wakes_costs_only_time(scene):
         s.gate.held = {"activate"}
         tasks = s.asks(1, 2)
         await s.held()
-        (waking,) = [one for one in s.service.actors.started if one.calls]
+        (activating,) = [one for one in s.service.actors.started if one.calls]
         s.gate.held.clear()
-        waking.die()
+        activating.die()
         assert await outcomes(tasks) == ["done", "done"]
 
 

@@ -1,4 +1,4 @@
-"""The fleet: what a restart finds, who is awake, and what goes on while the directory is gone."""
+"""The fleet: what a restart finds, who is active, and what goes on while the directory is gone."""
 
 import asyncio
 import dataclasses
@@ -507,7 +507,7 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         assert any("has no room" in reason for reason in (await fleet.status()).amiss)
         assert fleet.broker.counts["batches_without_room"] == 1
         assert b'"r"' in (await fleet.call(one, ops.rules())).result
-        # One that was at rest can be read only.
+        # One that is passive can be read only.
         answer = await fleet.call(two, event(1))
         assert [entry.code for entry in answer.entries] == [1501]
         assert (await fleet.call(two, ops.rules())).result == b'{"rules":[]}'
@@ -558,7 +558,7 @@ async def test_one_that_cannot_be_saved_does_not_keep_its_place_from_others_that
         files.stuck = ""
 
 
-async def test_a_detector_that_nobody_waits_for_any_more_is_not_woken(tmp_path):
+async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_path):
     async with local_service(tmp_path, max_resident=1) as service:
         fleet = service.fleet
         busy, given_up = await fleet.create_detector("busy"), await fleet.create_detector("given up")

@@ -38,7 +38,7 @@ async def sent(client: LinkClient, epoch: int, *operations: Operation) -> Respon
     return await asyncio.wait_for(answer, 5)
 
 
-async def rested(worker: LocalWorker) -> None:
+async def released(worker: LocalWorker) -> None:
     """Have the detector make room, and wait until it has."""
     reports: list[Report] = []
     worker.reported = reports.append
@@ -51,7 +51,7 @@ async def test_what_is_meant_for_an_earlier_activation_reaches_no_later_one(work
     assert isinstance(await sent(client, 1, event(1)), Moved), "there is none yet"
     await worker.activate(ONE, 1)
     assert isinstance(await sent(client, 1, event(1)), Answered)
-    await rested(worker)
+    await released(worker)
     assert isinstance(await sent(client, 1, event(2)), Moved)
     await worker.activate(OTHER, 2)
     assert isinstance(await sent(client, 1, event(3)), Moved)
@@ -67,7 +67,7 @@ async def test_all_front_ends_are_told_that_an_activation_is_over(worker):
         client.noted = told.append
     await worker.activate(ONE, 7)
     await sent(clients[0], 7, event(1))
-    await rested(worker)
+    await released(worker)
     await until(lambda: len(told) == 3)
     assert set(map(repr, told)) == {repr(Note(LEFT, b"7"))}
 

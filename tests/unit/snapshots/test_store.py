@@ -321,7 +321,7 @@ def test_who_reads_finds_what_was_answered_before_a_segment_that_continues_it(fo
 
 
 def test_an_owner_that_rests_leaves_nothing_to_do_for_the_next_one(folder):
-    write(opened(folder, 1), b"one").rest()
+    write(opened(folder, 1), b"one").release()
     assert not any(segment_name(1, CLAIM_NUMBER) in name for name in names(folder))
     files = FaultyFiles()
     second = opened(folder, 2, files=files)
@@ -329,9 +329,9 @@ def test_an_owner_that_rests_leaves_nothing_to_do_for_the_next_one(folder):
     assert files.calls.count("sync_folder") == 1
     write(second, b"two")
     assert files.calls.count("sync_data") == 1, "the header comes to the disk with the first record"
-    second.rest()
+    second.release()
     found = Store(folder, epoch=3).recover()
-    assert (found.rested, [record.payload for record in found.records]) == (True, [b"one", b"two"])
+    assert (found.released, [record.payload for record in found.records]) == (True, [b"one", b"two"])
 
 
 def test_an_owner_that_cannot_vouch_for_the_disk_leaves_its_claim(folder):
@@ -351,17 +351,17 @@ def test_an_owner_that_cannot_vouch_for_the_disk_leaves_its_claim(folder):
             store.check_owner()
         what(store)
         first.append(b"late", version=3)
-        store.rest()
+        store.release()
         assert segment_name(10 * epoch + 1, CLAIM_NUMBER) in names(folder), what
         files = FaultyFiles()
-        assert not Store(folder, epoch=10 * epoch + 2, files=files).recover().rested
+        assert not Store(folder, epoch=10 * epoch + 2, files=files).recover().released
         assert "write_again" in files.calls
 
 
 def test_an_owner_that_was_fenced_off_takes_nobody_elses_claim_when_it_rests(folder):
     first = write(opened(folder, 1), b"one")
     second = opened(folder, 2)
-    first.rest()
+    first.release()
     write(second, b"two")
 
 
