@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from api.cli.client.detectors import add_rules, create_detector
-from api.cli.client.service import Service, ServiceError
 from api.cli.failures import fail
+from api.cli.lookup import add_rules
 from api.cli.recordings.reading import Reading
 from api.cli.replaying.run import Replay
 from api.cli.rule_files import conditions_of
 from api.cli.sample import RECORDING, RULES
+from api.client import Client, ServiceError, calls
 from api.schema.operations import EVENT_EXAMPLE
 from api.settings import Settings
 
@@ -70,12 +70,12 @@ def _show(running: "Running", console: Console, end: bool) -> None:
     assert running.token is not None, "a new folder has no token, so the first is minted"
     conditions = conditions_of(RULES.read_text("utf-8"), RULES.name)
     shown = conditions[4]
-    with Service(running.url, running.token) as service:
-        detector_id = create_detector(service, DETECTOR)
-        add_rules(service, detector_id, conditions)
+    with Client(running.url, running.token) as client:
+        detector_id = client.send(calls.create_detector(DETECTOR)).id
+        add_rules(client, detector_id, conditions)
         click.echo(f"\nThe detector `{DETECTOR}` has {len(conditions)} rules. One of them, `{shown.name}`:\n")
         click.echo("  " + shown.text.strip().replace("\n", "\n  ") + "\n")
-        replay = Replay(service, detector_id, console)
+        replay = Replay(client, detector_id, console)
         failed = replay.run([str(RECORDING)], Reading("time"))
         if failed is not None:
             raise ServiceError(failed)

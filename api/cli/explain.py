@@ -6,14 +6,14 @@ from itertools import islice
 import click
 import msgspec
 
-from api.cli.client.detectors import find_detector, list_rules
-from api.cli.client.service import Service, ServiceError
-from api.cli.client.token_options import token_options
-from api.cli.explained_rules import ExplainedRule, lines_of
+from api.cli.explained_rules import lines_of
 from api.cli.failures import fail
+from api.cli.lookup import find_detector, find_rule
 from api.cli.reading_options import reading_options
 from api.cli.recordings.reading import Reading, RecordedEvent, Recording
 from api.cli.recordings.rows import RecordingError
+from api.cli.service_options import service_options
+from api.client import Client, calls
 
 
 @click.command(
@@ -27,13 +27,7 @@ Examples:
 @click.option(
     "--number", default=1, type=click.IntRange(min=1), help="Which event of FILE.  [default: the first]"
 )
-@click.option(
-    "--url",
-    default="http://127.0.0.1:8080",
-    envvar="RULE_DETECTOR_URL",
-    help="Address of the service.  [env RULE_DETECTOR_URL; default http://127.0.0.1:8080]",
-)
-@token_options
+@service_options
 @click.option("--detector", required=True, metavar="ID|NAME", help="Detector whose rules are explained.")
 @click.option("--rule", metavar="ID|NAME", help="Only this rule.")
 @reading_options
@@ -44,8 +38,7 @@ def explain(
     *,
     file: str,
     number: int,
-    url: str,
-    token: str,
+    client: Client,
     detector: str,
     rule: str | None,
     reading: Reading,
@@ -61,19 +54,19 @@ def explain(
     """
     try:
         event = _event(file, number, reading)
-        with Service(url, token) as service:
-            chosen = find_detector(service, detector)
-            asked = {
-                "event": {"fields": msgspec.Raw(event.json), "timestamp_ms": event.time_us / 1_000},
-                **({} if rule is None else {"ruleId": _rule_id(service, chosen.id, rule)}),
-            }
-            result = service.call("POST", f"/api/detectors/{chosen.id}/explain", msgspec.json.encode(asked))
-    except (ServiceError, RecordingError) as error:
+    except RecordingError as error:
         fail(str(error))
+    chosen = find_detector(client, detector)
+    call = calls.explain(
+        chosen.id,
+        msgspec.Raw(event.json),
+        event.time_us / 1_000,
+        rule_id=None if rule is None else find_rule(client, chosen.id, rule).id,
+    )
     if output == "json":
-        click.echo(msgspec.json.encode(result))
+        click.echo(client.send(calls.raw(call)))
         return
-    for explained in msgspec.convert(result["rules"], list[ExplainedRule]):
+    for explained in client.send(call):
         for line in lines_of(explained, event.time_us):
             click.echo(line)
 
@@ -85,18 +78,3 @@ def _event(file: str, number: int, reading: Reading) -> RecordedEvent:
         if event is None:
             raise RecordingError(f"{recording.name}: there is no event {number}")
         return event
-
-
-def _rule_id(service: Service, detector_id: str, wanted: str) -> str:
-    """Return the id of the rule with that id or name. Raises ServiceError."""
-    rules = list_rules(service, detector_id)
-    with_id = [rule.id for rule in rules if rule.id == wanted]
-    match with_id or [rule.id for rule in rules if rule.name == wanted]:
-        case [rule_id]:
-            return rule_id
-        case []:
-            raise ServiceError(f"no rule has the id or name `{wanted}`")
-        case several:
-            raise ServiceError(
-                f"{len(several)} rules are named `{wanted}`; give the id of one: {', '.join(several)}"
-            )

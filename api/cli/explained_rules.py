@@ -4,34 +4,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from api.cli.recordings.times import iso
+from api.client import ExplainedNode, ExplainedRule
 
 _SECONDS_A_MINUTE = 60
 _SECONDS_AN_HOUR = 3_600
-
-
-class ExplainedNode(msgspec.Struct):
-    """A node as the service gives it."""
-
-    text: str
-    verdict: bool
-    nodes: list["ExplainedNode"] = []
-    values: dict[str, Any] = {}
-    key: dict[str, Any] = {}
-    witness_ms: float | None = None
-    until_ms: float | None = None
-    note: str = ""
-
-
-class ExplainedRule(msgspec.Struct):
-    """A rule as the service gives it."""
-
-    name: str
-    verdict: bool
-    node: ExplainedNode
-    why_not: list[str] | None = None
 
 
 def lines_of(rule: ExplainedRule, time_us: int) -> Iterator[str]:

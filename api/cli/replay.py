@@ -5,14 +5,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from api.cli.client.detectors import add_rules, find_detector, list_rules
-from api.cli.client.service import Service, ServiceError
-from api.cli.client.token_options import token_options
 from api.cli.failures import fail
+from api.cli.lookup import add_rules, find_detector
 from api.cli.reading_options import reading_options
 from api.cli.recordings.reading import Reading
 from api.cli.replaying.run import Replay
 from api.cli.rule_files import RuleFileError, read_rules
+from api.cli.service_options import service_options
+from api.client import Client, calls
 
 
 @click.command(
@@ -26,13 +26,7 @@ Exit status: 0 success, 1 something was refused or could not be read, 2 wrong us
 """
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
-@click.option(
-    "--url",
-    default="http://127.0.0.1:8080",
-    envvar="RULE_DETECTOR_URL",
-    help="Address of the service.  [env RULE_DETECTOR_URL; default http://127.0.0.1:8080]",
-)
-@token_options
+@service_options
 @click.option("--detector", required=True, metavar="ID|NAME", help="Detector that evaluates the events.")
 @click.option("--create", is_flag=True, help="Create the detector if none has this id or name.")
 @reading_options
@@ -47,8 +41,7 @@ Exit status: 0 success, 1 something was refused or could not be read, 2 wrong us
 def replay(
     *,
     files: tuple[str, ...],
-    url: str,
-    token: str,
+    client: Client,
     detector: str,
     create: bool,
     reading: Reading,
@@ -75,16 +68,15 @@ def replay(
             fail(f"{path}: no such file")
     try:
         conditions = [condition for path in rule_files for condition in read_rules(path)]
-        with Service(url, token) as service:
-            chosen = find_detector(service, detector, create=create)
-            add_rules(service, chosen.id, conditions)
-            if not list_rules(service, chosen.id):
-                fail(f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules")
-            run = Replay(service, chosen.id, Console())
-            failure = run.run(files, reading)
-            run.show()
-    except (ServiceError, RuleFileError) as error:
+    except RuleFileError as error:
         fail(str(error))
+    chosen = find_detector(client, detector, create=create)
+    add_rules(client, chosen.id, conditions)
+    if not client.send(calls.list_rules(chosen.id)):
+        fail(f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules")
+    run = Replay(client, chosen.id, Console())
+    failure = run.run(files, reading)
+    run.show()
     refusals = run.report.refusals()
     if failure or refusals:
         fail("\n".join([*refusals, *([failure] if failure else [])]))

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from api.cli.client.service import Service, ServiceError
 from api.cli.recordings.reading import RecordedEvent
-from api.cli.replaying import batches as batching
-from api.cli.replaying.batches import Batches, send
+from api.cli.replaying.batches import send
 from api.cli.replaying.firings import Report
+from api.client import Client, ServiceError, calls
+from api.client.sending import Batches
 from api.http.app import create_app
 from api.settings import Settings
 from tests.api.caller import Caller
@@ -81,18 +81,17 @@ def seen(service: LocalService, detector: str) -> int:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_every_event_is_evaluated_and_none_twice(
-    caller: Caller, service: LocalService, settings: Settings, monkeypatch: pytest.MonkeyPatch, seed: int
+    caller: Caller, service: LocalService, settings: Settings, seed: int
 ) -> None:
-    monkeypatch.setattr(batching, "EVENTS_MAX", 4)
     detector = await detector_of(caller)
     report = Report()
 
     def replay(port: int) -> None:
-        with Service(f"http://127.0.0.1:{port}", BOOTSTRAP, sleep=lambda _: None) as there:
-            batches = Batches(lambda batch: send(there, detector, batch, report))
+        with Client(f"http://127.0.0.1:{port}", BOOTSTRAP, sleep=lambda _: None) as there:
+            batches = Batches[RecordedEvent](lambda event: len(event.json), events_max=4)
             for event in events():
-                batches.add(event)
-            batches.flush()
+                send(there, detector, batches.add(event), report)
+            send(there, detector, batches.take(), report)
 
     async with (
         served(create_app(settings, service.fleet), settings) as wire,
@@ -111,12 +110,11 @@ async def test_without_a_key_the_first_reply_that_is_lost_is_the_end(
     lost = itertools.chain([REPLY_LOST], itertools.repeat(PASSED))
 
     def evaluate(port: int) -> None:
-        body = b'{"event":{"fields":{},"timestamp_ms":0}}'
         with (
-            Service(f"http://127.0.0.1:{port}", BOOTSTRAP, sleep=lambda _: None) as there,
+            Client(f"http://127.0.0.1:{port}", BOOTSTRAP, sleep=lambda _: None) as there,
             pytest.raises(ServiceError, match="the connection to"),
         ):
-            there.call("POST", f"/api/detectors/{detector}/evaluate", body)
+            there.send(calls.evaluate(detector, {}, 0))
 
     async with served(create_app(settings, service.fleet), settings) as wire, line(wire.port, lost) as port:
         await asyncio.to_thread(evaluate, port)

@@ -4,34 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import msgspec
-
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso
-
-
-class Action(msgspec.Struct, rename="camel"):
-    """The counted members of an action."""
-
-    type: str
-    rule_id: str
-    name: str
-    priority: int
-
-
-class Entry(msgspec.Struct):
-    """One error or message."""
-
-    code: int
-    message: str
-
-
-class Outcome(msgspec.Struct):
-    """The service's result for one event of a batch."""
-
-    actions: list[Action]
-    errors: list[Entry] = []
-    messages: list[Entry] = []
+from api.client import EventResult
 
 
 @dataclass(slots=True)
@@ -58,7 +33,7 @@ class Report:
     on_first: Callable[[Firing], None] | None = None
     """Receives each rule when it first fires."""
 
-    def count(self, event: RecordedEvent, outcome: Outcome) -> None:
+    def count(self, event: RecordedEvent, outcome: EventResult) -> None:
         """Count one event and its outcome."""
         self.events += 1
         for action in outcome.actions:

@@ -9,16 +9,16 @@ from typing import Final
 import click
 from rich.console import Console
 
-from api.cli.client.detectors import list_rules
-from api.cli.client.service import Service, ServiceError
 from api.cli.progress import BarGauge, Gauge, LineGauge
 from api.cli.recordings.live_input import LiveInput
 from api.cli.recordings.reading import Reading, RecordedEvent, Recording
 from api.cli.recordings.rows import READ_BYTES, RecordingError
 from api.cli.recordings.times import iso
-from api.cli.replaying.batches import Batches, send
+from api.cli.replaying.batches import send
 from api.cli.replaying.firings import Firing, Report
 from api.cli.tables import print_table
+from api.client import Client, ServiceError, calls
+from api.client.sending import Batches
 
 HEADER: Final = ("rule", "fired", "first at", "first event")
 
@@ -27,7 +27,7 @@ HEADER: Final = ("rule", "fired", "first at", "first event")
 class Replay:
     """Sends recordings through one detector and counts the results in `report`."""
 
-    service: Service
+    client: Client
     detector_id: str
     console: Console
     report: Report = field(default_factory=Report)
@@ -42,26 +42,30 @@ class Replay:
         return None
 
     def _run_one(self, path: str, reading: Reading) -> None:
-        def evaluate(batch: list[RecordedEvent]) -> None:
-            send(self.service, self.detector_id, batch, self.report)
-            gauge.advance(len(batch), recording.position())
+        def flush() -> None:
+            evaluate(batches.take())
 
-        batches = Batches(evaluate)
+        def evaluate(batch: list[RecordedEvent]) -> None:
+            if batch:
+                send(self.client, self.detector_id, batch, self.report)
+                gauge.advance(len(batch), recording.position())
+
+        batches = Batches[RecordedEvent](lambda event: len(event.json))
         self.report.on_first = _tell_first if path == "-" else None
-        live = io.BufferedReader(LiveInput(sys.stdin.fileno(), on_idle=batches.flush), READ_BYTES)
+        live = io.BufferedReader(LiveInput(sys.stdin.fileno(), on_idle=flush), READ_BYTES)
         with Recording(path, live, reading) as recording, self._gauge(recording) as gauge:
             try:
                 for event in recording.events():
-                    batches.add(event)
+                    evaluate(batches.add(event))
             except RecordingError:
                 # Evaluate the events before the bad line.
-                batches.flush()
+                flush()
                 raise
-            batches.flush()
+            flush()
 
     def show(self) -> None:
         """Print which rules fired, and the service's messages. Raises ServiceError."""
-        rules = list_rules(self.service, self.detector_id)
+        rules = self.client.send(calls.list_rules(self.detector_id))
         rows = self.report.rows((rule.id, rule.name) for rule in rules)
         print_table(HEADER, rows, self.console)
         for remark in self.report.remarks():

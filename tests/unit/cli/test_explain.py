@@ -2,45 +2,23 @@
 
 import json
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from click.testing import CliRunner, Result
 
 from api.cli import main
-from api.cli.client.service import Service
 from engine import Detector
-from engine.evaluation.wire.explanations import explain_body
-
-ONE = "1" * 32
+from tests.unit.cli.fake_service import FakeService
 
 
 @pytest.fixture
 def detector(monkeypatch: pytest.MonkeyPatch) -> Detector:
     """A detector of the engine, which a service with this name answers for."""
-    detector = Detector()
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        match request.method, request.url.path:
-            case "GET", "/api/detectors":
-                result: Any = [{"id": ONE, "name": "shop"}]
-            case "GET", path if path == f"/api/detectors/{ONE}/rules":
-                rules = [{"id": rule.id, "name": rule.name, "condition": {}} for rule in detector.rules()]
-                result = {"rules": rules}
-            case "POST", path if path == f"/api/detectors/{ONE}/explain":
-                result = json.loads(explain_body(detector, request.content).result)
-        envelope = {"success": True, "errors": [], "messages": [], "result": result}
-        return httpx.Response(200, json=envelope)
-
-    def service(url: str, token: str) -> Service:
-        return Service(url, token, transport=httpx.MockTransport(answer))
-
-    # The package has the command under the name of its module.
-    monkeypatch.setattr(import_module("api.cli.explain"), "Service", service)
-    return detector
+    service = FakeService()
+    service.put_in_place(monkeypatch)
+    return service.detectors[service.create("shop")]
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """Secrets from files: what is taken for one, who may read it, and that it is not repeated."""
 
-import inspect
 import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from api.cli import main, replay
-from api.cli.client.service import ServiceError
+from api.cli import main, service_options
+from api.client import ServiceError
 from api.secret_files import SECRET_BYTES_MAX, SecretFileError, read_secret, readable_by_others
 
 TOKEN = "rd_" + "a" * 43
@@ -72,12 +71,11 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tokens with which a service was called."""
     seen: list[str] = []
 
-    def service(_url: str, token: str) -> None:
+    def client(_url: str, token: str) -> None:
         seen.append(token)
         raise ServiceError("it is not there")
 
-    # The module, which the command of the same name hides.
-    monkeypatch.setitem(inspect.unwrap(replay.callback).__globals__, "Service", service)
+    monkeypatch.setattr(service_options, "Client", client)
     return seen
 
 

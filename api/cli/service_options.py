@@ -1,4 +1,4 @@
-"""The options with which a command is given a token: --token and --token-file, or their variables."""
+"""The options of a command that calls the service: its address and a token."""
 
 import functools
 from collections.abc import Callable
@@ -7,30 +7,52 @@ from typing import Any
 
 import click
 
-from api.cli.failures import warn
+from api.cli.failures import fail, warn
+from api.client import Client, ServiceError
 from api.secret_files import SecretFileError, read_secret, readable_by_others
 
 
-def token_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --token and --token-file, one of which is required; the command receives `token`."""
+def service_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --url, and --token and --token-file, one of which is required; the command receives `client`.
+
+    A ServiceError of the command is printed, and the exit status is 1.
+    """
 
     @functools.wraps(command)
-    def with_token(*, token: str | None, token_file: Path | None, **given: Any) -> None:
-        command(token=_chosen(token, token_file), **given)
+    def with_client(*, url: str, token: str | None, token_file: Path | None, **given: Any) -> None:
+        chosen = _chosen(token, token_file)
+        try:
+            with Client(url, chosen) as client:
+                command(client=client, **given)
+        except ServiceError as error:
+            fail(str(error))
 
-    with_file = click.option(
+    for option in reversed(_OPTIONS):
+        with_client = option(with_client)
+    return with_client
+
+
+_OPTIONS = (
+    click.option(
+        "--url",
+        default="http://127.0.0.1:8080",
+        envvar="RULE_DETECTOR_URL",
+        help="Address of the service.  [env RULE_DETECTOR_URL; default http://127.0.0.1:8080]",
+    ),
+    click.option(
+        "--token",
+        envvar="RULE_DETECTOR_TOKEN",
+        help="Token of the service. Every user of the machine can read an option in the process list; prefer "
+        "the variable or the file.  [env RULE_DETECTOR_TOKEN]",
+    ),
+    click.option(
         "--token-file",
         metavar="FILE",
         type=click.Path(path_type=Path),
         envvar="RULE_DETECTOR_TOKEN_FILE",
         help="File that holds the token.  [env RULE_DETECTOR_TOKEN_FILE]",
-    )(with_token)
-    return click.option(
-        "--token",
-        envvar="RULE_DETECTOR_TOKEN",
-        help="Token of the service. Every user of the machine can read an option in the process list; prefer "
-        "the variable or the file.  [env RULE_DETECTOR_TOKEN]",
-    )(with_file)
+    ),
+)
 
 
 def _chosen(token: str | None, token_file: Path | None) -> str:

@@ -1,1 +1,0 @@
-"""A client of the running service, for the commands that call it."""

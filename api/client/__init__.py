@@ -1,0 +1,47 @@
+"""A client of the service, for Python programs.
+
+from api.client import Client, calls
+
+with Client("http://127.0.0.1:8080", token) as client:
+    detector = client.send(calls.create_detector("shop"))
+    client.send(calls.add_rule(detector.id, "large", "amount > 1000"))
+    for result in client.evaluate_many(detector.id, events):
+        ...
+
+`AsyncClient` has the same methods, to be awaited.
+"""
+
+from api.client import calls
+from api.client.clients import AsyncClient, Client
+from api.client.errors import ServiceError
+from api.client.results import (
+    Action,
+    Detector,
+    Entry,
+    EventResult,
+    ExplainedNode,
+    ExplainedRule,
+    Identified,
+    ParsedCondition,
+    Rule,
+    Token,
+)
+from api.client.sending import Event
+
+__all__ = [
+    "Action",
+    "AsyncClient",
+    "Client",
+    "Detector",
+    "Entry",
+    "Event",
+    "EventResult",
+    "ExplainedNode",
+    "ExplainedRule",
+    "Identified",
+    "ParsedCondition",
+    "Rule",
+    "ServiceError",
+    "Token",
+    "calls",
+]

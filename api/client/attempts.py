@@ -1,0 +1,142 @@
+"""Decides what to send, when to wait and when to give up, without sending anything itself.
+
+Both clients drive these generators: they carry out each step and report what came of it.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+import httpx
+import msgspec
+
+from api.client.calls import Call
+from api.client.errors import ServiceError
+from api.client.results import Envelope
+
+T = TypeVar("T")
+
+NOT_DONE: Final = frozenset({1401, 1501, 1503})
+"""Codes that guarantee that nothing was done."""
+
+OUTCOME_UNKNOWN: Final = 1502
+_TOO_MANY: Final = 1401
+_GATEWAY: Final = frozenset({502, 503, 504})
+"""Statuses of a proxy that cannot reach the service or lost the connection."""
+_RETRY_AFTER_S_MIN: Final = 0.05
+_RETRY_AFTER_S_MAX: Final = 10.0
+
+
+class Send(NamedTuple):
+    """Send a request; report the response or the error."""
+
+    method: str
+    path: str
+    body: bytes | None
+    headers: dict[str, str]
+
+
+class Wait(NamedTuple):
+    """Wait some seconds; report nothing."""
+
+    seconds: float
+
+
+Outcome = httpx.Response | httpx.HTTPError | None
+Attempts = Generator[Send | Wait, Outcome, T]
+
+
+@dataclass(slots=True)
+class Connection:
+    """What is known of the service at one address."""
+
+    url: str
+    patience_s: float
+    now_s: Callable[[], float]
+    has_answered: bool = False
+
+    def attempts(self, call: Call[T]) -> Attempts[T]:
+        """Send a call until it is answered, as long as that is safe and `patience_s` has not passed.
+
+        The time counts from the first failure on. Raises ServiceError.
+        """
+        key = call.key
+        failed_at_s: float | None = None
+        in_doubt = False
+        while True:
+            outcome = yield Send(call.method, call.path, call.body, {"Idempotency-Key": key} if key else {})
+            try:
+                return self._result(call, outcome)
+            except ServiceError as error:
+                now_s = self.now_s()
+                failed_at_s = now_s if failed_at_s is None else failed_at_s
+                in_doubt = in_doubt or error.in_doubt
+                if key and error.code == _TOO_MANY and not in_doubt:
+                    # There may be no room to store another answer. Nothing was done yet, so no key is needed.
+                    key = ""
+                    continue
+                safe = self._may_repeat(error, can_repeat=bool(key) or not call.changes, has_key=bool(key))
+                if not safe or now_s + error.retry_after_s > failed_at_s + self.patience_s:
+                    raise
+                wait_s = error.retry_after_s
+            yield Wait(wait_s)
+
+    def _may_repeat(self, error: ServiceError, *, can_repeat: bool, has_key: bool) -> bool:
+        if not error.sent:
+            # The address may be wrong if nothing ever answered there.
+            return self.has_answered or has_key
+        return error.code in NOT_DONE or (error.in_doubt and can_repeat)
+
+    def _result(self, call: Call[T], outcome: Outcome) -> T:
+        assert outcome is not None, "a request has an outcome"
+        if isinstance(outcome, httpx.HTTPError):
+            raise self._unanswered(outcome)
+        envelope = self._envelope(outcome)
+        self.has_answered = True
+        if not envelope.success:
+            said = "\n".join(f"{entry.code} {entry.message}" for entry in envelope.errors)
+            raise ServiceError(
+                said,
+                status=outcome.status_code,
+                entries=tuple(envelope.errors),
+                in_doubt=envelope.errors[0].code == OUTCOME_UNKNOWN,
+                retry_after_s=_retry_after_s(outcome),
+            )
+        try:
+            return call.read(envelope)
+        except msgspec.ValidationError as error:
+            raise ServiceError(
+                f"{self.url} answered {call.method} {call.path} with something else: {error}"
+            ) from None
+
+    def _envelope(self, response: httpx.Response) -> Envelope:
+        try:
+            envelope = msgspec.json.decode(response.content, type=Envelope)
+        except (ValueError, RecursionError):
+            envelope = None
+        if envelope is None or not (envelope.success or envelope.errors):
+            raise ServiceError(
+                f"{self.url} answered {response.status_code}, but not with this service's envelope",
+                status=response.status_code,
+                in_doubt=response.status_code in _GATEWAY,
+            )
+        return envelope
+
+    def _unanswered(self, error: httpx.HTTPError) -> ServiceError:
+        match error:
+            case httpx.ConnectError():
+                said = f"no service answers at {self.url}; is it running (`rule-detector serve`)?"
+            case httpx.TimeoutException():
+                said = f"{self.url} did not answer in time"
+            case _:
+                said = f"the connection to {self.url} failed: {str(error).lower()}"
+        sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+        return ServiceError(said, in_doubt=sent, sent=sent)
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    try:
+        asked_s = float(response.headers.get("Retry-After", "1"))
+    except ValueError:
+        return 1.0
+    return max(_RETRY_AFTER_S_MIN, min(asked_s, _RETRY_AFTER_S_MAX))

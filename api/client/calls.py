@@ -1,0 +1,234 @@
+"""The calls of the service as data: what to send, how to read the answer, and whether it can be repeated."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from api.client.results import (
+    BatchResults,
+    Detector,
+    Envelope,
+    EventResult,
+    ExplainedRule,
+    ExplainedRules,
+    Identified,
+    ParsedCondition,
+    Rule,
+    Rules,
+    Token,
+)
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+PAGE: Final = 1_000
+"""Detectors in a page of their list; the service gives no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[T]):
+    """One request, and how to read its answer."""
+
+    method: str
+    path: str
+    read: Callable[[Envelope], T]
+    """Read the answer's envelope. Raises msgspec.ValidationError."""
+    body: bytes | None = None
+    key: str = ""
+    """The idempotency key, for evaluations and batches."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the request changes something, so that a second one could change it twice."""
+        return self.method != "GET" and not self.path.endswith(("/explain", "/parse"))
+
+
+def raw(call: Call[Any]) -> Call[bytes]:
+    """Return a call whose result is the JSON of the service as it came."""
+    return replace(call, read=lambda envelope: bytes(envelope.result))
+
+
+def _typed(type_: type[T]) -> Callable[[Envelope], T]:
+    return lambda envelope: msgspec.json.decode(envelope.result, type=type_)
+
+
+def _evaluated(envelope: Envelope) -> EventResult:
+    result = msgspec.json.decode(envelope.result, type=EventResult)
+    return msgspec.structs.replace(result, messages=envelope.messages)
+
+
+def _path(*parts: str) -> str:
+    return "/api/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def encoded(document: object) -> bytes:
+    """Return a document as JSON; integers may have any size."""
+    try:
+        return msgspec.json.encode(document)
+    except OverflowError:
+        return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _get(path: str, type_: type[T]) -> Call[T]:
+    return Call(method="GET", path=path, read=_typed(type_))
+
+
+def _post(path: str, type_: type[T], document: object = msgspec.UNSET) -> Call[T]:
+    body = None if document is msgspec.UNSET else encoded(document)
+    return Call(method="POST", path=path, read=_typed(type_), body=body)
+
+
+def _delete(path: str) -> Call[Identified]:
+    return Call(method="DELETE", path=path, read=_typed(Identified))
+
+
+# Tokens
+
+
+def create_token() -> Call[Token]:
+    """Create a token."""
+    return _post(_path("token"), Token)
+
+
+def revoke_token(token_id: str) -> Call[Identified]:
+    """Revoke a token."""
+    return _delete(_path("token", token_id))
+
+
+# Detectors
+
+
+def list_detectors(after: str = "", limit: int = PAGE) -> Call[list[Detector]]:
+    """Return a page of detectors, in order of creation; `Client.detectors` gives all."""
+    page = f"?limit={limit}" + (f"&after={quote(after, safe='')}" if after else "")
+    return _get(_path("detectors") + page, list[Detector])
+
+
+def get_detector(detector_id: str) -> Call[Detector]:
+    """Return one detector."""
+    return _get(_path("detectors", detector_id), Detector)
+
+
+def create_detector(name: str) -> Call[Identified]:
+    """Create a detector."""
+    return _post(_path("detectors"), Identified, {"name": name})
+
+
+def delete_detector(detector_id: str) -> Call[Identified]:
+    """Delete a detector with its rules and its state."""
+    return _delete(_path("detectors", detector_id))
+
+
+# Rules
+
+
+def list_rules(detector_id: str) -> Call[list[Rule]]:
+    """Return the rules of a detector by priority."""
+    return Call(
+        method="GET",
+        path=_path("detectors", detector_id, "rules"),
+        read=lambda envelope: msgspec.json.decode(envelope.result, type=Rules).rules,
+    )
+
+
+def get_rule(detector_id: str, rule_id: str) -> Call[Rule]:
+    """Return one rule."""
+    return _get(_path("detectors", detector_id, "rules", rule_id), Rule)
+
+
+def add_rule(detector_id: str, name: str, condition: str, *, notify: bool = False) -> Call[Identified]:
+    """Add a rule. The condition is text, in the language or JSON."""
+    document = {"name": name, "condition": condition, "notify": notify}
+    return _post(_path("detectors", detector_id, "rules"), Identified, document)
+
+
+def change_rule(
+    detector_id: str,
+    rule_id: str,
+    *,
+    name: str | None = None,
+    condition: str | None = None,
+    enabled: bool | None = None,
+    notify: bool | None = None,
+) -> Call[Rule]:
+    """Change the given parts of a rule, those that are not None, and give the rule."""
+    asked = {"name": name, "condition": condition, "enabled": enabled, "notify": notify}
+    return Call(
+        method="PATCH",
+        path=_path("detectors", detector_id, "rules", rule_id),
+        read=_typed(Rule),
+        body=encoded({member: value for member, value in asked.items() if value is not None}),
+    )
+
+
+def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
+    """Delete a rule."""
+    return _delete(_path("detectors", detector_id, "rules", rule_id))
+
+
+# Events
+
+
+def evaluate(
+    detector_id: str,
+    fields: Mapping[str, Any],
+    timestamp_ms: float,
+    variables: Mapping[str, Any] | None = None,
+    *,
+    key: str = "",
+) -> Call[EventResult]:
+    """Evaluate one event. `variables` are its `context.vars`."""
+    return Call(
+        method="POST",
+        path=_path("detectors", detector_id, "evaluate"),
+        read=_evaluated,
+        body=_event_body(fields, timestamp_ms, variables),
+        key=key,
+    )
+
+
+def evaluate_batch(detector_id: str, events: Sequence[bytes], *, key: str = "") -> Call[list[EventResult]]:
+    """Evaluate events in order; each is the JSON of `{fields, timestamp_ms}`."""
+    return Call(
+        method="POST",
+        path=_path("detectors", detector_id, "evaluate", "batch"),
+        read=lambda envelope: msgspec.json.decode(envelope.result, type=BatchResults).results,
+        body=b'{"events":[' + b",".join(events) + b"]}",
+        key=key,
+    )
+
+
+def explain(
+    detector_id: str,
+    fields: Mapping[str, Any] | msgspec.Raw,
+    timestamp_ms: float,
+    variables: Mapping[str, Any] | None = None,
+    *,
+    rule_id: str | None = None,
+) -> Call[list[ExplainedRule]]:
+    """Tell what an event would do, and record nothing; for all rules, or for one."""
+    return Call(
+        method="POST",
+        path=_path("detectors", detector_id, "explain"),
+        read=lambda envelope: msgspec.json.decode(envelope.result, type=ExplainedRules).rules,
+        body=_event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id}),
+    )
+
+
+def _event_body(
+    fields: Mapping[str, Any] | msgspec.Raw,
+    timestamp_ms: float,
+    variables: Mapping[str, Any] | None,
+    more: Mapping[str, Any] | None = None,
+) -> bytes:
+    context = {} if variables is None else {"context": {"vars": variables}}
+    return encoded({"event": {"fields": fields, "timestamp_ms": timestamp_ms}, **context, **(more or {})})
+
+
+def parse_condition(condition: str | Mapping[str, Any]) -> Call[ParsedCondition]:
+    """Parse a condition; nothing is stored."""
+    return _post("/api/conditions/parse", ParsedCondition, {"condition": condition})

@@ -1,0 +1,121 @@
+"""What the service answers, as types. Members that a newer service adds are ignored."""
+
+from typing import Any
+
+import msgspec
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One error or message."""
+
+    code: int
+    message: str
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What is around every answer."""
+
+    success: bool
+    errors: list[Entry]
+    messages: list[Entry]
+    result: msgspec.Raw
+
+
+class Identified(msgspec.Struct, frozen=True):
+    """What was created, deleted or revoked."""
+
+    id: str
+
+
+class Detector(msgspec.Struct, frozen=True):
+    """A detector, by id and name."""
+
+    id: str
+    name: str
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A new token. `token` is the secret; `hint` is its last four characters."""
+
+    id: str
+    token: str
+    hint: str
+
+
+class Rule(msgspec.Struct, frozen=True, rename="camel"):
+    """A rule of a detector, with its condition as a JSON object."""
+
+    id: str
+    condition: dict[str, Any]
+    detector_id: str
+    enabled: bool
+    name: str
+    notify: bool
+    priority: int
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """The rules of a detector, by priority."""
+
+    rules: list[Rule]
+
+
+class Action(msgspec.Struct, frozen=True, rename="camel"):
+    """A rule that fired."""
+
+    type: str
+    rule_id: str
+    name: str
+    priority: int
+    notify: bool
+
+
+class EventResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of one event: the rules that fired, or the errors of a refused event."""
+
+    actions: list[Action]
+    errors: list[Entry] = []
+    messages: list[Entry] = []
+
+
+class BatchResults(msgspec.Struct, frozen=True):
+    """The results of a batch, one for each event in order."""
+
+    results: list[EventResult]
+
+
+class ExplainedNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A condition at the event that is explained, with the conditions inside."""
+
+    text: str
+    verdict: bool
+    nodes: list["ExplainedNode"] = []
+    values: dict[str, Any] = {}
+    key: dict[str, Any] = {}
+    witness_ms: float | None = None
+    until_ms: float | None = None
+    found: float | None = None
+    note: str = ""
+
+
+class ExplainedRule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rule at the event that is explained."""
+
+    rule_id: str = msgspec.field(name="ruleId")
+    name: str
+    verdict: bool
+    node: ExplainedNode
+    why_not: list[str] | None = None
+
+
+class ExplainedRules(msgspec.Struct, frozen=True):
+    """What an event would do, by priority."""
+
+    rules: list[ExplainedRule]
+
+
+class ParsedCondition(msgspec.Struct, frozen=True):
+    """A condition as a JSON object and as canonical text."""
+
+    condition: dict[str, Any]
+    text: str

@@ -1,0 +1,85 @@
+"""A service for the commands: it answers HTTP requests from what it holds, without a socket."""
+
+import json
+from importlib import import_module
+from typing import Any
+
+import httpx
+import pytest
+
+from api.client import Client
+from engine import Detector, Refusal
+from engine.evaluation.wire.explanations import explain_body
+from engine.language.json.writer import condition_to_document
+
+
+class FakeService:
+    """Detectors of the engine by id, their names, and the requests that were made."""
+
+    def __init__(self) -> None:
+        self.detectors: dict[str, Detector] = {}
+        self.names: dict[str, str] = {}
+        self.requests: list[tuple[str, str]] = []
+
+    def create(self, name: str) -> str:
+        """Create a detector and give its id."""
+        detector_id = f"{len(self.names) + 1:032x}"
+        self.names[detector_id], self.detectors[detector_id] = name, Detector()
+        return detector_id
+
+    def client(self) -> Client:
+        """Return a client of this service."""
+        return Client("http://s", "t", transport=httpx.MockTransport(self))
+
+    def put_in_place(self, patch: pytest.MonkeyPatch) -> None:
+        """Have all commands call this service."""
+        patch.setattr(import_module("api.cli.service_options"), "Client", lambda _url, _token: self.client())
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append((request.method, request.url.path))
+        try:
+            result = self._result(request)
+        except Refusal as refusal:
+            errors = [{"code": entry.code, "message": entry.message} for entry in refusal.entries]
+            return httpx.Response(
+                400, json={"success": False, "errors": errors, "messages": [], "result": {}}
+            )
+        return httpx.Response(200, json={"success": True, "errors": [], "messages": [], "result": result})
+
+    def _result(self, request: httpx.Request) -> Any:
+        body = json.loads(request.content) if request.content else {}
+        match request.method, request.url.path.split("/")[2:]:
+            case "GET", ["detectors"]:
+                return [{"id": one, "name": name} for one, name in self.names.items()]
+            case "POST", ["detectors"]:
+                return {"id": self.create(body["name"])}
+            case "DELETE", ["detectors", one]:
+                del self.names[one], self.detectors[one]
+                return {"id": one}
+            case "GET", ["detectors", one, "rules"]:
+                return {"rules": [self._rule(one, rule.id) for rule in self.detectors[one].rules()]}
+            case "GET", ["detectors", one, "rules", rule_id]:
+                return self._rule(one, rule_id)
+            case "POST", ["detectors", one, "rules"]:
+                return {"id": self.detectors[one].add_rule(body["name"], body["condition"], body["notify"])}
+            case "PATCH", ["detectors", one, "rules", rule_id]:
+                self.detectors[one].change_rule(rule_id, **body)
+                return self._rule(one, rule_id)
+            case "DELETE", ["detectors", one, "rules", rule_id]:
+                self.detectors[one].remove_rule(rule_id)
+                return {"id": rule_id}
+            case "POST", ["detectors", one, "explain"]:
+                return json.loads(explain_body(self.detectors[one], request.content).result)
+        raise AssertionError(request)
+
+    def _rule(self, detector_id: str, rule_id: str) -> dict[str, Any]:
+        rule = self.detectors[detector_id].rule(rule_id)
+        return {
+            "id": rule.id,
+            "condition": condition_to_document(rule.condition),
+            "detectorId": detector_id,
+            "enabled": rule.enabled,
+            "name": rule.name,
+            "notify": rule.notify,
+            "priority": rule.priority,
+        }

@@ -1,0 +1,74 @@
+import pytest
+
+from api.cli.lookup import add_rules, find_detector, find_rule
+from api.cli.rule_files import conditions_of
+from api.client import Detector, ServiceError
+from tests.unit.cli.fake_service import FakeService
+
+
+@pytest.fixture
+def service() -> FakeService:
+    return FakeService()
+
+
+@pytest.fixture
+def detector(service: FakeService) -> str:
+    return service.create("shop")
+
+
+def add(service: FakeService, detector: str, text: str) -> None:
+    with service.client() as client:
+        add_rules(client, detector, conditions_of(text, "r.yaml"))
+
+
+def texts(service: FakeService, detector: str) -> list[str]:
+    return [rule.name for rule in service.detectors[detector].rules()]
+
+
+def test_rules_that_are_there_are_not_made_again(service: FakeService, detector: str) -> None:
+    for _ in range(2):
+        add(service, detector, "one: a == 1\ntwo: b  ==  2\n")
+        assert texts(service, detector) == ["one", "two"]
+
+
+def test_a_rule_of_the_same_name_and_another_condition_is_a_conflict_and_adds_nothing(
+    service: FakeService, detector: str
+) -> None:
+    service.detectors[detector].add_rule("one", "a == 1")
+    with pytest.raises(ServiceError, match="two rules `one` with different conditions"):
+        add(service, detector, "new: c == 3\none: a == 2\n")
+    assert texts(service, detector) == ["one"]
+
+
+def test_rules_are_added_all_or_none(service: FakeService, detector: str) -> None:
+    rules = conditions_of("a: x == 1\nb: x == 2\nc: x == 3\n", "r.yaml")
+    rules[2] = rules[2]._replace(text="x ==")
+    with pytest.raises(ServiceError, match="`c`: 1300") as error, service.client() as client:
+        add_rules(client, detector, rules)
+    assert error.value.code == 1300
+    assert texts(service, detector) == []
+    assert [method for method, _ in service.requests].count("DELETE") == 2
+
+
+def test_a_detector_is_created_only_if_asked_and_only_once(service: FakeService) -> None:
+    with service.client() as client:
+        with pytest.raises(ServiceError, match=r"`shop`: there is none yet; .* makes one"):
+            find_detector(client, "shop")
+        made = find_detector(client, "shop", create=True)
+        assert made == find_detector(client, "shop", create=True) == Detector(made.id, "shop")
+        assert find_detector(client, made.id, create=True).name == "shop"
+        with pytest.raises(ServiceError, match=r"`other`: there are `shop`; .* makes one"):
+            find_detector(client, "other")
+
+
+def test_a_detector_and_a_rule_are_found_by_id_or_by_a_name_of_their_own(service: FakeService) -> None:
+    one, two, three = (service.create(name) for name in ("x", "y", "y"))
+    rule = service.detectors[one].add_rule("r", "a == 1")
+    with service.client() as client:
+        assert find_detector(client, two).name == "y"
+        assert find_detector(client, "x").id == one
+        with pytest.raises(ServiceError, match=rf"2 detectors are named `y`.*{two}, {three}"):
+            find_detector(client, "y")
+        assert find_rule(client, one, "r") == find_rule(client, one, rule)
+        with pytest.raises(ServiceError, match="no rule has the id or name `s`"):
+            find_rule(client, one, "s")
