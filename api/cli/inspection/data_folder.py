@@ -152,7 +152,8 @@ class _Reader:
                 "`rule-detector retry` allows it at once"
             )
         elif deaths.sequence:
-            said = f"record {deaths.sequence} of the journal is being replayed, or a process ended at it"
+            told = "of the journal or a later one is being replayed, or ended a process"
+            said = f"record {deaths.sequence} {told}"
             self._remarks.append(f"{mark}: {said}")
         self._note(look)
         if contents is not None and contents.diverged is not None:

@@ -1,7 +1,11 @@
 """Attempts to replay a journal, marked in its folder so that a fatal record does not kill every worker.
 
 Each attempt writes the number of the record that it is about to replay to the file `replaying`, and removes
-the file on success. A record at which several processes in a row died is not replayed for some time. A
+the file on success. It writes the first number, and then one every `MARK_MS`, so that a long journal of small
+records does not cost a write each. If it dies, the next attempt writes every number from that one on, and
+counts the first death at the record of the second: that record was in the first attempt's way, too.
+
+A record at which several processes in a row died is not replayed for some time. A
 process that crashes by itself (a segmentation fault, an abort) writes a crash report to the same file.
 Without a report, the process was killed from outside, by an operator or the out-of-memory killer. A kill says
 less about the record, so more kills than crashes are allowed.
@@ -33,6 +37,9 @@ KILLS_MAX: Final = 5
 LEFT_ALONE_S: Final = 600
 """How long after the last attempt; then the count starts anew."""
 
+MARK_MS: Final = 100
+"""How often an attempt marks its place where none has died."""
+
 _MAGIC: Final = b"RDMARK2\n"
 _MARK: Final = struct.Struct("<QIIq")
 """A record's sequence, how many processes were killed and how many crashed there before, and the time of the
@@ -63,6 +70,11 @@ class Deaths:
         """Whether the record must not be replayed now."""
         return self.crashes >= CRASHES_MAX or self.kills >= KILLS_MAX
 
+    @property
+    def located(self) -> bool:
+        """Whether they were at this very record. A single one was there or soon after."""
+        return self.kills + self.crashes > 1
+
     def expired(self, now_us: int) -> bool:
         """Whether the last attempt is long enough ago to try again."""
         return abs(now_us - self.at_us) > LEFT_ALONE_S * 1_000_000
@@ -74,7 +86,7 @@ class Deaths:
             told.append(f"{_processes(self.crashes)} crashed{f' ({self.crash})' if self.crash else ''}")
         if self.kills:
             told.append(f"{_processes(self.kills)} {'was' if self.kills == 1 else 'were'} killed")
-        return f"{' and '.join(told)} at record {self.sequence}"
+        return f"{' and '.join(told)} at record {self.sequence}{'' if self.located else ' or soon after'}"
 
 
 class ReplayAttempt:
@@ -97,6 +109,8 @@ class ReplayAttempt:
         """Whether this attempt is marked."""
         self._before = Deaths()
         self._file: OpenFile | None = None
+        self._marked = Deaths()
+        """What the last mark says."""
 
     def begin(self) -> None:
         """Read how the previous attempts ended, and mark this one. Raises OSError."""
@@ -123,15 +137,25 @@ class ReplayAttempt:
         if before.too_many and record.sequence < before.sequence:
             # The mark stays unchanged, with the time of the last attempt.
             return
-        if before.sequence != record.sequence:
-            before = Deaths(record.sequence)
+        now_us = self._now_us()
+        if before.sequence != record.sequence and (before.located or record.sequence < before.sequence):
+            # Nobody is known to have died here.
+            before = Deaths()
+        marked = self._marked
+        due = self._file is None or abs(now_us - marked.at_us) >= MARK_MS * 1_000
+        # A mark that counts deaths is of one record: the next record needs its own.
+        if due or before != Deaths() or marked.kills or marked.crashes:
+            self._mark(replace(before, sequence=record.sequence, at_us=now_us))
+
+    def _mark(self, deaths: Deaths) -> None:
         if self._file is None:
             with contextlib.suppress(FileNotFoundError):
                 self._files.remove(self._path)
             self._file = self._files.create(self._path)
             write_all(self._file, _MAGIC)
             self._crashes_to(self._file.descriptor())
-        write_all(self._file, _MARK.pack(before.sequence, before.kills, before.crashes, self._now_us()))
+        write_all(self._file, _MARK.pack(deaths.sequence, deaths.kills, deaths.crashes, deaths.at_us))
+        self._marked = deaths
 
     def survived(self) -> None:
         """Remove the mark: the process survived the attempt. Raises OSError.

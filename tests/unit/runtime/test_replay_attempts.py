@@ -19,6 +19,8 @@ from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.journal_entries import Replay
 from engine.runtime.detector.replay_attempts import Poisoned
 from snapshots.files import RealFiles
+from snapshots.format.segment_reader import Record
+from tests.faulty_files import FaultyFiles
 from tests.local_runtime import newborn
 
 ONE = "1" * 32
@@ -239,3 +241,63 @@ def test_a_mark_that_was_cut_off_tells_of_what_was_before(world: World) -> None:
         assert attempts.last_deaths(world.mark, RealFiles()).sequence <= 3
     os.truncate(world.mark, 0)
     assert world.activate() == 4
+
+
+class Machine:
+    """A folder whose records are replayed by one process after another, each record taking some time."""
+
+    def __init__(self, folder: Path, records: int, record_ms: int) -> None:
+        self.folder = folder
+        self.files = FaultyFiles()
+        self.records = [Record(1 + number, 3, b"", folder / "journal", 0) for number in range(records)]
+        self.record_ms = record_ms
+        self.now_us = 10**12
+
+    def process(self, dies_at: int | None, crash: bytes = b"") -> None:
+        """Replay until the fatal record, leaving a crash report if the process has time for one."""
+        attempt = attempts.ReplayAttempt(self.folder, self.files, now_us=lambda: self.now_us)
+        attempt.begin()
+        for record in self.records:
+            attempt.reached(record)
+            if record.sequence == dies_at:
+                with (self.folder / "replaying").open("ab") as mark:
+                    mark.write(crash)
+                return
+            self.now_us += self.record_ms * 1000
+        attempt.survived()
+
+
+@pytest.mark.parametrize("record_ms", [0, 30, 60, 99, 100, 250])
+def test_a_record_at_which_processes_die_is_found_wherever_it_is(tmp_path: Path, record_ms: int) -> None:
+    for deaths, crash in ((2, b"Fatal Python error: Aborted"), (5, b"")):
+        for fatal in range(1, 8):
+            folder = tmp_path / f"{deaths}-{fatal}"
+            folder.mkdir()
+            machine = Machine(folder, 7, record_ms)
+            for _ in range(deaths):
+                machine.process(fatal, crash)
+            with pytest.raises(Poisoned, match=f"{deaths} processes .* at record {fatal},"):
+                machine.process(fatal)
+
+
+def test_a_long_journal_of_small_records_is_marked_every_hundred_milliseconds(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 5000, 1)
+    machine.process(None)
+    assert machine.files.calls.count("write") == 1 + 5000 / attempts.MARK_MS
+    assert not (tmp_path / "replaying").exists()
+
+
+def test_a_clock_that_is_set_back_meanwhile_does_not_stop_the_marks(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 100, -10)
+    machine.process(None)
+    assert machine.files.calls.count("write") == 1 + 10
+
+
+def test_deaths_after_a_record_that_others_died_of_are_not_counted_there(tmp_path: Path) -> None:
+    for number, each in enumerate([(3, 3, *(4, 6) * 5), (3, 3, 4, 5, 6, 7)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        machine = Machine(folder, 7, 1)
+        for fatal in each:
+            machine.process(fatal)
+        machine.process(None)
