@@ -122,6 +122,8 @@ def test_wrong_usage_ends_with_status_2(arguments: list[str]) -> None:
 
 
 def test_it_says_where_it_is_described_and_last_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It is of the tests, and would be warned of.
+    monkeypatch.delenv("RULE_DETECTOR_SEED", raising=False)
     import api.process.supervisor  # noqa: PLC0415 -- as above
 
     def run(_: Settings, work: api.process.supervisor.Work) -> None:
