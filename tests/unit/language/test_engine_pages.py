@@ -1,4 +1,4 @@
-"""Every example of the page about the language is run."""
+"""Every example of the pages about the engine is run."""
 
 import doctest
 import json
@@ -22,8 +22,10 @@ from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
 
 ENGINE = Path(__file__).parents[3] / "engine"
-README = (ENGINE / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+PAGES = ("README", "LANGUAGE", "ERRORS", "JSON", "COSTS", "LIBRARY", "INSIDE")
+"""The other page, SEMANTICS.md, has a test of its own."""
+TEXT = "\n".join((ENGINE / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)
+BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 KINDS = {"rules", "python", "way", "rule", "rule-error", "message", "json", "same", "canonical", "trace"}
 
 
@@ -37,7 +39,13 @@ def pairs(first: str, second: str) -> list[tuple[str, str]]:
 
 def test_every_block_is_of_a_kind_that_is_run() -> None:
     assert {kind for kind, _ in BLOCKS} == KINDS
-    assert README.count("```") == 2 * len(BLOCKS)
+    assert TEXT.count("```") == 2 * len(BLOCKS)
+
+
+def test_every_page_is_listed_and_run() -> None:
+    assert {page.stem for page in ENGINE.glob("*.md")} == {*PAGES, "SEMANTICS"}
+    listed = re.findall(r"^\| \[(\w+)\.md\]", TEXT, re.MULTILINE)
+    assert {"README", *listed} == {*PAGES, "SEMANTICS"}
 
 
 def test_the_conditions_shown_are_valid_and_show_every_member_and_operator() -> None:
@@ -48,7 +56,7 @@ def test_the_conditions_shown_are_valid_and_show_every_member_and_operator() -> 
 
 def test_the_example_in_python_does_what_is_shown() -> None:
     [example] = blocks("python")
-    test = doctest.DocTestParser().get_doctest(example + "\n", {}, "README.md", "README.md", 0)
+    test = doctest.DocTestParser().get_doctest(example + "\n", {}, "LIBRARY.md", "LIBRARY.md", 0)
     assert len(test.examples) >= 8
     said: list[str] = []
     assert doctest.DocTestRunner(verbose=False).run(test, out=said.append).failed == 0, "".join(said)
@@ -98,7 +106,7 @@ def test_every_member_and_operator_is_shown_as_json() -> None:
 
 
 def test_every_comparison_is_told() -> None:
-    [told] = re.findall(r"The comparisons are (.*?)\.", README, re.DOTALL)
+    [told] = re.findall(r"The comparisons are (.*?)\.", TEXT, re.DOTALL)
     assert re.findall(r"`(\S+)`", told) == list(COMPARISONS.values())
 
 
@@ -130,7 +138,7 @@ def test_a_trace_has_the_verdicts_that_it_shows(trace: str) -> None:
         assert [len(actions), event] == [int(verdict == "true"), event]
 
 
-@pytest.mark.parametrize("row", re.findall(r"^\| (.+) \| ([0-9]+)(?: bytes)? \|$", README, re.MULTILINE))
+@pytest.mark.parametrize("row", re.findall(r"^\| (.+) \| ([0-9]+)(?: bytes)? \|$", TEXT, re.MULTILINE))
 def test_the_limits_are_those_of_the_engine(row: tuple[str, str]) -> None:
     known = {getattr(DEFAULT_LIMITS, field.name) for field in fields(DEFAULT_LIMITS)}
     assert int(row[1]) in known
@@ -138,7 +146,7 @@ def test_the_limits_are_those_of_the_engine(row: tuple[str, str]) -> None:
 
 def test_the_code_in_running_text_is_of_the_language() -> None:
     """What stands between backquotes in a paragraph and looks like a condition can be read."""
-    prose = re.sub(r"^(?:```.*?^```|\|.*?)$", "", README, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^(?:```.*?^```|\|.*?)$", "", TEXT, flags=re.MULTILINE | re.DOTALL)
     conditions = [
         text for text in re.findall(r"`([^`]+)`", prose) if re.search(r" (?:==|!=|>) |\w\(.*\w\)", text)
     ]
