@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorService
+from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorService, Node
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import RemoteBroker, methods_for_front_ends
@@ -20,11 +20,13 @@ from engine.runtime.catalogue.directory import Directory, DirectorySettings
 from engine.runtime.contract.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.figures import DetectorFigures, WorkerAnswer
+from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.operations import Operation, Reply
 from engine.runtime.contract.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import detector_snapshot as kept
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.measured_actor import MeasuredActor
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import LinkServer
@@ -140,8 +142,11 @@ class LocalDetector:
     async def discard(self) -> None:
         await self._call("discard", self._actor.discard)
 
+    def figures(self) -> DetectorFigures | None:
+        return self._actor.figures()
+
     @property
-    def _actor(self) -> DetectorActor:
+    def _actor(self) -> MeasuredActor:
         return self._worker.actor
 
     async def _call(self, what: str, work: Callable[[], T]) -> T:
@@ -151,12 +156,12 @@ class LocalDetector:
 class LocalWorker(Mortal):
     """A worker in this process. `before` is awaited before each call, and may delay, hang or raise."""
 
-    def __init__(self, name: str, actor: DetectorActor, settings: RuntimeSettings) -> None:
+    def __init__(self, name: str, actor: MeasuredActor, settings: RuntimeSettings) -> None:
         super().__init__()
         self.name = name
         self.actor = actor
         self.address = Address(name, b"")
-        self.service = DetectorService(settings, LocalDetector(self))
+        self.service = DetectorService(settings, LocalDetector(self), actor.measures, Node("n", "127.0.0.1"))
         self.reported: Callable[[Report], None] = lambda _: None
         self.supervise()
         self.calls: list[tuple[str, int]] = []
@@ -212,6 +217,9 @@ class LocalWorker(Mortal):
     async def ping(self) -> None:
         await self._supervisor.ask("ping", int)
 
+    async def figures(self) -> WorkerAnswer:
+        return await self._supervisor.ask("figures", WorkerAnswer)
+
     async def watch(self) -> None:
         await self.until_death()
 
@@ -256,13 +264,13 @@ class LocalActors:
         """Those that have lost their broker, and wait for another."""
         self.refuse = False
         """Whether starting fails."""
-        self.make: Callable[..., DetectorActor] = DetectorActor
+        self.make: Callable[..., MeasuredActor] = MeasuredActor
 
     async def start(self) -> LocalWorker:
         await asyncio.sleep(0)
         if self.refuse:
             raise ActorDied("no process can be started")
-        actor = self.make(self._settings, files=self._files)
+        actor = self.make(self._settings, files=self._files, measures=Measures())
         handle = LocalWorker(f"local-{next(self._numbers)}", actor, self._settings)
         handle.before = self.before
         self.started.append(handle)

@@ -59,10 +59,12 @@ class Application:
     async def tally(self) -> None:
         """Add the counts of this front end to those of the service. Raises DetectorUnavailable."""
         await self._fleet.tally(self._metrics.take())
+        await self._fleet.tell()
 
     async def _give_metrics(self) -> Response:
         await self.tally()
-        return Response(200, metrics_text(await self._fleet.status()), content_type=CONTENT_TYPE)
+        text = metrics_text(await self._fleet.status(), await self._fleet.cluster())
+        return Response(200, text, content_type=CONTENT_TYPE)
 
     def end_streams(self) -> None:
         """End streams and body discards, which callers could keep open for as long as they like."""

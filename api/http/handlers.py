@@ -159,6 +159,20 @@ class Handlers:
         loop = asyncio.get_running_loop()
         return success(await loop.run_in_executor(self._parsers, parse_condition, body, self._limits))
 
+    async def show_cluster(self) -> Response:
+        """Return what runs where."""
+        cluster = await self._fleet.cluster()
+        return _success(
+            messages.Cluster(
+                cluster.nodes,
+                cluster.broker,
+                cluster.front_ends,
+                cluster.workers,
+                cluster.activating,
+                cluster.folder,
+            )
+        )
+
     async def health(self) -> Response:
         """Answer, which shows that the process is alive."""
         return _success(messages.Alive(alive=True))

@@ -1,38 +1,54 @@
 """The metrics in the text format of Prometheus."""
 
+import platform
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Final
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from api.observability.cluster_metrics import ClusterFamilies, cumulative
 from api.observability.request_metrics import BOUNDS_S, REQUESTS, SECONDS, WITHIN
 from engine.runtime.broker.broker import Status
 from engine.runtime.contract.counters import COUNTERS, FRONT_ENDS_LOST
+from engine.runtime.contract.figures import ClusterFigures
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
 
 PREFIX: Final = "rule_detector_"
 
 
-def metrics_text(status: Status) -> bytes:
-    """Return all metrics of the service."""
+_BUILD: Final = {
+    "version": version("rule-detector"),
+    "ray": version("ray"),
+    "python": platform.python_version(),
+}
+
+
+def metrics_text(status: Status, cluster: ClusterFigures) -> bytes:
+    """Return all metrics of the service, and those of this process."""
     registry = CollectorRegistry()
-    registry.register(_Families(status))
+    registry.register(_Families(status, cluster))
+    ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
 class _Families(Collector):
     """The metric families of one status."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: Status, cluster: ClusterFigures) -> None:
         self._status = status
+        self._cluster = ClusterFamilies(cluster, PREFIX)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
         status = self._status
+        build = GaugeMetricFamily(f"{PREFIX}build_info", "What runs here.", labels=tuple(_BUILD))
+        build.add_metric(tuple(_BUILD.values()), 1)
+        yield build
         yield GaugeMetricFamily(
             f"{PREFIX}detectors_awake", "Active detectors.", value=status.active_detectors
         )
@@ -51,6 +67,7 @@ class _Families(Collector):
         )
         yield self._requests()
         yield self._times()
+        yield from self._cluster.families()
 
     def _requests(self) -> Metric:
         family = CounterMetricFamily(
@@ -72,10 +89,8 @@ class _Families(Collector):
         )
         tallies = self._status.tallies
         for operation in sorted(name[1] for name in tallies if name[0] == SECONDS):
-            buckets = []
-            so_far = 0.0
-            for number, bound in enumerate([*map(str, BOUNDS_S), "+Inf"]):
-                so_far += tallies.get((WITHIN, operation, str(number)), 0)
-                buckets.append((bound, so_far))
-            family.add_metric([operation], buckets, sum_value=tallies[SECONDS, operation])
+            within = [tallies.get((WITHIN, operation, str(number)), 0) for number in range(len(BOUNDS_S) + 1)]
+            family.add_metric(
+                [operation], cumulative(within, BOUNDS_S), sum_value=tallies[SECONDS, operation]
+            )
         return family

@@ -5,6 +5,13 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from api.schema.conditions import Condition
+from engine.runtime.contract.figures import (
+    FolderFigures,
+    FrontEndFigures,
+    NodeFigures,
+    ProcessFigures,
+    WorkerFigures,
+)
 
 Name = Annotated[
     str,
@@ -227,6 +234,19 @@ class ParsedCondition(Struct):
 
     condition: Condition
     text: str
+
+
+class Cluster(Struct):
+    """What runs where. A worker that did not answer within a second is shown as it last was."""
+
+    nodes: Annotated[list[NodeFigures], Meta(description="The machines, as Ray knows them.")]
+    broker: Annotated[ProcessFigures, Meta(description="The process that places detectors.")]
+    front_ends: list[FrontEndFigures]
+    workers: list[WorkerFigures]
+    activating: Annotated[list[str], Meta(description="Ids of detectors that are being activated.")]
+    folder: Annotated[
+        FolderFigures | None, Meta(description="The data folder's file system; `null` if it does not answer.")
+    ]
 
 
 class Alive(Struct):

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from api.schema import messages
+from api.schema.cluster_example import CLUSTER_EXAMPLE
 from api.schema.envelope import JSON, MSGPACK, NDJSON
 from engine.evaluation.wire.events import BatchBody, EvaluateBody
 from engine.evaluation.wire.explanations import ExplainBody
@@ -311,6 +312,17 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=messages.ParsedCondition,
         own_codes=_CONDITION,
         result_example={"condition": _CONDITION_OBJECT, "text": _CONDITION_TEXT},
+        is_addition=True,
+    ),
+    Operation(
+        name="show_cluster",
+        method="GET",
+        path="/api/cluster",
+        summary="Show what runs where",
+        text="Nodes, front ends, detector workers with their detectors, what waits, memory, and disk room. "
+        "The numbers are at most a second old.",
+        result=messages.Cluster,
+        result_example=CLUSTER_EXAMPLE,
         is_addition=True,
     ),
     Operation(

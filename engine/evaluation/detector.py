@@ -45,6 +45,8 @@ class Detector:
         self.clock_us: int | None = None
         """The time of the last event; None before the first."""
         self.events_seen = 0
+        self.keys_evicted = 0
+        """Live keys that were evicted since the detector was made or restored."""
         self.priority_highest = 0
         self.live: dict[str, LiveRule] = {}
         """The rules by id, in order of priority."""
@@ -280,6 +282,7 @@ class Detector:
         """Expire memories, and evict keys beyond the limits."""
         assert self.clock_us is not None, "an event has been observed"
         evicted = self.state.settle(self.clock_us, self.events_seen)
+        self.keys_evicted += evicted.by_number + evicted.by_bytes
         if self._messages is None:
             return
         if evicted.by_number:

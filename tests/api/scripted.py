@@ -9,6 +9,7 @@ from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.broker import Status, Tallies
 from engine.runtime.contract.counters import COUNTERS
+from engine.runtime.contract.figures import ClusterFigures, ProcessFigures
 from engine.runtime.contract.operations import Operation
 
 TOKEN = "a-token-that-is-known"
@@ -74,3 +75,9 @@ class ScriptedFleet:
 
     async def status(self) -> Status:
         return Status(self.reasons, self.amiss, 0, 0, dict.fromkeys(COUNTERS, 0), self.tallies)
+
+    async def tell(self) -> None:
+        return None
+
+    async def cluster(self) -> ClusterFigures:
+        return ClusterFigures([], ProcessFigures(1, "a", 0, 0, 0.0), [], [], [], None, {})

@@ -2,14 +2,18 @@
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import msgspec
 
 from engine.runtime.activation.activation import Activation
 from engine.runtime.contract.calls import Ended, Held, Report
 from engine.runtime.contract.counters import ACTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
+from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.operations import Operation, Reply
 from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.settings import RuntimeSettings
@@ -25,6 +29,8 @@ class Submission:
 
     operations: list[Operation]
     settled: Callable[[Outcome], None]
+    since_s: float
+    """When it arrived, in the loop's time."""
     done: bool = False
     """Whether it is answered, or its front end is gone."""
 
@@ -61,6 +67,8 @@ class DetectorQueue:
         self._loop = asyncio.get_running_loop()
         self.activation = Activation(detector_id, epoch, port, settings, report=report, stir=self._stir)
         self._waiting: deque[Submission] = deque()
+        self._in_flight: list[Submission] = []
+        self._since_ms = time.time_ns() // 1_000_000
         self._task: asyncio.Task[None] | None = None
         self._signal = asyncio.Event()
         self._due: asyncio.TimerHandle | None = None
@@ -81,6 +89,11 @@ class DetectorQueue:
 
     # -- what others call ------------------------------------------------------------------------------------
 
+    @property
+    def serves(self) -> bool:
+        """Whether the detector is active here."""
+        return self._task is not None
+
     def start(self) -> None:
         """Begin to serve, right after the activation."""
         self._task = self._loop.create_task(self._run(), name=f"queue of {self.detector_id}")
@@ -90,10 +103,22 @@ class DetectorQueue:
         if self._task is None or self._deleted:
             settled(self._gone())
             return None
-        submission = Submission(operations, settled)
+        submission = Submission(operations, settled, self._loop.time())
         self._waiting.append(submission)
         self._signal.set()
         return submission
+
+    def figures(self, held: DetectorFigures | None) -> DetectorFigures:
+        """Return what waits, and what the detector holds as far as that is known."""
+        unanswered = [one for one in (*self._in_flight, *self._waiting) if not one.done]
+        held = held or DetectorFigures(self.detector_id, self.epoch)
+        return msgspec.structs.replace(
+            held,
+            epoch=self.epoch,
+            since_ms=self._since_ms,
+            waiting=sum(len(one.operations) for one in unanswered),
+            waiting_s=max((self._loop.time() - one.since_s for one in unanswered), default=0.0),
+        )
 
     def make_room(self) -> None:
         """Note that another detector waits for the slot."""
@@ -220,6 +245,7 @@ class DetectorQueue:
         if not taken:
             return
         operations = [operation for submission in taken for operation in submission.operations]
+        self._in_flight = taken
         try:
             reply = await self.activation.ask(operations)
         except ActorDied as error:
@@ -236,6 +262,8 @@ class DetectorQueue:
             # Its state is unknown now.
             self._lose(f"an internal error: {type(error).__name__}: {error}")
             return
+        finally:
+            self._in_flight = []
         self._pass_on(taken, reply)
 
     def _take(self) -> list[Submission]:

@@ -4,16 +4,28 @@ import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from engine.runtime.activation.detector_queue import DetectorQueue, Submission
 from engine.runtime.contract.calls import LEFT, REPORT, Activated, Held, Report, encode_report
+from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer
+from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.usage import usage
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_server import MOVED, LinkServer, Outcome
 from engine.runtime.transport.messages import Batch, Note
 
 MAKE_ROOM = "make room"
+
+
+class Node(NamedTuple):
+    """Where the worker runs, and how it is reached."""
+
+    id: str = ""
+    address: str = ""
+    transport: str = "unix"
 
 
 class DetectorService:
@@ -23,9 +35,17 @@ class DetectorService:
     The worker outlives its supervisor: what it was told to do goes on, and a successor adopts it.
     """
 
-    def __init__(self, settings: RuntimeSettings, port: DetectorPort) -> None:
+    def __init__(
+        self,
+        settings: RuntimeSettings,
+        port: DetectorPort,
+        measures: Measures,
+        node: Node = Node(),  # noqa: B008 -- it is immutable
+    ) -> None:
         self._settings = settings
         self._port = port
+        self._measures = measures
+        self._node = node
         self.queue: DetectorQueue | None = None
         """The queue of the active detector, or of the last one."""
         self.servers: set[LinkServer] = set()
@@ -41,6 +61,7 @@ class DetectorService:
             "delete": self._delete,
             "close": self._close,
             "ping": self._ping,
+            "figures": self._figures,
         }
         self.servers.add(server)
         return server.link()
@@ -96,6 +117,18 @@ class DetectorService:
 
     async def _ping(self) -> int:
         return os.getpid()
+
+    async def _figures(self) -> WorkerAnswer:
+        queue, node = self.queue, self._node
+        return WorkerAnswer(
+            ProcessFigures(*usage()),
+            node.id,
+            node.address,
+            {node.transport: len(self.servers)},
+            [] if queue is None or not queue.serves else [queue.figures(self._port.figures())],
+            self._measures.histograms,
+            self._measures.keys_evicted,
+        )
 
     def _noted(self, note: Note) -> None:
         if note.name == MAKE_ROOM and self.queue is not None:

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from engine.runtime.contract.catalogue_changes import Changes
+from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures
 from engine.runtime.contract.routes import Route
 
 Tallies = Mapping[tuple[str, ...], float]
@@ -70,3 +71,9 @@ class Broker(Protocol):
 
     async def status(self) -> Status:
         """Return the current state."""
+
+    async def tell(self, figures: FrontEndFigures) -> None:
+        """Take what a front end tells of itself."""
+
+    async def cluster(self) -> ClusterFigures:
+        """Return what runs where."""

@@ -10,8 +10,11 @@ from engine.runtime.broker.router import Connect, Router
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable, no_such_detector
+from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures, ProcessFigures, WorkerFigures
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.loop_lag import LoopLag
+from engine.runtime.process.usage import usage
 from engine.runtime.transport.link_client import LinkClient
 
 
@@ -35,12 +38,14 @@ class Fleet:
         self.router = Router(settings, broker.route, connect)
         self._shared = shared
         self._cache = CatalogueCache(broker, settings)
+        self._lag = LoopLag()
         self._closing = False
 
     async def start(self) -> None:
         """Start the broker and fill the cache. Raises StorageError and DetectorUnavailable."""
         await self.broker.start()
         await self._cache.start()
+        self._lag.start()
 
     def refuse_all(self) -> None:
         """Refuse all waiting, running and future requests: the time to serve them is over."""
@@ -51,6 +56,7 @@ class Fleet:
     async def close(self) -> list[str]:
         """Save all detectors and stop; return a sentence for each one that could not be saved."""
         self._closing = True
+        self._lag.end()
         # The cache comes first: a question to a closed directory would start it again.
         await self._cache.close()
         await self.router.drain()
@@ -79,6 +85,29 @@ class Fleet:
             return status
         stale = "the owner of tokens and detectors has not answered recently"
         return msgspec.structs.replace(status, reasons=[*status.reasons, stale])
+
+    async def cluster(self) -> ClusterFigures:
+        """Return what runs where, with the names of detectors. Raises DetectorUnavailable."""
+        await self.tell()
+        cluster = await self.broker.cluster()
+        return msgspec.structs.replace(cluster, workers=[self._named(worker) for worker in cluster.workers])
+
+    def _named(self, worker: WorkerFigures) -> WorkerFigures:
+        named = [
+            msgspec.structs.replace(figures, name=entry.name)
+            if (entry := self._cache.detector(figures.id)) is not None
+            else figures
+            for figures in worker.detectors
+        ]
+        return msgspec.structs.replace(worker, detectors=named)
+
+    async def tell(self) -> None:
+        """Tell the broker of this front end. Raises DetectorUnavailable."""
+        waiting, waiting_s = self.router.waiting()
+        figures = FrontEndFigures(
+            ProcessFigures(*usage()), waiting, waiting_s, self._cache.word_age_s, self._lag.longest_s
+        )
+        await self.broker.tell(figures)
 
     async def tally(self, counted: Tallies) -> None:
         """Add to the metrics of all front ends. Raises DetectorUnavailable."""

@@ -10,10 +10,12 @@ from engine.runtime.contract.calls import Held, Report
 from engine.runtime.contract.catalogue_changes import Changes
 from engine.runtime.contract.counters import COUNTERS
 from engine.runtime.contract.errors import SHUTTING_DOWN, ActorDied, DetectorUnavailable
+from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures
 from engine.runtime.contract.ports import DirectoryStarter, WorkerPort, WorkerStarter
 from engine.runtime.contract.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.activation_slots import ActivationSlots
+from engine.runtime.placement.census import Census, Nodes, no_nodes
 from engine.runtime.placement.placed_detector import PlacedDetector
 from engine.runtime.placement.services import Services
 from engine.runtime.placement.workers import DetectorWorker, DetectorWorkers
@@ -39,8 +41,12 @@ class LocalBroker:
         workers: WorkerStarter,
         directories: DirectoryStarter,
         workers_trouble: Callable[[], str | None] = lambda: None,
+        nodes: Nodes = no_nodes,
     ) -> None:
-        """Start nothing yet. `workers_trouble` returns what keeps workers from starting, if anything."""
+        """Start nothing yet.
+
+        `workers_trouble` returns what keeps workers from starting, if anything, and `nodes` the machines.
+        """
         self._directory = DirectoryClient(directories, settings)
         slots = ActivationSlots(settings.max_resident)
         # If no worker is started ahead, one extra open slot lets the first one start.
@@ -59,6 +65,7 @@ class LocalBroker:
             self._in_trouble,
         )
         self._placed: dict[str, PlacedDetector] = {}
+        self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes)
         self._damage: list[str] = []
         self._trouble: dict[str, str] = {}
         self._purges: set[asyncio.Task[None]] = set()
@@ -228,6 +235,14 @@ class LocalBroker:
             counts=self.counts,
             tallies=dict(self._tallies),
         )
+
+    async def tell(self, figures: FrontEndFigures) -> None:
+        """Take what a front end tells of itself."""
+        self._census.tell(figures)
+
+    async def cluster(self) -> ClusterFigures:
+        """Return what runs where."""
+        return await self._census.take()
 
     def _damaged(self, detector_id: str, damage: str) -> None:
         self._note_damage(f"detector {detector_id}", damage)

@@ -5,9 +5,12 @@ import socket
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+import msgspec
+
 from engine.runtime.broker.broker import Broker, Status, Tallies
 from engine.runtime.contract.catalogue_changes import Changes
 from engine.runtime.contract.errors import OUTCOME_UNKNOWN, STARTING, ActorDied, DetectorUnavailable
+from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures
 from engine.runtime.contract.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
@@ -98,9 +101,20 @@ class RemoteBroker:
 
     async def status(self) -> Status:
         """Return the broker's state. Raises DetectorUnavailable 1501 if it does not answer soon."""
+        return await self._soon("status", Status)
+
+    async def tell(self, figures: FrontEndFigures) -> None:
+        """Take what a front end tells of itself."""
+        await self._ask("tell", type(None), figures)
+
+    async def cluster(self) -> ClusterFigures:
+        """Return what runs where. Raises DetectorUnavailable 1501 if the broker does not answer soon."""
+        return await self._soon("cluster", ClusterFigures)
+
+    async def _soon(self, method: str, kind: type[T]) -> T:
         try:
             async with asyncio.timeout(_STATUS_S):
-                return await self._ask("status", Status)
+                return await self._ask(method, kind)
         except TimeoutError:
             said = "the broker's process does not answer"
             raise DetectorUnavailable(STARTING, said, self._settings.retry_s) from None
@@ -133,6 +147,9 @@ def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Metho
     async def tally(counted: list[tuple[list[str], float]]) -> None:
         await broker.tally({tuple(name): value for name, value in counted})
 
+    async def tell(figures: object) -> None:
+        await broker.tell(msgspec.convert(figures, FrontEndFigures))
+
     return {
         "route": broker.route,
         "changes": broker.changes,
@@ -142,4 +159,6 @@ def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Metho
         "delete_detector": broker.delete_detector,
         "tally": tally,
         "status": broker.status,
+        "tell": tell,
+        "cluster": broker.cluster,
     }

@@ -53,6 +53,11 @@ class Router:
         finally:
             way.release(request)
 
+    def waiting(self) -> tuple[int, float]:
+        """Return the number of unanswered requests, and how long the oldest that is not sent yet waits."""
+        ways = [way for way in self._ways.values() if way.busy]
+        return sum(way.unanswered for way in ways), max((way.waiting_s for way in ways), default=0.0)
+
     def deleted(self, detector_id: str) -> None:
         """Refuse the requests that wait for a detector with 1200."""
         if (way := self._ways.get(detector_id)) is not None:

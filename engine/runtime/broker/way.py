@@ -76,6 +76,17 @@ class Way:
         """Whether requests wait or are in flight."""
         return bool(self._in_flight) or len(self._mailbox) > 0
 
+    @property
+    def unanswered(self) -> int:
+        """The number of requests that wait or are in flight."""
+        return len(self._in_flight) + len(self._mailbox)
+
+    @property
+    def waiting_s(self) -> float:
+        """How long the oldest request that is not in flight has waited."""
+        deadline_s = self._mailbox.first_deadline_s()
+        return 0.0 if deadline_s is None else self._loop.time() + self._settings.deadline_s - deadline_s
+
     def submit(self, operation: Operation, request_id: str = "") -> Request:
         """Queue an operation behind all earlier ones; its answer arrives in the request's future.
 

@@ -55,7 +55,12 @@ class CatalogueCache:
     @property
     def fresh(self) -> bool:
         """Whether the directory's last answer is recent enough to be trusted."""
-        return self._loop.time() - self._heard_at_s <= self._settings.word_age_max_s
+        return self.word_age_s <= self._settings.word_age_max_s
+
+    @property
+    def word_age_s(self) -> float:
+        """The age of the directory's last answer."""
+        return self._loop.time() - self._heard_at_s
 
     def has_token(self, digest: bytes) -> bool:
         """Whether a token is known. Raises DetectorUnavailable 1501 if the cache is stale."""

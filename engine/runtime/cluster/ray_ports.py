@@ -23,6 +23,7 @@ from engine.runtime.cluster.worker import WorkerActor
 from engine.runtime.contract.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.figures import NodeFigures, WorkerAnswer
 from engine.runtime.contract.ports import WorkerPort
 from engine.runtime.contract.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
@@ -119,6 +120,10 @@ class RayWorkerPort(_Port):
     async def ping(self) -> None:
         """Return once the worker answers, even while it is busy."""
         await self._client.ask("ping", int)
+
+    async def figures(self) -> WorkerAnswer:
+        """Return what the worker is, and what it has measured."""
+        return await self._client.ask("figures", WorkerAnswer)
 
     async def watch(self) -> None:
         """Wait until the worker is dead, or its connection has ended, without which it is of no use."""
@@ -281,7 +286,9 @@ def broker_on_ray(
     `ray_trouble` returns what is wrong with Ray, None if nothing is.
     """
     assert settings.folder_id is not None, "processes on other machines must know the folder from any other"
-    return LocalBroker(settings, RayWorkers(settings), RayDirectoryStarter(settings), ray_trouble)
+    return LocalBroker(
+        settings, RayWorkers(settings), RayDirectoryStarter(settings), ray_trouble, cluster_nodes
+    )
 
 
 def fleet_on_ray(settings: RuntimeSettings, ray_trouble: Callable[[], str | None] = lambda: None) -> Fleet:
@@ -297,6 +304,22 @@ def fleet_on_ray(settings: RuntimeSettings, ray_trouble: Callable[[], str | None
 def directory_name(data: Path) -> str:
     """Return the name of a data folder's directory actor; each folder is a service of its own."""
     return f"directory-{hashlib.sha256(str(data.resolve()).encode()).hexdigest()[:16]}"
+
+
+async def cluster_nodes() -> list[NodeFigures]:
+    """Return the machines of the cluster, as Ray knows them."""
+    found: list[dict[str, Any]] = await off_loop(ray.nodes, "ray nodes")
+    return [
+        NodeFigures(
+            id=node["NodeID"],
+            address=node["NodeManagerAddress"],
+            host=node["NodeManagerHostname"],
+            alive=node["Alive"],
+            cpus=node["Resources"].get("CPU", 0.0),
+            memory_bytes=int(node["Resources"].get("memory", 0)),
+        )
+        for node in found
+    ]
 
 
 def _first_line(error: Exception) -> str:

@@ -11,12 +11,14 @@ from typing import Any, Final, TypeVar
 import ray
 import uvloop
 
-from engine.runtime.activation.detector_service import DetectorService
+from engine.runtime.activation.detector_service import DetectorService, Node
 from engine.runtime.contract.calls import Activated
+from engine.runtime.contract.figures import DetectorFigures
+from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.operations import Operation, Reply
 from engine.runtime.contract.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings, Transport
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.measured_actor import MeasuredActor
 from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from engine.runtime.process.crashes import crashes_to
 from engine.runtime.process.large_blocks import map_large_blocks
@@ -34,7 +36,7 @@ _SMALL_BYTES: Final = 32 * 1024
 class DetectorThread:
     """Executes the calls of a detector one at a time, in a thread: the event loop goes on meanwhile."""
 
-    def __init__(self, actor: DetectorActor) -> None:
+    def __init__(self, actor: MeasuredActor) -> None:
         self._actor = actor
         self._frozen_heap = FrozenHeap()
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -72,6 +74,10 @@ class DetectorThread:
     async def discard(self) -> None:
         """Drop the detector without saving it."""
         await self._call(partial(self._dropping, self._actor.discard))
+
+    def figures(self) -> DetectorFigures | None:
+        """Return what the active detector holds, even while a call is under way; None if there is none."""
+        return self._actor.figures()
 
     def _activate(self, detector_id: str, epoch: int) -> Activated:
         activated = self._actor.activate(detector_id, epoch)
@@ -116,17 +122,20 @@ class WorkerActor:
         self._listeners: list[Listener] = []
         collect_seldom()
         map_large_blocks()
-        self._actor = DetectorActor(settings, crashes_to=crashes_to)
+        self._measures = Measures()
+        self._actor = MeasuredActor(settings, crashes_to=crashes_to, measures=self._measures)
         self._loop = uvloop.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="serving", daemon=True).start()
 
     def listen(self, node: str, way: Transport) -> Address:
         """Accept connections, and return the address for callers on that Ray node. Raises OSError."""
-        near = node == ray.get_runtime_context().get_node_id()
-        if near and way == "auto":
-            return self._run(self._listen(None, encrypted=False))
+        own = ray.get_runtime_context().get_node_id()
+        near = node == own
         host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-        return self._run(self._listen(host, encrypted=tls.required() and not near))
+        if near and way == "auto":
+            return self._run(self._listen(None, Node(own, host, "unix")))
+        encrypted = tls.required() and not near
+        return self._run(self._listen(host, Node(own, host, "tls" if encrypted else "tcp")))
 
     def watch(self) -> None:
         """Block for as long as the worker lives, so that a caller learns of its death at once.
@@ -139,9 +148,9 @@ class WorkerActor:
         """Return the id of this process."""
         return os.getpid()
 
-    async def _listen(self, host: str | None, *, encrypted: bool) -> Address:
-        service = DetectorService(self._settings, DetectorThread(self._actor))
-        listener = await Listener.start(service.link, host=host, tls=encrypted)
+    async def _listen(self, host: str | None, node: Node) -> Address:
+        service = DetectorService(self._settings, DetectorThread(self._actor), self._measures, node)
+        listener = await Listener.start(service.link, host=host, tls=node.transport == "tls")
         self._listeners.append(listener)
         return listener.address
 

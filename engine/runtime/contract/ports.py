@@ -5,6 +5,7 @@ from typing import Protocol
 
 from engine.runtime.contract.calls import Activated, Held, Report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
+from engine.runtime.contract.figures import DetectorFigures, WorkerAnswer
 from engine.runtime.contract.operations import Operation, Reply
 from engine.runtime.contract.routes import Address
 
@@ -38,6 +39,9 @@ class DetectorPort(Protocol):
 
     async def discard(self) -> None:
         """Drop the detector without saving it."""
+
+    def figures(self) -> DetectorFigures | None:
+        """Return what the active detector holds, even while a call is under way; None if there is none."""
 
 
 class WorkerPort(Protocol):
@@ -77,6 +81,9 @@ class WorkerPort(Protocol):
 
     async def ping(self) -> None:
         """Return once the worker answers, even while it is busy."""
+
+    async def figures(self) -> WorkerAnswer:
+        """Return what the worker is, and what it has measured."""
 
     async def watch(self) -> None:
         """Wait until the worker is dead."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import secrets
 import threading
 import time
@@ -26,6 +25,7 @@ from engine.runtime.detector.idempotency import PAGE_VERSION, IdempotencyCache
 from engine.runtime.detector.journal_entries import EVALUATED, RECORD_VERSION, JournalEntry, JournalRecord
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
 from engine.runtime.detector.replay_attempts import ReplayAttempt
+from engine.runtime.process.usage import resident_bytes
 from snapshots.data_folder.identity import check_identity
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
@@ -185,7 +185,7 @@ class DetectorActor:
     def sync(self) -> None:
         """Sync the journal to the disk. Raises StorageError after dropping the detector."""
         try:
-            self._the_active().store.sync()
+            self._sync(self._the_active().store)
         except BaseException:
             self.discard()
             raise
@@ -282,7 +282,7 @@ class DetectorActor:
     def health(self) -> Health:
         """Return the worker's state. Callable from any thread."""
         active = self._active or self._read_only
-        return Health(os.getpid(), active.detector_id if active else None, _resident_bytes())
+        return Health(os.getpid(), active.detector_id if active else None, resident_bytes())
 
     def watch(self) -> None:
         """Block for as long as the worker lives, so that a caller learns of its death at once.
@@ -333,10 +333,14 @@ class DetectorActor:
         if entries:
             self._write(store, active.detector, tuple(entries), reached, now_us)
             if sync == "always" or any(not isinstance(entry, EVALUATED) for entry in entries):
-                store.sync()
+                self._sync(store)
         # Last: a new owner has read everything written before, and only that may be answered.
         store.check_owner()
         return str(missing) if entries and (missing := store.missing()) is not None else None
+
+    def _sync(self, store: Store) -> None:
+        """Sync the journal to the disk. Raises SyncFailed."""
+        store.sync()
 
     def _write(
         self,
@@ -376,13 +380,3 @@ class DetectorActor:
 
 def _why(refused: Refused | None) -> str:
     return "" if refused is None else refused.entries[0].message
-
-
-def _resident_bytes() -> int:
-    """Return the resident memory of this process in bytes."""
-    try:
-        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
-    except (OSError, IndexError, ValueError):
-        # Without /proc, the peak has to serve.
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return pages * resource.getpagesize()

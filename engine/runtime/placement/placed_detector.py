@@ -100,6 +100,21 @@ class PlacedDetector:
         return self._worker is not None
 
     @property
+    def activating(self) -> bool:
+        """Whether the detector is being activated."""
+        return self._activating is not None
+
+    @property
+    def worker_name(self) -> str | None:
+        """The name of the worker in which the detector is active; None if it is not."""
+        return None if self._worker is None else self._worker.port.name
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the activation, or of the last one."""
+        return self._epoch
+
+    @property
     def forgettable(self) -> bool:
         """Whether a new object could replace this one without loss."""
         idle = self._worker is None and self._activating is None and not self._askers

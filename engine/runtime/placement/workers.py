@@ -58,6 +58,11 @@ class DetectorWorkers:
         """The number of started workers, used and spare."""
         return len(self._all)
 
+    @property
+    def all(self) -> frozenset[DetectorWorker]:
+        """All started workers, used and spare."""
+        return frozenset(self._all)
+
     def start(self) -> None:
         """Begin to start spare workers."""
         self._fill()

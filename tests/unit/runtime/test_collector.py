@@ -21,6 +21,8 @@ class Cycle:
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     thresholds = gc.get_threshold()
+    # An earlier test of this process may have left hidden objects.
+    gc.unfreeze()
     yield
     gc.unfreeze()
     gc.set_threshold(*thresholds)

@@ -13,9 +13,10 @@ from engine.evaluation.wire.events import Done
 from engine.runtime.cluster import worker
 from engine.runtime.cluster.worker import DetectorThread
 from engine.runtime.contract import operations as ops
+from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.measured_actor import MeasuredActor
 from snapshots.errors import WriteFailed
 from tests.local_runtime import newborn
 
@@ -33,7 +34,7 @@ LARGE = event(2, text="x" * 100_000)
 def detector(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "FrozenHeap", Mock)
     newborn(tmp_path, ID)
-    return DetectorThread(DetectorActor(RuntimeSettings(data=tmp_path)))
+    return DetectorThread(MeasuredActor(RuntimeSettings(data=tmp_path), measures=Measures()))
 
 
 async def test_small_and_large_batches_are_executed_in_order(detector):

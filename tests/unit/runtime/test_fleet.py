@@ -16,6 +16,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.measured_actor import MeasuredActor
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import FolderInUse, StorageError
 from tests.faulty_files import FaultyFiles
@@ -678,9 +679,9 @@ async def test_a_process_with_another_folder_wakes_nothing_and_the_next_one_does
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
 
-        def make(settings: RuntimeSettings, **options: Any) -> DetectorActor:
+        def make(settings: RuntimeSettings, **options: Any) -> MeasuredActor:
             data = elsewhere.pop() if elsewhere else settings.data
-            return DetectorActor(dataclasses.replace(settings, data=data), **options)
+            return MeasuredActor(dataclasses.replace(settings, data=data), **options)
 
         service.actors.make = make
         assert await refused(fleet.call(detector_id, event(1))) == 1501

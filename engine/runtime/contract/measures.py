@@ -1,0 +1,77 @@
+"""What a worker measures of its detectors: histograms, by name, with their help texts and bounds."""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+BATCH_SECONDS: Final = "batch_seconds"
+BATCH_OPERATIONS: Final = "batch_operations"
+JOURNAL_SECONDS: Final = "journal_seconds"
+JOURNAL_SYNC_SECONDS: Final = "journal_sync_seconds"
+SNAPSHOT_PAUSE_SECONDS: Final = "snapshot_pause_seconds"
+SNAPSHOT_SECONDS: Final = "snapshot_seconds"
+ACTIVATION_SECONDS: Final = "activation_seconds"
+
+SECONDS: Final = (
+    0.0001,
+    0.0002,
+    0.0005,
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    5.0,
+    30.0,
+)
+NUMBERS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10000.0)
+
+HISTOGRAMS: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
+    BATCH_SECONDS: ("Seconds in which a worker executed a batch, until its answers were durable.", SECONDS),
+    BATCH_OPERATIONS: ("Operations of a batch.", NUMBERS),
+    JOURNAL_SECONDS: ("Seconds in which the journal record of a batch became durable.", SECONDS),
+    JOURNAL_SYNC_SECONDS: ("Seconds of a sync of a journal to the disk.", SECONDS),
+    SNAPSHOT_PAUSE_SECONDS: ("Seconds for which a snapshot kept its detector from evaluating.", SECONDS),
+    SNAPSHOT_SECONDS: ("Seconds in which a snapshot was written, beside the evaluation.", SECONDS),
+    ACTIVATION_SECONDS: ("Seconds in which a worker activated a detector, its replay included.", SECONDS),
+}
+"""The help text and the upper bounds of the buckets of each histogram. The last bucket has none."""
+
+
+class Histogram(msgspec.Struct, array_like=True):
+    """Observations by bucket, not cumulative, and their sum."""
+
+    within: list[int]
+    total: float = 0.0
+
+    def add(self, other: "Histogram") -> None:
+        """Add the observations of another one with the same bounds."""
+        self.within = [one + two for one, two in zip(self.within, other.within, strict=True)]
+        self.total += other.total
+
+
+class Measures:
+    """The histograms of one process since its start.
+
+    Threads may observe at the same time. At worst an observation is lost, which is cheaper than a lock.
+    """
+
+    def __init__(self) -> None:
+        self.histograms = {
+            name: Histogram([0] * (len(bounds) + 1)) for name, (_, bounds) in HISTOGRAMS.items()
+        }
+        self.keys_evicted = 0
+        """Live keys that were evicted because a detector reached its limits."""
+
+    def observe(self, name: str, value: float) -> None:
+        """Count one observation."""
+        histogram = self.histograms[name]
+        histogram.within[bisect_left(HISTOGRAMS[name][1], value)] += 1
+        histogram.total += value

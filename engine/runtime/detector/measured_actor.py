@@ -1,0 +1,90 @@
+"""A detector actor that measures its calls."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from engine.runtime.contract.calls import Activated
+from engine.runtime.contract.figures import DetectorFigures
+from engine.runtime.contract.measures import (
+    ACTIVATION_SECONDS,
+    BATCH_OPERATIONS,
+    BATCH_SECONDS,
+    JOURNAL_SECONDS,
+    JOURNAL_SYNC_SECONDS,
+    SNAPSHOT_PAUSE_SECONDS,
+    SNAPSHOT_SECONDS,
+    Measures,
+)
+from engine.runtime.contract.operations import Operation, Reply
+from engine.runtime.detector.actor import DetectorActor
+from snapshots.store import Store
+
+
+class MeasuredActor(DetectorActor):
+    """Measures the calls that succeed, in `measures`."""
+
+    def __init__(self, *arguments: Any, measures: Measures, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.measures = measures
+
+    def activate(self, detector_id: str, epoch: int) -> Activated:
+        """Activate a detector. Raises as DetectorActor does."""
+        with self._timed(ACTIVATION_SECONDS):
+            return super().activate(detector_id, epoch)
+
+    def handle(self, batch: Sequence[Operation]) -> Reply:
+        """Execute a batch. Raises as DetectorActor does."""
+        active = self._active
+        before = 0 if active is None else active.detector.keys_evicted
+        began_s = time.perf_counter()
+        reply = super().handle(batch)
+        measures = self.measures
+        measures.observe(BATCH_SECONDS, time.perf_counter() - began_s)
+        measures.observe(BATCH_OPERATIONS, len(batch))
+        if active is not None:
+            measures.keys_evicted += active.detector.keys_evicted - before
+        return reply
+
+    def begin_saving(self) -> bool:
+        """Copy the state for a snapshot. Raises as DetectorActor does."""
+        with self._timed(SNAPSHOT_PAUSE_SECONDS):
+            return super().begin_saving()
+
+    def finish_saving(self) -> None:
+        """Write the snapshot that was begun. Raises as DetectorActor does."""
+        with self._timed(SNAPSHOT_SECONDS):
+            super().finish_saving()
+
+    def figures(self) -> DetectorFigures | None:
+        """Return what the active detector holds, without its epoch; None if there is none.
+
+        Callable from any thread.
+        """
+        active = self._active
+        if active is None:
+            return None
+        detector = active.detector
+        return DetectorFigures(
+            active.detector_id,
+            0,
+            rules=len(detector.live),
+            keys=detector.state.live,
+            state_bytes=detector.state.bytes,
+            journal_bytes=active.store.journal_bytes,
+        )
+
+    def _make_last(self, *arguments: Any) -> str | None:
+        with self._timed(JOURNAL_SECONDS):
+            return super()._make_last(*arguments)
+
+    def _sync(self, store: Store) -> None:
+        with self._timed(JOURNAL_SYNC_SECONDS):
+            super()._sync(store)
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        began_s = time.perf_counter()
+        yield
+        self.measures.observe(name, time.perf_counter() - began_s)

@@ -1,0 +1,165 @@
+"""What runs where: the broker's placement, and what workers and front ends tell of themselves."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from engine.runtime.contract.figures import (
+    ClusterFigures,
+    DetectorFigures,
+    FolderFigures,
+    FrontEndFigures,
+    Measured,
+    NodeFigures,
+    ProcessFigures,
+    WorkerAnswer,
+    WorkerFigures,
+)
+from engine.runtime.placement.placed_detector import PlacedDetector
+from engine.runtime.placement.workers import DetectorWorker
+from engine.runtime.process.off_loop import off_loop
+from engine.runtime.process.usage import usage
+
+T = TypeVar("T")
+Nodes = Callable[[], Awaitable[list[NodeFigures]]]
+
+_ANSWER_S: Final = 1.0
+"""How long workers, Ray and the file system may take to answer."""
+_FRESH_S: Final = 1.0
+"""Callers share what is so young: whoever asks, workers are asked at most once a second."""
+_FRONT_END_S: Final = 5.0
+"""A front end that has told nothing for so long is gone: they tell twice a second."""
+
+
+async def no_nodes() -> list[NodeFigures]:
+    """Return no machine: none is known."""
+    return []
+
+
+class Census:
+    """Asks all workers at the same time, and waits for a second at most.
+
+    What a worker has measured since it was last asked is lost with it.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        workers: Callable[[], Iterable[DetectorWorker]],
+        placed: Callable[[], Iterable[PlacedDetector]],
+        nodes: Nodes,
+    ) -> None:
+        self._data = data
+        self._workers = workers
+        self._placed = placed
+        self._nodes = nodes
+        self._loop = asyncio.get_running_loop()
+        self._answers: dict[str, WorkerAnswer] = {}
+        """The last answer of each worker that runs."""
+        self._ended: dict[str, Measured] = {}
+        """What the workers that ended have measured, by the node's address."""
+        self._front_ends: dict[tuple[str, int], tuple[float, FrontEndFigures]] = {}
+        self._taking: asyncio.Task[ClusterFigures] | None = None
+        self._taken_at_s = -float("inf")
+
+    def tell(self, figures: FrontEndFigures) -> None:
+        """Take what a front end tells of itself."""
+        self._front_ends[figures.process.host, figures.process.pid] = self._loop.time(), figures
+
+    async def take(self) -> ClusterFigures:
+        """Return what runs where, at most a second old."""
+        taking, now_s = self._taking, self._loop.time()
+        if taking is None or (taking.done() and (now_s >= self._taken_at_s + _FRESH_S or taking.exception())):
+            taking = self._taking = self._loop.create_task(self._take())
+        return await asyncio.shield(taking)
+
+    async def _take(self) -> ClusterFigures:
+        workers = list(self._workers())
+        asked = {worker.port.name: asyncio.ensure_future(worker.port.figures()) for worker in workers}
+        nodes = asyncio.ensure_future(self._nodes())
+        folder = off_loop(self._folder, "disk room")
+        futures: list[asyncio.Future[object]] = [*asked.values(), nodes, folder]  # type: ignore[list-item]
+        await asyncio.wait(futures, timeout=_ANSWER_S)
+        answered: set[str] = set()
+        for name, question in asked.items():
+            if (answer := _outcome(question)) is not None:
+                answered.add(name)
+                self._answers[name] = answer
+        for name in self._answers.keys() - asked.keys():
+            _add(self._ended, self._answers.pop(name))
+        self._taken_at_s = now_s = self._loop.time()
+        self._front_ends = {
+            key: told for key, told in self._front_ends.items() if told[0] >= now_s - _FRONT_END_S
+        }
+        return ClusterFigures(
+            nodes=_outcome(nodes) or [],
+            broker=ProcessFigures(*usage()),
+            front_ends=[figures for _, figures in self._front_ends.values()],
+            workers=self._figures(asked, answered),
+            activating=[placed.detector_id for placed in self._placed() if placed.activating],
+            folder=_outcome(folder),
+            measured=self._measured(),
+        )
+
+    def _figures(self, names: Iterable[str], answered: set[str]) -> list[WorkerFigures]:
+        """Return each worker as it answered; one that did not has what the broker placed in it."""
+        placed: dict[str, list[DetectorFigures]] = {}
+        for one in self._placed():
+            if one.worker_name is not None:
+                placed.setdefault(one.worker_name, []).append(DetectorFigures(one.detector_id, one.epoch))
+        found = []
+        for name in names:
+            answer = self._answers.get(name)
+            detectors = placed.get(name, [])
+            if answer is None:
+                found.append(WorkerFigures(name, answers=False, detectors=detectors))
+                continue
+            known = {figures.id: figures for figures in answer.detectors}
+            if name not in answered:
+                detectors = [known.get(figures.id, figures) for figures in detectors]
+            found.append(
+                WorkerFigures(
+                    name,
+                    answers=name in answered,
+                    node=answer.node,
+                    address=answer.address,
+                    process=answer.process,
+                    connections=answer.connections,
+                    detectors=answer.detectors if name in answered else detectors,
+                )
+            )
+        return found
+
+    def _measured(self) -> dict[str, Measured]:
+        measured = msgspec.msgpack.decode(msgspec.msgpack.encode(self._ended), type=dict[str, Measured])
+        for answer in self._answers.values():
+            _add(measured, answer)
+        return measured
+
+    def _folder(self) -> FolderFigures:
+        found = os.statvfs(self._data)
+        return FolderFigures(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, found.f_favail)
+
+
+def _outcome(future: asyncio.Future[T]) -> T | None:
+    """Return what a future gave; None if that failed, or takes too long."""
+    if not future.done():
+        future.cancel()
+        return None
+    return None if future.cancelled() or future.exception() is not None else future.result()
+
+
+def _add(measured: dict[str, Measured], answer: WorkerAnswer) -> None:
+    """Add what a worker has measured to its node's."""
+    total = measured.setdefault(answer.address, Measured())
+    for name, histogram in answer.histograms.items():
+        if name in total.histograms:
+            total.histograms[name].add(histogram)
+        else:
+            total.histograms[name] = msgspec.structs.replace(histogram)
+    total.keys_evicted += answer.keys_evicted
+    total.cpu_s += answer.process.cpu_s

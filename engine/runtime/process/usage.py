@@ -1,0 +1,26 @@
+"""What this process uses: memory, CPU, and since when it runs."""
+
+import os
+import resource
+import socket
+import time
+from pathlib import Path
+from typing import Final
+
+_STARTED_MS: Final = time.time_ns() // 1_000_000
+"""When this module was imported, right at the start of every process."""
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process in bytes."""
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+    except (OSError, IndexError, ValueError):
+        # Without /proc, the peak has to serve.
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * resource.getpagesize()
+
+
+def usage() -> tuple[int, str, int, int, float]:
+    """Return pid, host name, start in milliseconds since 1970, resident bytes and seconds of CPU time."""
+    return os.getpid(), socket.gethostname(), _STARTED_MS, resident_bytes(), time.process_time()

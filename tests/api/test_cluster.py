@@ -1,0 +1,172 @@
+"""GET /api/cluster, and the metrics of what runs where."""
+
+import asyncio
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from api.http.app import create_app
+from api.settings import Settings
+from engine.runtime.contract.measures import HISTOGRAMS
+from tests.api.caller import Caller
+from tests.api.conftest import BOOTSTRAP
+from tests.local_runtime import LocalService, front_end, local_service, until
+
+RULE = "per user (once within 10m a == 1)"
+
+
+def caller_of(folder: Path, fleet: object) -> Caller:
+    return Caller(create_app(Settings(data=folder, bootstrap_token=BOOTSTRAP), fleet), BOOTSTRAP)
+
+
+def forget(service: LocalService) -> None:
+    """Make the next census ask again, although a second has not passed."""
+    service.broker._census._taken_at_s = -float("inf")
+
+
+async def samples(caller: Caller) -> dict[tuple[str, ...], float]:
+    response = await caller.plain("GET", "/metrics")
+    assert response.status_code == 200
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+
+
+async def test_the_cluster_shows_each_worker_with_its_detector_and_what_it_holds(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service:
+        caller = caller_of(tmp_path, service.fleet)
+        detector = await caller.detector("logins")
+        await caller.rule(detector, RULE)
+        for user in range(7):
+            await caller.evaluate(detector, {"user": user, "a": 1})
+        shown = (await caller("GET", "/api/cluster")).result
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        (active,) = [one for one in shown["workers"] if one.get("detectors")]
+        assert active["name"] == worker.name
+        assert active["answers"]
+        assert active["connections"] == {"unix": 2}, "the broker's and the front end's"
+        (figures,) = active["detectors"]
+        assert figures["id"] == detector
+        assert figures["name"] == "logins"
+        assert figures["epoch"] == service.broker._placed[detector].epoch
+        assert figures["rules"] == 1
+        assert figures["keys"] == 7
+        assert figures["state_bytes"] > 0
+        assert figures["journal_bytes"] > 0
+        assert "waiting" not in figures, "nothing waits"
+        assert len(shown["front_ends"]) == 1
+        assert shown["folder"]["total_bytes"] >= shown["folder"]["free_bytes"] > 0
+
+
+async def test_what_waits_is_shown_with_its_age_even_while_a_batch_hangs(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service, front_end(service) as other:
+        caller = caller_of(tmp_path, service.fleet)
+        detector = await caller.detector()
+        await caller.evaluate(detector, {})
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        go_on = asyncio.Event()
+
+        async def hang(what: str) -> None:
+            if what == "handle":
+                await go_on.wait()
+
+        worker.before = hang
+        calls = [asyncio.create_task(caller.evaluate(detector, {})) for _ in range(3)]
+        await until(lambda: worker.in_flight)
+        calls += [asyncio.create_task(caller.evaluate(detector, {})) for _ in range(3)]
+        await until(lambda: service.fleet.router.waiting()[0] == 6)
+        await asyncio.sleep(0.05)
+        forget(service)
+        # Another front end shows the same.
+        shown = (await caller_of(tmp_path, other.fleet)("GET", "/api/cluster")).result
+        (figures,) = [figures for one in shown["workers"] for figures in one.get("detectors", [])]
+        assert figures["waiting"] == 3
+        assert figures["waiting_s"] >= 0.05
+        forget(service)
+        told = await samples(caller)
+        assert told["rule_detector_waiting_operations", "127.0.0.1"] == 3
+        assert told["rule_detector_waiting_seconds", "127.0.0.1"] >= 0.05
+        assert told["rule_detector_front_end_waiting_requests",] == 6
+        assert told["rule_detector_front_end_waiting_seconds",] >= 0.05
+        go_on.set()
+        await asyncio.gather(*calls)
+        forget(service)
+        told = await samples(caller)
+        assert told["rule_detector_waiting_operations", "127.0.0.1"] == 0
+        assert told["rule_detector_front_end_waiting_requests",] == 0
+
+
+async def test_a_worker_that_does_not_answer_is_shown_as_such_within_the_bound(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service:
+        caller = caller_of(tmp_path, service.fleet)
+        detector = await caller.detector()
+        await caller.evaluate(detector, {})
+        await caller("GET", "/api/cluster")
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        for server in worker.service.servers:
+            server.methods = {**server.methods, "figures": _hang}
+        forget(service)
+        began_s = asyncio.get_running_loop().time()
+        shown = (await caller("GET", "/api/cluster")).result
+        assert asyncio.get_running_loop().time() - began_s < 2
+        (silent,) = [one for one in shown["workers"] if not one["answers"]]
+        assert silent["name"] == worker.name
+        assert [figures["id"] for figures in silent["detectors"]] == [detector]
+        assert (await samples(caller))["rule_detector_workers_silent", "127.0.0.1"] == 1
+
+
+async def test_what_workers_measure_is_summed_and_outlives_them(tmp_path: Path) -> None:
+    async with local_service(tmp_path, retry_s=0.01) as service:
+        caller = caller_of(tmp_path, service.fleet)
+        detector = await caller.detector()
+        for _ in range(5):
+            await caller.evaluate(detector, {})
+        told = await samples(caller)
+        for name in HISTOGRAMS:
+            assert ("rule_detector_" + name + "_count", "127.0.0.1") in told
+        assert told["rule_detector_batch_operations_count", "127.0.0.1"] == 5
+        assert told["rule_detector_batch_operations_sum", "127.0.0.1"] == 5
+        assert told["rule_detector_journal_sync_seconds_count", "127.0.0.1"] >= 5
+        assert told["rule_detector_activation_seconds_count", "127.0.0.1"] == 1
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        worker.die()
+        await until(lambda: not service.broker.active_detectors)
+        await caller.evaluate(detector, {})
+        forget(service)
+        told = await samples(caller)
+        assert told["rule_detector_batch_operations_count", "127.0.0.1"] == 6
+        assert told["rule_detector_activation_seconds_count", "127.0.0.1"] == 2
+        # Asking again must not add it again.
+        forget(service)
+        assert (await samples(caller))["rule_detector_batch_operations_count", "127.0.0.1"] == 6
+
+
+async def test_evicted_keys_are_counted(tmp_path: Path) -> None:
+    from engine.language.limits import Limits  # noqa: PLC0415 -- one test's own
+
+    async with local_service(tmp_path, limits=Limits(keys_max=10)) as service:
+        caller = caller_of(tmp_path, service.fleet)
+        detector = await caller.detector()
+        await caller.rule(detector, RULE)
+        for user in range(25):
+            await caller.evaluate(detector, {"user": user, "a": 1})
+        assert (await samples(caller))["rule_detector_keys_evicted_total", "127.0.0.1"] == 15
+
+
+async def test_the_process_and_the_build_are_told(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service:
+        told = await samples(caller_of(tmp_path, service.fleet))
+        assert told["process_resident_memory_bytes",] > 0
+        assert sum(name[0] == "rule_detector_build_info" for name in told) == 1
+        assert 0 <= told["rule_detector_directory_word_age_seconds",] < 15
+        assert told["rule_detector_data_free_bytes",] > 0
+
+
+async def _hang() -> None:
+    await asyncio.Event().wait()
