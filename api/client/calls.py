@@ -16,10 +16,12 @@ from api.client.results import (
     ExplainedRule,
     ExplainedRules,
     Identified,
+    ListedToken,
     ParsedCondition,
     Rule,
     Rules,
     Token,
+    Tokens,
 )
 
 T = TypeVar("T")
@@ -89,9 +91,18 @@ def _delete(path: str) -> Call[Identified]:
 # Tokens
 
 
-def create_token() -> Call[Token]:
-    """Create a token."""
-    return _post(_path("token"), Token)
+def list_tokens() -> Call[list[ListedToken]]:
+    """Return all tokens, in order of creation."""
+    return Call(
+        method="GET",
+        path=_path("tokens"),
+        read=lambda envelope: msgspec.json.decode(envelope.result, type=Tokens).tokens,
+    )
+
+
+def create_token(name: str | None = None) -> Call[Token]:
+    """Create a token, with a name or without."""
+    return _post(_path("token"), Token) if name is None else _post(_path("tokens"), Token, {"name": name})
 
 
 def revoke_token(token_id: str) -> Call[Identified]:

@@ -42,6 +42,22 @@ class Token(msgspec.Struct, frozen=True):
     hint: str
 
 
+class ListedToken(msgspec.Struct, frozen=True):
+    """A token without its secret; times that are not known are None."""
+
+    id: str
+    hint: str
+    name: str
+    created_ms: int | None
+    used_ms: int | None
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """The tokens, in order of creation."""
+
+    tokens: list[ListedToken]
+
+
 class Rule(msgspec.Struct, frozen=True, rename="camel"):
     """A rule of a detector, with its condition as a JSON object."""
 

@@ -66,6 +66,20 @@ class Handlers:
         minted = await self._fleet.mint_token()
         return _success(messages.Token(minted.id, minted.token, minted.hint))
 
+    async def list_tokens(self) -> Response:
+        """Return all tokens, without their secrets."""
+        listed = [
+            messages.ListedToken(token.id, token.hint, token.name, token.created_at_ms, token.used_at_ms)
+            for token in await self._fleet.tokens()
+        ]
+        return _success(messages.Tokens(listed))
+
+    async def create_named_token(self, body: bytes) -> Response:
+        """Create a token with a name, and show its secret."""
+        wanted = await self._decode(body, messages.NewToken)
+        minted = await self._fleet.mint_token(wanted.name)
+        return _success(messages.Token(minted.id, minted.token, minted.hint))
+
     async def revoke_token(self, id: str) -> Response:  # noqa: A002 -- named as in the path
         """Revoke a token."""
         if not _ID.fullmatch(id):

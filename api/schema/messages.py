@@ -77,6 +77,28 @@ class Token(Struct):
     hint: str
 
 
+class NewToken(Struct, forbid_unknown_fields=True):
+    """The body that creates a token with a name."""
+
+    name: Name
+
+
+class ListedToken(Struct):
+    """A token as lists show it. `used_ms` is when it was last used, to about a minute; null if not known."""
+
+    id: str
+    hint: str
+    name: str
+    created_ms: int | None
+    used_ms: int | None
+
+
+class Tokens(Struct):
+    """The tokens, in order of creation."""
+
+    tokens: list[ListedToken]
+
+
 class Detector(Struct):
     """A detector as lists show it."""
 

@@ -151,6 +151,43 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result_example={"id": _ID},
     ),
     Operation(
+        name="list_tokens",
+        method="GET",
+        path="/api/tokens",
+        summary="List the tokens",
+        text="In order of creation, without their secrets. `used_ms` is when a token was last used, to about "
+        "a minute; a crash of the service may forget it. A token from the settings is not listed.",
+        result=messages.Tokens,
+        result_example={
+            "tokens": [
+                {
+                    "id": _ID,
+                    "hint": "YWxs"[-4:],
+                    "name": "shop",
+                    "created_ms": 1_709_542_800_000,
+                    "used_ms": 1_709_545_200_000,
+                }
+            ]
+        },
+        is_addition=True,
+    ),
+    Operation(
+        name="create_named_token",
+        method="POST",
+        path="/api/tokens",
+        summary="Create a token with a name",
+        text="As POST /api/token, with a name that tells people what the token is for.",
+        body=messages.NewToken,
+        body_example={"name": "shop"},
+        result=messages.Token,
+        result_example={
+            "id": _ID,
+            "token": "rd_Zk9vYm1hcmtzLWFyZS1ub3Qtc2VjcmV0cy1hdC1hbGw",
+            "hint": "YWxs"[-4:],
+        },
+        is_addition=True,
+    ),
+    Operation(
         name="list_detectors",
         method="GET",
         path="/api/detectors",

@@ -2,6 +2,7 @@
 
 import logging
 import string
+import time
 
 import pytest
 
@@ -51,6 +52,29 @@ async def test_a_token_may_revoke_itself(caller: Caller) -> None:
     caller.token = minted["token"]
     assert (await caller("DELETE", f"/api/token/{minted['id']}")).result == {"id": minted["id"]}
     assert (await caller("DELETE", f"/api/token/{minted['id']}")).codes == [1101]
+
+
+async def test_tokens_are_listed_without_their_secrets_and_with_what_is_known_of_them(caller: Caller) -> None:
+    plain = (await caller("POST", "/api/token")).result
+    named = (await caller("POST", "/api/tokens", {"name": "shop"})).result
+    assert list(named) == ["id", "token", "hint"]
+    listed = (await caller("GET", "/api/tokens")).result["tokens"]
+    assert [list(token) for token in listed] == [["id", "hint", "name", "created_ms", "used_ms"]] * 2
+    for token, minted, name in zip(listed, (plain, named), ("", "shop"), strict=True):
+        assert (token["id"], token["hint"], token["name"]) == (minted["id"], minted["hint"], name)
+        assert abs(token["created_ms"] / 1_000 - time.time()) < 60
+        assert token["used_ms"] is None
+    assert (await caller("DELETE", f"/api/token/{plain['id']}")).status == 200
+    caller.token = named["token"]
+    [used] = (await caller("GET", "/api/tokens")).result["tokens"]
+    assert used["id"] == named["id"]
+    assert abs(used["used_ms"] / 1_000 - time.time()) < 60
+
+
+async def test_the_name_of_a_token_is_checked_as_others_are(caller: Caller) -> None:
+    for body in ({}, {"name": ""}, {"name": "a\0"}, {"name": "x" * 256}, {"name": "x", "more": 1}):
+        assert (await caller("POST", "/api/tokens", body)).codes == [1001]
+    assert (await caller("GET", "/api/tokens")).result == {"tokens": []}
 
 
 @pytest.mark.parametrize("token_id", [UNKNOWN, "x", "A" * 32, "%2F", "the-first-token"])

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from engine.runtime.contract.catalogue_changes import Changes
+from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
 from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures
 from engine.runtime.contract.routes import Route
 
@@ -45,11 +45,19 @@ class Broker(Protocol):
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since those versions."""
 
-    async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+    async def add_token(
+        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
+    ) -> int:
         """Store a token; return the version of the tokens that includes it."""
 
     async def revoke_token(self, token_id: str) -> int:
         """Remove a token; return the version without it. Raises Refusal 1202."""
+
+    async def tokens(self) -> list[TokenEntry]:
+        """Return all tokens, in order of creation."""
+
+    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
+        """Note that tokens were used."""
 
     async def create_detector(self, detector_id: str, name: str) -> int:
         """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""

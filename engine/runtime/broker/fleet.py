@@ -9,6 +9,7 @@ from engine.runtime.broker.broker import Broker, Status, Tallies
 from engine.runtime.broker.router import Connect, Router
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
 from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
+from engine.runtime.contract.catalogue_changes import TokenEntry
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable, no_such_detector
 from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures, ProcessFigures, WorkerFigures
 from engine.runtime.contract.operations import Operation
@@ -115,17 +116,24 @@ class Fleet:
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
-    async def mint_token(self) -> MintedToken:
+    async def mint_token(self, name: str = "") -> MintedToken:
         """Create a token durably."""
-        minted = mint()
+        minted = mint(name)
         digest = digest_of(minted.token)
-        version = await self.broker.add_token(minted.id, digest, minted.hint)
+        version = await self.broker.add_token(
+            minted.id, digest, minted.hint, minted.name, minted.created_at_ms
+        )
         self._cache.token_added(minted.id, digest, version)
         return minted
 
     async def revoke_token(self, token_id: str) -> None:
         """Revoke a token; this front end rejects it from now on. Raises Refusal 1202."""
         self._cache.token_revoked(token_id, await self.broker.revoke_token(token_id))
+
+    async def tokens(self) -> list[TokenEntry]:
+        """Return all tokens, in order of creation."""
+        await self._cache.report_used()
+        return await self.broker.tokens()
 
     def token_known(self, digest: bytes) -> bool:
         """Whether the cache has the token. Raises DetectorUnavailable if the cache is stale."""

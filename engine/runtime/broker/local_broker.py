@@ -7,7 +7,7 @@ from collections.abc import Callable
 from engine.runtime.broker.broker import Status, Tallies
 from engine.runtime.catalogue.directory_client import DirectoryClient
 from engine.runtime.contract.calls import Held, Report
-from engine.runtime.contract.catalogue_changes import Changes
+from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
 from engine.runtime.contract.counters import COUNTERS
 from engine.runtime.contract.errors import SHUTTING_DOWN, ActorDied, DetectorUnavailable
 from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures
@@ -148,13 +148,23 @@ class LocalBroker:
                 self._note(said)
         return changes
 
-    async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+    async def add_token(
+        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
+    ) -> int:
         """Store a token; return the version of the tokens that includes it."""
-        return await self._directory.add_token(token_id, digest, hint)
+        return await self._directory.add_token(token_id, digest, hint, name, created_at_ms)
 
     async def revoke_token(self, token_id: str) -> int:
         """Remove a token; return the version without it. Raises Refusal 1202."""
         return await self._directory.revoke_token(token_id)
+
+    async def tokens(self) -> list[TokenEntry]:
+        """Return all tokens, in order of creation."""
+        return await self._directory.tokens()
+
+    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
+        """Note that tokens were used."""
+        await self._directory.tokens_used(token_ids, at_ms)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
         """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from engine.runtime.broker.broker import Broker, Status, Tallies
-from engine.runtime.contract.catalogue_changes import Changes
+from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
 from engine.runtime.contract.errors import OUTCOME_UNKNOWN, STARTING, ActorDied, DetectorUnavailable
 from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures
 from engine.runtime.contract.routes import Route
@@ -79,13 +79,23 @@ class RemoteBroker:
         """Return the changes since those versions."""
         return await self._ask("changes", Changes, tokens_seen, detectors_seen)
 
-    async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+    async def add_token(
+        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
+    ) -> int:
         """Store a token; return the version of the tokens that includes it."""
-        return await self._ask("add_token", int, token_id, digest, hint)
+        return await self._ask("add_token", int, token_id, digest, hint, name, created_at_ms)
 
     async def revoke_token(self, token_id: str) -> int:
         """Remove a token; return the version without it. Raises Refusal 1202."""
         return await self._ask("revoke_token", int, token_id)
+
+    async def tokens(self) -> list[TokenEntry]:
+        """Return all tokens, in order of creation."""
+        return await self._ask("tokens", list[TokenEntry])
+
+    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
+        """Note that tokens were used."""
+        await self._ask("tokens_used", type(None), token_ids, at_ms)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
         """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
@@ -155,6 +165,8 @@ def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Metho
         "changes": broker.changes,
         "add_token": broker.add_token,
         "revoke_token": revoke_token,
+        "tokens": broker.tokens,
+        "tokens_used": broker.tokens_used,
         "create_detector": broker.create_detector,
         "delete_detector": broker.delete_detector,
         "tally": tally,

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from engine.runtime.catalogue.table_updates import TableCopy
 from engine.runtime.contract.catalogue_changes import Changes
@@ -11,6 +12,9 @@ from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
 
 _log = logging.getLogger(__name__)
+
+_USED_S: Final = 60.0
+"""The time between two reports of the tokens that were used."""
 
 
 class DetectorEntry(NamedTuple):
@@ -25,6 +29,9 @@ class ChangeSource(Protocol):
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since those versions. Raises DetectorUnavailable."""
+
+    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
+        """Note that tokens were used. Raises DetectorUnavailable."""
 
 
 class CatalogueCache:
@@ -42,6 +49,9 @@ class CatalogueCache:
         """Ids by digest."""
         self._detectors = TableCopy[str]()
         """Names by id."""
+        self._used: set[bytes] = set()
+        """The digests of the tokens used since the last report."""
+        self._reported_at_s = -float("inf")
         self._heard_at_s = -float("inf")
         self._asked_at_s = -float("inf")
         self._asking: asyncio.Task[None] | None = None
@@ -68,7 +78,10 @@ class CatalogueCache:
             silent_s = self._settings.word_age_max_s
             message = f"the owner of the tokens has not answered for {silent_s:g} seconds"
             raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
-        return digest in self._tokens
+        known = digest in self._tokens
+        if known:
+            self._used.add(digest)
+        return known
 
     @property
     def any_token(self) -> bool:
@@ -135,6 +148,8 @@ class CatalogueCache:
             self._look.clear()
             try:
                 await self.ask()
+                if self._loop.time() >= self._reported_at_s + _USED_S:
+                    await self.report_used()
             except DetectorUnavailable as error:
                 _log.warning("%s", error.message)
             except Exception:  # noqa: BLE001
@@ -143,6 +158,13 @@ class CatalogueCache:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.poll_s):
                     await self._look.wait()
+
+    async def report_used(self) -> None:
+        """Report the tokens used since the last report. Raises DetectorUnavailable."""
+        used, self._used = self._used, set()
+        self._reported_at_s = self._loop.time()
+        if token_ids := [token_id for digest in used if (token_id := self._tokens.get(digest))]:
+            await self._source.tokens_used(token_ids, time.time_ns() // 1_000_000)
 
     async def ask(self) -> None:
         """Ask the directory once, now or after the minimum interval, and take over its answer.

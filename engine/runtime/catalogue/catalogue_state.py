@@ -16,6 +16,9 @@ class StoredToken(msgspec.Struct, frozen=True):
 
     digest: bytes
     hint: str
+    name: str = ""
+    created_at_ms: int | None = None
+    """None for a token of an older program."""
 
 
 class CatalogueState(msgspec.Struct):
@@ -26,6 +29,9 @@ class CatalogueState(msgspec.Struct):
     """Names by id."""
     struck: set[str] = set()
     """Detectors that were removed and whose files may still exist."""
+    tokens_used: dict[str, int] = {}
+    """When tokens were last used, in milliseconds, by id. It is no change of its own, so it is lost unless a
+    snapshot happens to be saved."""
 
 
 class TokenAdded(msgspec.Struct, frozen=True, array_like=True, tag="token added"):
@@ -34,6 +40,8 @@ class TokenAdded(msgspec.Struct, frozen=True, array_like=True, tag="token added"
     id: str
     digest: bytes
     hint: str
+    name: str = ""
+    created_at_ms: int | None = None
 
 
 class TokenRevoked(msgspec.Struct, frozen=True, array_like=True, tag="token revoked"):
@@ -91,9 +99,12 @@ def apply(change: Change, state: CatalogueState) -> None:
     """Apply a change, in constant time."""
     match change:
         case TokenAdded():
-            state.tokens[change.id] = StoredToken(change.digest, change.hint)
+            state.tokens[change.id] = StoredToken(
+                change.digest, change.hint, change.name, change.created_at_ms
+            )
         case TokenRevoked():
             state.tokens.pop(change.id, None)
+            state.tokens_used.pop(change.id, None)
         case DetectorCreated():
             state.detectors[change.id] = change.name
         case DetectorStruck():

@@ -23,7 +23,7 @@ from engine.runtime.catalogue.catalogue_state import (
 )
 from engine.runtime.catalogue.table_updates import TableVersions
 from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
-from engine.runtime.contract.catalogue_changes import Changes, Opened
+from engine.runtime.contract.catalogue_changes import Changes, Opened, TokenEntry
 from engine.runtime.detector import detector_snapshot
 from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import begin_folder, check_identity
@@ -199,11 +199,13 @@ class Directory:
             tuple(self._remarks),
         )
 
-    def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+    def add_token(
+        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
+    ) -> int:
         """Store a token; return the version of the tokens that includes it."""
         self._check_owner()
         if token_id not in self._state.tokens:
-            self._change(TokenAdded(token_id, digest, hint))
+            self._change(TokenAdded(token_id, digest, hint, name, created_at_ms))
             self._tokens.note(digest, token_id)
         return self._tokens.version
 
@@ -215,6 +217,22 @@ class Directory:
             return None
         self._change(TokenRevoked(token_id))
         return self._tokens.note(token.digest, None)
+
+    def tokens(self) -> list[TokenEntry]:
+        """Return all tokens, in order of creation."""
+        self._check_owner()
+        used = self._state.tokens_used
+        return [
+            TokenEntry(token_id, token.hint, token.name, token.created_at_ms, used.get(token_id))
+            for token_id, token in self._state.tokens.items()
+        ]
+
+    def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
+        """Note that tokens were used. Nothing is written: the next snapshot has it."""
+        used = self._state.tokens_used
+        for token_id in token_ids:
+            if token_id in self._state.tokens:
+                used[token_id] = max(at_ms, used.get(token_id, at_ms))
 
     def create_detector(self, detector_id: str, name: str) -> int | None:
         """Add a detector; return the catalogue's version that includes it, None if the limit is reached."""
@@ -349,5 +367,7 @@ def mint_offline(data: Path) -> MintedToken:
     """Mint a token in a data folder that no service uses. Raises FolderInUse, StorageError."""
     minted = mint()
     with opened_offline(data) as directory:
-        directory.add_token(minted.id, digest_of(minted.token), minted.hint)
+        directory.add_token(
+            minted.id, digest_of(minted.token), minted.hint, minted.name, minted.created_at_ms
+        )
     return minted

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from engine.runtime.contract.catalogue_changes import Changes, Opened
+from engine.runtime.contract.catalogue_changes import Changes, Opened, TokenEntry
 from engine.runtime.contract.errors import (
     STARTING,
     ActorDied,
@@ -76,9 +76,11 @@ class DirectoryClient:
         """Return the changes since those versions."""
         return await self._ask(lambda handle: handle.changes(tokens_seen, detectors_seen))
 
-    async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+    async def add_token(
+        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
+    ) -> int:
         """Store a token; return the version of the tokens that includes it."""
-        return await self._ask(lambda handle: handle.add_token(token_id, digest, hint))
+        return await self._ask(lambda handle: handle.add_token(token_id, digest, hint, name, created_at_ms))
 
     async def revoke_token(self, token_id: str) -> int:
         """Remove a token; return the version without it. Raises Refusal 1202."""
@@ -86,6 +88,14 @@ class DirectoryClient:
         if version is None and not repeated:
             raise no_such_token(token_id)
         return version or 0
+
+    async def tokens(self) -> list[TokenEntry]:
+        """Return all tokens, in order of creation."""
+        return await self._ask(lambda handle: handle.tokens())
+
+    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
+        """Note that tokens were used."""
+        await self._ask(lambda handle: handle.tokens_used(token_ids, at_ms))
 
     async def create_detector(self, detector_id: str, name: str) -> int:
         """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""

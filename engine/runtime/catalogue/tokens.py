@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+import time
 from typing import Final
 
 import msgspec
@@ -17,12 +18,20 @@ class MintedToken(msgspec.Struct, frozen=True):
     id: str
     token: str
     hint: str
+    name: str
+    created_at_ms: int
 
 
-def mint() -> MintedToken:
+def mint(name: str = "") -> MintedToken:
     """Generate a token; it is not stored yet."""
     token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
-    return MintedToken(id=secrets.token_hex(16), token=token, hint=token[-HINT_CHARS:])
+    return MintedToken(
+        id=secrets.token_hex(16),
+        token=token,
+        hint=token[-HINT_CHARS:],
+        name=name,
+        created_at_ms=time.time_ns() // 1_000_000,
+    )
 
 
 def digest_of(token: str) -> bytes:

@@ -21,7 +21,7 @@ from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
 from engine.runtime.cluster.worker import WorkerActor
 from engine.runtime.contract.calls import REPORT, Activated, Held, Report, decode_report
-from engine.runtime.contract.catalogue_changes import Changes, Opened
+from engine.runtime.contract.catalogue_changes import Changes, Opened, TokenEntry
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.figures import NodeFigures, WorkerAnswer
 from engine.runtime.contract.ports import WorkerPort
@@ -159,13 +159,23 @@ class RayDirectoryPort(_Port):
         """Return the changes since those versions."""
         return await self._ask("changes", tokens_seen, detectors_seen)  # type: ignore[no-any-return]
 
-    async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+    async def add_token(
+        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
+    ) -> int:
         """Store a token; return the version of the tokens that includes it."""
-        return await self._ask("add_token", token_id, digest, hint)  # type: ignore[no-any-return]
+        return await self._ask("add_token", token_id, digest, hint, name, created_at_ms)  # type: ignore[no-any-return]
 
     async def revoke_token(self, token_id: str) -> int | None:
         """Remove a token; return the version without it, None if it does not exist."""
         return await self._ask("revoke_token", token_id)  # type: ignore[no-any-return]
+
+    async def tokens(self) -> list[TokenEntry]:
+        """Return all tokens, in order of creation."""
+        return await self._ask("tokens")  # type: ignore[no-any-return]
+
+    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
+        """Note that tokens were used."""
+        await self._ask("tokens_used", token_ids, at_ms)
 
     async def create_detector(self, detector_id: str, name: str) -> int | None:
         """Add a detector; return the catalogue's version that includes it, None if the limit is reached."""

@@ -16,6 +16,17 @@ class TableUpdate(msgspec.Struct, Generic[K], frozen=True):
     """Keys with new values, None for removed keys. Each change is one version; `version` is the last."""
 
 
+class TokenEntry(msgspec.Struct, frozen=True):
+    """A token as lists show it; what is not known is None."""
+
+    id: str
+    hint: str
+    name: str
+    created_at_ms: int | None
+    used_at_ms: int | None
+    """When it was last used, to about a minute."""
+
+
 class Opened(msgspec.Struct, frozen=True):
     """The directory owns the data folder. `damage` names files set aside, or impossible to remove."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from engine.runtime.contract.calls import Activated, Held, Report
-from engine.runtime.contract.catalogue_changes import Changes, Opened
+from engine.runtime.contract.catalogue_changes import Changes, Opened, TokenEntry
 from engine.runtime.contract.figures import DetectorFigures, WorkerAnswer
 from engine.runtime.contract.operations import Operation, Reply
 from engine.runtime.contract.routes import Address
@@ -114,11 +114,19 @@ class DirectoryPort(Protocol):
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since those versions."""
 
-    async def add_token(self, token_id: str, digest: bytes, hint: str) -> int:
+    async def add_token(
+        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
+    ) -> int:
         """Store a token; return the version of the tokens that includes it."""
 
     async def revoke_token(self, token_id: str) -> int | None:
         """Remove a token; return the version without it, None if it does not exist."""
+
+    async def tokens(self) -> list[TokenEntry]:
+        """Return all tokens, in order of creation."""
+
+    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
+        """Note that tokens were used."""
 
     async def create_detector(self, detector_id: str, name: str) -> int | None:
         """Add a detector; return the catalogue's version that includes it, None if the limit is reached."""

@@ -19,6 +19,7 @@ class FakeService:
     def __init__(self) -> None:
         self.detectors: dict[str, Detector] = {}
         self.names: dict[str, str] = {}
+        self.tokens: list[dict[str, Any]] = []
         self.requests: list[tuple[str, str]] = []
 
     def create(self, name: str) -> str:
@@ -49,6 +50,15 @@ class FakeService:
     def _result(self, request: httpx.Request) -> Any:
         body = json.loads(request.content) if request.content else {}
         match request.method, request.url.path.split("/")[2:]:
+            case "GET", ["tokens"]:
+                return {"tokens": self.tokens}
+            case "POST", ["token" | "tokens"]:
+                token = {"id": f"{len(self.tokens):032x}", "hint": "cret", "name": body.get("name", "")}
+                self.tokens.append({**token, "created_ms": 1_709_542_800_000, "used_ms": None})
+                return {"id": token["id"], "token": "rd_secret", "hint": "cret"}
+            case "DELETE", ["token", one]:
+                self.tokens = [token for token in self.tokens if token["id"] != one]
+                return {"id": one}
             case "GET", ["detectors"]:
                 return [{"id": one, "name": name} for one, name in self.names.items()]
             case "POST", ["detectors"]:

@@ -4,12 +4,14 @@ import errno
 import shutil
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 
 from engine.runtime.catalogue import catalogue_state
+from engine.runtime.catalogue.catalogue_state import CatalogueState
 from engine.runtime.catalogue.directory import Directory, DirectorySettings, mint_offline, opened_offline
 from engine.runtime.catalogue.tokens import digest_of, mint
-from engine.runtime.contract.catalogue_changes import TableUpdate
+from engine.runtime.contract.catalogue_changes import TableUpdate, TokenEntry
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import (
     Fenced,
@@ -74,6 +76,32 @@ def test_no_secret_is_on_the_disk(opened, tmp_path):
     data = b"".join(path.read_bytes() for path in (tmp_path / "directory").iterdir())
     assert digest_of(minted.token) in data
     assert minted.token.encode()[3:20] not in data
+
+
+def test_names_of_tokens_survive_and_times_of_use_do_with_a_snapshot(opened):
+    directory = opened()
+    directory.add_token(A, b"a", "hint", "shop", 5)
+    directory.add_token(B, b"b", "hint")
+    directory.tokens_used([A, C], 7)
+    directory.tokens_used([A], 6)
+    told = TokenEntry(A, "hint", "shop", 5, 7)
+    assert directory.tokens() == [told, TokenEntry(B, "hint", "", None, None)]
+    assert opened().tokens()[0] == msgspec.structs.replace(told, used_at_ms=None)
+    directory = opened()
+    directory.tokens_used([A], 7)
+    directory._save()
+    assert opened().tokens()[0] == told
+    opened().revoke_token(A)
+    assert opened().tokens() == [TokenEntry(B, "hint", "", None, None)]
+
+
+def test_tokens_of_an_older_program_have_no_name():
+    state = CatalogueState()
+    added = msgspec.msgpack.encode(["token added", A, b"a", "h"])
+    catalogue_state.apply(catalogue_state.decode(added), state)
+    old = {"tokens": {B: {"digest": b"b", "hint": "h"}}, "detectors": {}, "struck": []}
+    tokens = state.tokens | catalogue_state.decode_state(msgspec.msgpack.encode(old)).tokens
+    assert {(token.name, token.created_at_ms) for token in tokens.values()} == {("", None)}
 
 
 def test_only_what_is_new_is_told(opened):

@@ -1,0 +1,1 @@
+"""Commands for what a running service has: detectors, rules and tokens."""

@@ -1,0 +1,46 @@
+"""`rule-detector detectors`: the detectors of a running service."""
+
+import click
+
+from api.cli.lookup import find_detector
+from api.cli.service_options import service_options
+from api.cli.things.output import output_option, show, tell, yes_option
+from api.client import Client, calls
+
+
+@click.group()
+def detectors() -> None:
+    """List, create and delete the detectors of a running service."""
+
+
+@detectors.command("list")
+@output_option
+@service_options
+def list_(*, client: Client, output: str) -> None:
+    """List the detectors, in order of creation."""
+    found = list(client.detectors())
+    show(output, found, ("id", "name"), ((one.id, one.name) for one in found))
+
+
+@detectors.command()
+@click.argument("name")
+@output_option
+@service_options
+def create(*, client: Client, name: str, output: str) -> None:
+    """Create a detector and print its id. Names need not be unique."""
+    created = client.send(calls.create_detector(name))
+    tell(output, created, created.id)
+
+
+@detectors.command()
+@click.argument("detector", metavar="ID|NAME")
+@yes_option
+@output_option
+@service_options
+def delete(*, client: Client, detector: str, yes: bool, output: str) -> None:
+    """Delete a detector with its rules and all it remembers."""
+    found = find_detector(client, detector)
+    if not yes:
+        click.confirm(f"Delete the detector `{found.name}` with its rules and state?", abort=True, err=True)
+    deleted = client.send(calls.delete_detector(found.id))
+    tell(output, deleted, f"The detector `{found.name}` is deleted.")

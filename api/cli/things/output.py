@@ -1,0 +1,35 @@
+"""What the commands for things print: a table for people, or the service's JSON for programs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+
+from api.cli.tables import print_table
+from api.client.calls import encoded
+
+output_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="Format.  [default: table]",
+)
+
+yes_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--yes", is_flag=True, help="Do not ask for confirmation."
+)
+
+
+def show(output: str, document: Any, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a document as one line of JSON, or the rows under the header."""
+    if output == "json":
+        click.echo(encoded(document))
+    else:
+        print_table(header, list(rows), Console(soft_wrap=True))
+
+
+def tell(output: str, document: Any, sentence: str) -> None:
+    """Print a document as one line of JSON, or the sentence."""
+    click.echo(encoded(document) if output == "json" else sentence)

@@ -1,0 +1,161 @@
+"""`rule-detector rules`: the rules of a detector of a running service."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from api.cli.failures import fail
+from api.cli.lookup import add_rules, find_detector, find_rule
+from api.cli.rule_files import RuleFileError, conditions_of, read_rules
+from api.cli.service_options import service_options
+from api.cli.things.output import output_option, show, tell, yes_option
+from api.client import Client, Rule, calls
+from api.client.calls import encoded
+from engine.language.text.printer import format as canonical
+from engine.language.validation.document import condition_from_document
+
+detector_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(
+    "--detector", required=True, metavar="ID|NAME", help="Detector that has the rules."
+)
+
+
+@click.group()
+def rules() -> None:
+    """List and change the rules of a detector of a running service."""
+
+
+@rules.command("list")
+@detector_option
+@output_option
+@service_options
+def list_(*, client: Client, detector: str, output: str) -> None:
+    """List the rules, by priority."""
+    found = client.send(calls.list_rules(find_detector(client, detector).id))
+    show(output, {"rules": found}, HEADER, map(_row, found))
+
+
+@rules.command(
+    epilog="""\b
+Examples:
+  rule-detector rules add rules.yaml --detector shop
+  rule-detector rules add "large payment" "amount > 1000" --detector shop
+"""
+)
+@click.argument("given", nargs=-1, required=True, metavar="FILE | NAME CONDITION")
+@detector_option
+@output_option
+@service_options
+def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -> None:
+    """Add the rules of a FILE (`name: condition`, YAML or JSON; - is standard input), or one rule.
+
+    Rules that the detector has already are left alone. If one is refused, none is added.
+    """
+    try:
+        match given:
+            case [file]:
+                wanted = read_rules(file)
+            case [name, condition]:
+                wanted = conditions_of(encoded({name: condition}).decode(), "the rule")
+            case _:
+                raise click.UsageError("Expected a FILE, or a NAME and a CONDITION.")
+    except RuleFileError as error:
+        fail(str(error))
+    created = add_rules(client, find_detector(client, detector).id, wanted)
+    there = f"; {len(wanted) - len(created)} were there already" if len(created) < len(wanted) else ""
+    tell(output, {"created": created}, f"{len(created)} of {len(wanted)} rules added{there}.")
+
+
+@rules.command()
+@click.argument("rule", metavar="ID|NAME")
+@detector_option
+@click.option("--name", help="New name.")
+@click.option("--condition", help="New condition, as text or JSON. A different one begins the history anew.")
+@click.option(
+    "--condition-file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the new condition.",
+)
+@click.option("--notify/--no-notify", default=None, help="Whether its actions have the type `notify`.")
+@output_option
+@service_options
+def change(
+    *,
+    client: Client,
+    rule: str,
+    detector: str,
+    name: str | None,
+    condition: str | None,
+    condition_file: Path | None,
+    notify: bool | None,
+    output: str,
+) -> None:
+    """Change a rule: its name, its condition, or whether it notifies."""
+    if condition is not None and condition_file is not None:
+        raise click.UsageError("`--condition` and `--condition-file` exclude each other.")
+    if condition_file is not None:
+        condition = condition_file.read_text("utf-8")
+    if (name, condition, notify) == (None, None, None):
+        raise click.UsageError("Nothing to change: give `--name`, `--condition` or `--notify`.")
+    detector_id = find_detector(client, detector).id
+    rule_id = find_rule(client, detector_id, rule).id
+    changed = client.send(
+        calls.change_rule(detector_id, rule_id, name=name, condition=condition, notify=notify)
+    )
+    show(output, changed, HEADER, [_row(changed)])
+
+
+@rules.command()
+@click.argument("rule", metavar="ID|NAME")
+@detector_option
+@output_option
+@service_options
+def enable(*, client: Client, rule: str, detector: str, output: str) -> None:
+    """Enable a rule. Its history begins anew."""
+    _switch(client, rule, detector, output, enabled=True)
+
+
+@rules.command()
+@click.argument("rule", metavar="ID|NAME")
+@detector_option
+@output_option
+@service_options
+def disable(*, client: Client, rule: str, detector: str, output: str) -> None:
+    """Disable a rule: it observes nothing, and forgets what it has observed."""
+    _switch(client, rule, detector, output, enabled=False)
+
+
+def _switch(client: Client, rule: str, detector: str, output: str, *, enabled: bool) -> None:
+    detector_id = find_detector(client, detector).id
+    rule_id = find_rule(client, detector_id, rule).id
+    changed = client.send(calls.change_rule(detector_id, rule_id, enabled=enabled))
+    show(output, changed, HEADER, [_row(changed)])
+
+
+@rules.command()
+@click.argument("rule", metavar="ID|NAME")
+@detector_option
+@yes_option
+@output_option
+@service_options
+def remove(*, client: Client, rule: str, detector: str, yes: bool, output: str) -> None:
+    """Remove a rule with all that it remembers."""
+    detector_id = find_detector(client, detector).id
+    found = find_rule(client, detector_id, rule)
+    if not yes:
+        click.confirm(f"Remove the rule `{found.name}` with its history?", abort=True, err=True)
+    removed = client.send(calls.remove_rule(detector_id, found.id))
+    tell(output, removed, f"The rule `{found.name}` is removed.")
+
+
+HEADER = ("id", "name", "enabled", "notify", "condition")
+
+
+def _row(rule: Rule) -> tuple[str, ...]:
+    text = canonical(condition_from_document(rule.condition))
+    return rule.id, rule.name, _yes(rule.enabled), _yes(rule.notify), text
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
