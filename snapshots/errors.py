@@ -47,6 +47,10 @@ class WrongFolder(StorageError):
     """The folder at the data folder's path is not the expected one."""
 
 
+class UnsafeFolder(WrongFolder):
+    """The data folder's file system does not do what the storage relies on."""
+
+
 class FolderInUse(StorageError):
     """Another process holds the lock on the data folder."""
 

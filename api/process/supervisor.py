@@ -1,6 +1,7 @@
 """The main process: starts and ends the service, with sockets, Ray, fleet, front ends and signals."""
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -24,11 +25,15 @@ from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.cluster import ray_session as cluster
+from engine.runtime.cluster.node_trial import try_nodes
 from engine.runtime.cluster.ray_ports import fleet_on_ray
 from engine.runtime.contract.errors import DetectorUnavailable
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
+from snapshots.data_folder.trial import try_folder
 from snapshots.errors import StorageError
+
+_log = logging.getLogger(__name__)
 
 _LOST_GRACE_S: Final = 1.0
 
@@ -79,6 +84,8 @@ def run(settings: Settings, work: Work) -> None:
             raise StartError(str(error)) from None
         with stopping_ray(ray):
             _interrupt_on_signals()
+            if settings.ray_address != cluster.LOCAL:
+                _refuse_nodes(settings)
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(_serve_watching(settings, listeners, work, ray))
 
@@ -235,9 +242,20 @@ def _refuse_folder(settings: Settings) -> None:
     wait_s = settings.runtime_settings().lock_wait_s
     try:
         begin_folder(settings.data, lock_wait_s=wait_s)
+        for remark in try_folder(settings.data):
+            _log.warning("%s", remark)
         if settings.ray_address == cluster.LOCAL:
             with FolderLock(settings.data, wait_s=wait_s):
                 return
+    except StorageError as error:
+        raise StartError(str(error)) from None
+
+
+def _refuse_nodes(settings: Settings) -> None:
+    """Refuse a cluster whose nodes do not see at once what another one changes. Raises StartError."""
+    try:
+        for remark in try_nodes(settings.data, begin_folder(settings.data)):
+            _log.warning("%s", remark)
     except StorageError as error:
         raise StartError(str(error)) from None
 

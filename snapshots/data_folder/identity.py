@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from snapshots.data_folder.lock import FolderLock
+from snapshots.data_folder.mounts import check_mount
 from snapshots.data_folder.permissions import refuse_unsafe, unusable
 from snapshots.errors import Damaged, NewerFormat, WrongFolder
 from snapshots.files import Files, RealFiles, write_all
@@ -28,12 +29,14 @@ def begin_folder(folder: Path, *, lock_wait_s: float = 0.0, files: Files | None 
     """Return the id of a data folder. Makes the folder if it is missing, and the id if it has none.
 
     For the start of a service and for offline commands; everyone else uses `check_identity`. Raises
-    StorageError if the folder is unsafe, FolderInUse if it needs an id and another process holds the lock.
+    StorageError if the folder or its mount is unsafe, FolderInUse if it needs an id and another process holds
+    the lock.
     """
     files = files or RealFiles()
     try:
         files.make_folder(folder)
         refuse_unsafe(folder)
+        check_mount(folder, files)
         identity = read_identity(folder, files)
         if identity is None:
             with FolderLock(folder, wait_s=lock_wait_s):

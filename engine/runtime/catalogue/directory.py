@@ -28,6 +28,7 @@ from engine.runtime.detector import detector_snapshot
 from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import begin_folder, check_identity
 from snapshots.data_folder.lock import FolderLock
+from snapshots.data_folder.mounts import check_mount
 from snapshots.errors import NewerFormat, NoRoom, NothingUsable, StorageError
 from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.folders import create_folder, destroy_folder, is_unused
@@ -103,6 +104,7 @@ class Directory:
         try:
             # Before the lock, which would create the folder and its lock file.
             self._check_folder()
+            check_mount(self._data, self._files)
             self._lock.acquire()
             return self._open()
         except BaseException as error:

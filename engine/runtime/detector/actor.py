@@ -27,6 +27,7 @@ from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
 from engine.runtime.detector.replay_attempts import ReplayAttempt
 from engine.runtime.process.usage import resident_bytes
 from snapshots.data_folder.identity import check_identity
+from snapshots.data_folder.mounts import check_mount
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.store import Store
@@ -71,6 +72,8 @@ class DetectorActor:
         self._read_only: ReadOnlyDetector | None = None
         """Set instead of the active detector if the disk is too full to activate it."""
         self._never = threading.Event()
+        self._mount_checked = False
+        """Whether the data folder's mount is known to be safe. It is read once, because that takes 0.1 ms."""
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector in the state of its last answer; read-only if the disk is full.
@@ -370,6 +373,9 @@ class DetectorActor:
             return
         try:
             check_identity(self._settings.data, expected, self._files)
+            if not self._mount_checked:
+                check_mount(self._settings.data, self._files)
+                self._mount_checked = True
         except OSError as error:
             raise StorageError(f"{self._settings.data} cannot be read: {error}") from error
 

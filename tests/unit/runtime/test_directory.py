@@ -370,7 +370,7 @@ def test_two_directories_cannot_have_one_folder(opened, tmp_path):
 
 def test_a_folder_is_let_go_of_where_opening_it_fails(opened, tmp_path, files):
     opened().close()
-    failing = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0), files=FaultyFiles(fails_at=0))
+    failing = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0), files=FaultyFiles(fails_at=1))
     with pytest.raises(StorageError, match="cannot be read"):
         failing.open()
     opened()
