@@ -1,5 +1,6 @@
 """The ASGI application: puts the parts of the front end together over a fleet."""
 
+from api.console.pages import console_pages
 from api.http.authentication import Authenticator
 from api.http.body.discard import BodyDiscard
 from api.http.body.memory import BodyMemory
@@ -11,6 +12,7 @@ from api.http.request import timeout
 from api.http.request.asgi import App, Receive, Scope, Send
 from api.http.router import Handler, Router
 from api.http.slow_path import SlowPath
+from api.http.timeline_stream import TimelineStreams
 from api.observability.metrics import CONTENT_TYPE, metrics_text
 from api.observability.request_metrics import RequestMetrics
 from api.schema.docs import TO_DOCS, Page, pages
@@ -31,7 +33,7 @@ class Application:
         self._handlers = Handlers(settings, fleet)
         router = Router(self._handlers, deadline_s)
         self.quart = router.quart
-        for path, page in {**pages(), "/": TO_DOCS}.items():
+        for path, page in {**pages(), **console_pages(), "/": TO_DOCS}.items():
             router.add(path, "GET", _sending(page))
         router.add("/metrics", "GET", self._give_metrics)
         self.quart.after_serving(self._handlers.close)
@@ -39,10 +41,11 @@ class Application:
         self._streams = NdjsonStreams(
             settings, fleet, self._discard, authenticator=authenticator, memory=memory, deadline_s=deadline_s
         )
+        self._timelines = TimelineStreams(fleet, authenticator)
         self.pipeline = Pipeline(
             settings,
             FastPath(settings, authenticator, fleet, memory),
-            SlowPath(settings, router, authenticator, fleet, memory, self._streams),
+            SlowPath(settings, router, authenticator, fleet, memory, self._streams, self._timelines),
             self._discard,
             self._metrics,
         )
@@ -69,6 +72,7 @@ class Application:
     def end_streams(self) -> None:
         """End streams and body discards, which callers could keep open for as long as they like."""
         self._streams.end()
+        self._timelines.end()
         self._discard.end()
 
     def refuse_all(self) -> None:

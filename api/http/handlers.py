@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from api.http.condition_parsing import parse_condition
+from api.http.request.query import read_key
 from api.schema import messages
 from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered, failure, refused, success
 from api.settings import Settings
@@ -133,6 +134,11 @@ class Handlers:
     async def explain(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
         """Explain an event without recording it; the detector decodes the body."""
         return await self._call(detectorId, operations.explain(body))
+
+    async def timeline(self, detectorId: str, query: messages.TimelineQuery) -> Response:  # noqa: N803
+        """Return the last events on the timeline of a rule."""
+        operation = operations.timeline(query.rule, read_key(query.key), query.after)
+        return await self._call(detectorId, operation)
 
     # Rules.
 

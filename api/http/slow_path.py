@@ -19,10 +19,12 @@ from api.http.request.head import (
     idempotency_key,
     read_head,
 )
-from api.http.request.query import read_query
+from api.http.request.query import read_key, read_query
 from api.http.request.timeout import OTHER, RequestTimeout
 from api.http.router import Match, QuartCall, Route, Router, no_such_path
+from api.http.timeline_stream import EVENT_STREAM, TimelineStream, TimelineStreams
 from api.schema.envelope import NDJSON, RequestRefusal
+from api.schema.messages import TimelineQuery
 from api.schema.operations import Operation
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
@@ -48,10 +50,11 @@ class SlowPath:
     fleet: Fleet
     memory: BodyMemory
     streams: NdjsonStreams
+    timelines: TimelineStreams
 
     async def accept(
         self, scope: Scope, receive: Receive, request_timeout: RequestTimeout
-    ) -> QuartCall | NdjsonStream:
+    ) -> QuartCall | NdjsonStream | TimelineStream:
         """Return what answers the request. Raises CallerGone, Refusal or DetectorUnavailable."""
         head = read_head(scope["headers"])
         path = canonical_path(scope["raw_path"])
@@ -72,6 +75,11 @@ class SlowPath:
             if is_stream:
                 request_timeout.operation = STREAM
                 return self.streams.open(detector_id, authorization(head))
+            query = arguments.get("query")
+            if isinstance(query, TimelineQuery) and EVENT_STREAM in head.found.get(b"accept", b""):
+                request_timeout.operation = STREAM
+                key = read_key(query.key)
+                return TimelineStream(self.timelines, detector_id, query.rule, key, authorization(head))
         claim = self.memory.claim(announced_length(head), request_timeout.end)
         if operation is None or operation.body is None:
             await skip_body(receive, bytes_max)

@@ -251,6 +251,46 @@ class Explanation(Struct):
     rules: list[ExplainedRule]
 
 
+class TimelineQuery(Struct):
+    """The rule, the key and the place of a timeline."""
+
+    rule: Annotated[str, Meta(description="The id of the rule.", extra={"expected": "the id of a rule"})] = ""
+    key: Annotated[
+        str,
+        Meta(
+            description='Only events with these values, as a JSON object: `{"user": "ada"}`.',
+            extra={"expected": "a JSON object of strings, numbers and booleans"},
+        ),
+    ] = "{}"
+    after: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Only events behind the one with this number.",
+            extra={"expected": "a whole number"},
+        ),
+    ] = 0
+
+
+class Moment(Struct):
+    """An event on a timeline. `verdicts` has a value for each row: null if the event has no key for it."""
+
+    number: int
+    time_ms: float
+    verdict: bool
+    verdicts: list[bool | None]
+    key: dict[str, Any]
+
+
+class Timeline(Struct):
+    """A rule at the last events. `rows` are its temporal conditions, outer ones first."""
+
+    ruleId: str  # noqa: N815 -- spelt as in actions
+    text: str
+    rows: list[str]
+    moments: list[Moment]
+
+
 class ParsedCondition(Struct):
     """A condition as an object and as canonical text."""
 

@@ -280,6 +280,34 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         is_addition=True,
     ),
     Operation(
+        name="timeline",
+        method="GET",
+        path="/api/detectors/{detectorId}/timeline",
+        summary="Watch a rule at each event",
+        text="Gives the last 500 events since the timeline was first asked for, oldest first: whether the "
+        "rule fired, and which of its temporal conditions were true. With `key`, only events with these "
+        "values count. With `Accept: text/event-stream`, events follow as they happen. Each event that is "
+        "watched costs an explanation; a timeline at which nobody looks for 30 s ends.",
+        query=messages.TimelineQuery,
+        result=messages.Timeline,
+        own_codes=(1006, 1201, 1400),
+        result_example={
+            "ruleId": _RULE_ID,
+            "text": "per user once within 10m ok == false",
+            "rows": ["per user: once within 10m ok == false"],
+            "moments": [
+                {
+                    "number": 1,
+                    "time_ms": EVENT_EXAMPLE["timestamp_ms"],
+                    "verdict": True,
+                    "verdicts": [True],
+                    "key": {"user": "ada"},
+                }
+            ],
+        },
+        is_addition=True,
+    ),
+    Operation(
         name="list_rules",
         method="GET",
         path="/api/detectors/{detectorId}/rules",

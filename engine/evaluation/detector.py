@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, Protocol, Self, cast
 
 from engine.evaluation.dispatch.compiler import Event, Fired
 from engine.evaluation.dispatch.rule_set import RuleSet
@@ -24,6 +24,13 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
 _NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Observer(Protocol):
+    """Looks at each event of `submit` and its kin before it is evaluated, and changes nothing."""
+
+    def observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> None:
+        """Take an event, which may then be refused."""
 
 
 class Detector:
@@ -52,6 +59,7 @@ class Detector:
         """The rules by id, in order of priority."""
         self.verdicts = Verdicts()
         """The checksum of the events of `submit` and `submit_many`."""
+        self.observer: Observer | None = None
         self._now_us = now_us
         self._new_id = new_id or (lambda: secrets.token_hex(16))
         self.rule_set = RuleSet(self.state, limits)
@@ -206,13 +214,14 @@ class Detector:
         The caller must not change the events until `forget_lookups`.
         """
         outcomes = Outcomes()
-        if set(map(type, events)) <= {tuple}:
+        if self.observer is None and set(map(type, events)) <= {tuple}:
             self._stream(cast("Sequence[Event]", events), outcomes)
         else:
             for event in events:
                 if isinstance(event, Refusal):
                     outcomes.refuse(event)
                 else:
+                    self._observe(*event)
                     self._stream((event,), outcomes)
         return outcomes
 
@@ -253,6 +262,7 @@ class Detector:
     ) -> Outcome:
         """Submit one event that consists of JSON values; see `submit_clean`."""
         sent = sent or _NOTHING
+        self._observe(fields, timestamp_ms, sent)
         messages: list[Entry] = []
         self._messages = messages
         if self.rule_set.relations or self.rule_set.texts:
@@ -265,6 +275,12 @@ class Detector:
         if fired:
             self.verdicts.note(self.events_seen, fired)
         return Outcome(fired, messages)
+
+    def _observe(
+        self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
+    ) -> None:
+        if self.observer is not None:
+            self.observer.observe(fields, timestamp_ms, sent or _NOTHING)
 
     def _evaluate(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
         results: list[Fired] = []

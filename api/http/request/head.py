@@ -9,7 +9,7 @@ from api.schema.envelope import RequestRefusal
 
 _WANTED: Final = frozenset(
     {
-        *(b"authorization", b"content-encoding", b"content-length", b"content-type"),
+        *(b"accept", b"authorization", b"content-encoding", b"content-length", b"content-type"),
         *(b"idempotency-key", b"transfer-encoding", b"upgrade"),
     }
 )

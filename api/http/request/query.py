@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from api.schema.envelope import RequestRefusal
+from engine.language.condition import Scalar
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 
@@ -40,6 +41,15 @@ def read_query(taken: type[Q], query: bytes) -> Q:
     if defects:
         raise RequestRefusal(1006, *defects)
     return taken(**values)
+
+
+def read_key(text: str) -> dict[str, Scalar]:
+    """Parse the values of keys. Raises RequestRefusal 1006."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Scalar])
+    except (msgspec.DecodeError, RecursionError):
+        said = f"key: expected a JSON object of strings, numbers and booleans, got `{text[:_SHOWN_CHARS]}`"
+        raise RequestRefusal(1006, said) from None
 
 
 def expected(parameter: msgspec.structs.FieldInfo) -> str:

@@ -5,12 +5,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 from engine.evaluation.wire.events import Answer, BatchForm
+from engine.evaluation.wire.timelines import TimelineAsked
+from engine.language.condition import Scalar
 
 EVALUATE: Final = "evaluate"
 EVALUATE_BATCH: Final = "evaluate_batch"
 EVALUATE_MSGPACK: Final = "evaluate_msgpack"
 EVALUATE_LINES: Final = "evaluate_lines"
 EXPLAIN: Final = "explain"
+TIMELINE: Final = "timeline"
 RULES: Final = "rules"
 RULE: Final = "rule"
 ADD_RULE: Final = "add_rule"
@@ -20,7 +23,7 @@ REMOVE_RULE: Final = "remove_rule"
 BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSGPACK: "msgpack"}
 """The encoding of the payload, for each kind that evaluates batches."""
 
-READS: Final = frozenset({EXPLAIN, RULES, RULE})
+READS: Final = frozenset({EXPLAIN, TIMELINE, RULES, RULE})
 """The kinds that do not change the detector."""
 
 RULE_CHANGES: Final = frozenset({ADD_RULE, CHANGE_RULE, REMOVE_RULE})
@@ -81,6 +84,11 @@ def evaluate_lines(lines: bytes) -> Operation:
 def explain(body: bytes) -> Operation:
     """Explain the event in a request's body, and record nothing."""
     return Operation(EXPLAIN, body)
+
+
+def timeline(rule_id: str, key: dict[str, Scalar], after: int) -> Operation:
+    """Return the last events on the timeline of a rule, which begins when it is asked for first."""
+    return Operation(TIMELINE, msgspec.json.encode(TimelineAsked(rule_id, key, after)))
 
 
 def rules() -> Operation:

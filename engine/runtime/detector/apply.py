@@ -10,6 +10,7 @@ from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
 from engine.evaluation.wire.explanations import explain_body
 from engine.evaluation.wire.lines import evaluate_lines
+from engine.evaluation.wire.timelines import timeline
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
 from engine.runtime.contract import operations
@@ -48,6 +49,8 @@ def apply(
         match operation.kind:
             case operations.EXPLAIN:
                 return Applied(explain_body(detector, operation.payload))
+            case operations.TIMELINE:
+                return Applied(timeline(detector, operation.payload))
             case operations.EVALUATE_LINES:
                 return _lines_evaluated(detector, operation)
             case kind if kind == EVALUATE or kind in BATCH_FORMS:

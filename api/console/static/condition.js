@@ -1,0 +1,76 @@
+// A condition's JSON as a tree, with the words of the language.
+
+import { h } from "./dom.js";
+
+const SIGNS = { eq: "==", neq: "!=", gt: ">", gte: ">=", lt: "<", lte: "<=", in: "in", nin: "not in" };
+const WINDOWS = [[604_800, "w"], [86_400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+
+export function conditionTree(condition) {
+  const [[member, content]] = Object.entries(condition);
+  const { label, parts } = described(member, content);
+  return h("li", {}, h("code", {}, label), parts.length > 0 && h("ul", {}, parts.map(conditionTree)));
+}
+
+function described(member, content) {
+  const within = content.window_secs === undefined ? "" : ` within ${window_(content.window_secs)}`;
+  const where = content.where === undefined ? [] : [content.where];
+  switch (member) {
+    case "leaf":
+      return { label: leaf(content), parts: [] };
+    case "ref":
+      return { label: `${content.fact} ${SIGNS[content.op]} ${content.reference}`, parts: [] };
+    case "in_relation":
+      return { label: `${content.relation}(${content.args.map((arg) => arg.fact ?? JSON.stringify(arg)).join(", ")})`, parts: [] };
+    case "all":
+      return { label: "and", parts: content };
+    case "any":
+      return { label: "or", parts: content };
+    case "not": case "once": case "historically": case "previous": case "earlier":
+      return { label: member, parts: [content] };
+    case "once_within":
+      return { label: `once${within}`, parts: [content.inner] };
+    case "earlier_within":
+      return { label: `earlier${within}`, parts: [content.inner] };
+    case "historically_for":
+      return { label: `historically for ${window_(content.window_secs)} ${content.boundary ?? ""}`.trim(), parts: [content.inner] };
+    case "since": case "since_within":
+      return { label: `since${within}`, parts: [content.left, content.right] };
+    case "keyed":
+      return { label: `per ${content.key}${where.length ? " where … :" : ""}`, parts: [...where, content.inner] };
+    case "count":
+      return { label: `count${within} ${SIGNS[content.op]} ${content.value}`, parts: [content.inner] };
+    default:
+      return { label: `${member}(${content.fact})${within} ${SIGNS[content.op]} ${compared(content.value)}`, parts: where };
+  }
+}
+
+function leaf({ fact, op, value }) {
+  if (op === "between" && value[1] === Number.MAX_VALUE) return `${fact} >= ${JSON.stringify(value[0])}`;
+  if (op === "between" && value[0] === -Number.MAX_VALUE) return `${fact} <= ${JSON.stringify(value[1])}`;
+  if (op === "between") return `${fact} between ${JSON.stringify(value[0])} and ${JSON.stringify(value[1])}`;
+  return `${fact} ${SIGNS[op] ?? op} ${JSON.stringify(value)}`;
+}
+
+function compared(value) {
+  return typeof value === "object" ? `${value.times === undefined ? "" : `${value.times} * `}${value.fact}` : value;
+}
+
+function window_(secs) {
+  const [size, unit] = WINDOWS.find(([size]) => secs >= size && secs % size === 0) ?? [0.001, "ms"];
+  return `${Math.round((secs / size) * 1000) / 1000}${unit}`;
+}
+
+// What a condition consists of: a rough measure of what it may cost.
+export function makeup(condition) {
+  const found = { conditions: 0, temporal: 0, keyed: 0, depth: 0 };
+  const visit = (node, depth) => {
+    const [[member, content]] = Object.entries(node);
+    found.conditions += 1;
+    found.depth = Math.max(found.depth, depth);
+    if (member === "keyed") found.keyed += 1;
+    else if (!["leaf", "ref", "in_relation", "all", "any", "not"].includes(member)) found.temporal += 1;
+    described(member, content).parts.forEach((part) => visit(part, depth + 1));
+  };
+  visit(condition, 1);
+  return found;
+}

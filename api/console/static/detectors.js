@@ -1,0 +1,60 @@
+// All detectors: a page at a time, since there may be many thousands.
+
+import { action, count, h, row, say, table } from "./dom.js";
+import { call } from "./service.js";
+
+const PAGE = 200;
+
+export async function detectorsView(signal) {
+  document.title = "Rule Detector console";
+  const known = [];
+  const list = h("div");
+  const told = h("p", { class: "quiet" });
+  const filter = h("input", { type: "search", placeholder: "Filter by name or id", oninput: draw });
+  const more = action("Load more", load);
+  let complete = false;
+
+  async function load() {
+    const after = known.length ? `&after=${known.at(-1).id}` : "";
+    const page = await call("GET", `detectors?limit=${PAGE}${after}`, undefined, signal);
+    known.push(...page);
+    complete = page.length < PAGE;
+    draw();
+  }
+
+  function draw() {
+    const wanted = filter.value.toLowerCase();
+    const shown = known.filter((one) => `${one.name} ${one.id}`.toLowerCase().includes(wanted));
+    told.textContent = `${count(shown.length, "detector")}${complete ? "" : ", and more that are not loaded"}`;
+    more.hidden = complete;
+    list.replaceChildren(table(["Name", "Id", ""], shown.slice(0, 1000).map((one) => row(
+      h("a", { href: `#/d/${one.id}/rules` }, one.name),
+      h("code", {}, one.id),
+      action("Delete", () => remove(one), { class: "danger" })))));
+  }
+
+  async function remove(one) {
+    if (!confirm(`Delete “${one.name}” with its rules and everything it remembers?`)) return;
+    await call("DELETE", `detectors/${one.id}`);
+    known.splice(known.indexOf(one), 1);
+    draw();
+    say(`${one.name} is deleted`);
+  }
+
+  const name = h("input", { required: true, maxlength: 255, placeholder: "Name of a new detector", "aria-label": "Name" });
+  const create = async (event) => {
+    event.preventDefault();
+    try {
+      const { id } = await call("POST", "detectors", { name: name.value });
+      location.hash = `#/d/${id}/rules`;
+    } catch (error) {
+      say(error.message, true);
+    }
+  };
+  await load();
+  return [
+    h("h1", {}, "Detectors"),
+    h("div", { class: "bar" }, filter, h("form", { onsubmit: create }, name, h("button", { type: "submit" }, "Create"))),
+    told, list, more,
+  ];
+}

@@ -1,0 +1,84 @@
+// Builds elements. Text only ever becomes text: no string is parsed as HTML.
+
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child != null && child !== false));
+  return element;
+}
+
+export function field(label, input, hint) {
+  return h("label", { class: "field" }, h("span", {}, label), input, hint && h("small", {}, hint));
+}
+
+export function table(heads, rows, kind = "") {
+  return h("div", { class: "scroll" },
+    h("table", { class: kind },
+      h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
+      h("tbody", {}, rows)));
+}
+
+export function row(...cells) {
+  return h("tr", {}, cells.map((cell) => h("td", {}, cell)));
+}
+
+// Says something to everyone, screen readers included.
+export function say(text, failed = false) {
+  const place = document.getElementById("said");
+  place.replaceChildren(h("p", { class: failed ? "failed" : "" }, text));
+  clearTimeout(say.timer);
+  say.timer = setTimeout(() => place.replaceChildren(), failed ? 15_000 : 4_000);
+}
+
+export function failure(error) {
+  return h("p", { class: "failed", role: "alert" }, error.message);
+}
+
+// A button that is disabled while its work goes on, and says what failed.
+export function action(label, work, attributes = {}) {
+  const button = h("button", { type: "button", ...attributes, onclick: run }, label);
+  async function run() {
+    button.disabled = true;
+    try {
+      await work();
+    } catch (error) {
+      say(error.message, true);
+    } finally {
+      button.disabled = false;
+    }
+  }
+  return button;
+}
+
+export function count(number, one, many = `${one}s`) {
+  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+}
+
+export function bytes(number) {
+  for (const unit of ["B", "KiB", "MiB"]) {
+    if (number < 1024) return `${Math.round(number * 10) / 10} ${unit}`;
+    number /= 1024;
+  }
+  return `${Math.round(number * 10) / 10} GiB`;
+}
+
+export function duration(ms) {
+  const sign = ms < 0 ? "-" : "";
+  let left = Math.abs(ms);
+  if (left < 1000) return `${sign}${Math.round(left)} ms`;
+  const parts = [];
+  for (const [unit, size] of [["d", 86_400_000], ["h", 3_600_000], ["m", 60_000], ["s", 1000]]) {
+    if (left >= size) parts.push(`${Math.floor(left / size)} ${unit}`);
+    left %= size;
+  }
+  return sign + parts.slice(0, 2).join(" ");
+}
+
+export function time(ms) {
+  const date = new Date(ms);
+  return isNaN(date) ? String(ms) : date.toISOString().replace("T", " ").replace(/\.000Z$/, "Z");
+}

@@ -1,0 +1,116 @@
+// A form for a rule that checks the condition while it is typed.
+
+import { conditionTree, makeup } from "./condition.js";
+import { count, field, h } from "./dom.js";
+import { parseCondition } from "./service.js";
+
+const PAUSE_MS = 250;
+
+// Shows the form; `save` gets the rule. Resolves to what `save` returned, or to null if the form was left.
+export function editRule(rule, save) {
+  const name = h("input", { required: true, maxlength: 255, value: rule.name });
+  const notify = h("input", { type: "checkbox", checked: rule.notify });
+  const condition = conditionField(rule.condition);
+  const failed = h("p", { class: "failed", role: "alert" });
+  const saving = h("button", { type: "submit", class: "first" }, "Save");
+  const dialog = h("dialog", { "aria-label": rule.name || "New rule" });
+  return new Promise((resolve) => {
+    let result = null;
+    const submit = async (event) => {
+      event.preventDefault();
+      saving.disabled = true;
+      try {
+        result = await save({ name: name.value, condition: condition.value(), notify: notify.checked });
+        dialog.close();
+      } catch (error) {
+        failed.textContent = error.message;
+      } finally {
+        saving.disabled = false;
+      }
+    };
+    const quickly = (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.requestSubmit();
+    };
+    dialog.append(h("form", { onsubmit: submit, onkeydown: quickly },
+      field("Name", name),
+      condition.element,
+      h("label", { class: "check" }, notify, " Notify: its actions have the type “notify”"),
+      failed,
+      h("div", { class: "bar" }, saving,
+        h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+        h("small", {}, "Ctrl+Enter saves, Escape leaves"))));
+    dialog.addEventListener("close", () => { dialog.remove(); resolve(result); });
+    document.body.append(dialog);
+    dialog.showModal();
+    condition.check();
+  });
+}
+
+// A text area under which the canonical text, the tree and the JSON appear, or the error with its place.
+export function conditionField(text) {
+  const input = h("textarea", { rows: 6, spellcheck: "false", autocomplete: "off", oninput: later, onscroll: follow });
+  input.value = text;
+  const under = h("div", { class: "under", "aria-hidden": "true" });
+  const told = h("div", { class: "told", "aria-live": "polite" });
+  let pause, asked = new AbortController();
+
+  function follow() {
+    under.scrollTop = input.scrollTop;
+  }
+
+  function later() {
+    under.replaceChildren();
+    clearTimeout(pause);
+    pause = setTimeout(check, PAUSE_MS);
+  }
+
+  async function check() {
+    asked.abort();
+    asked = new AbortController();
+    under.replaceChildren();
+    if (!input.value.trim()) return told.replaceChildren();
+    const { signal } = asked;
+    try {
+      const { condition, text: canonical } = await parseCondition(input.value, signal);
+      const made = makeup(condition);
+      told.replaceChildren(
+        h("p", { class: "true" }, h("code", {}, canonical)),
+        h("p", { class: "quiet" }, [count(made.conditions, "condition"), `${made.depth} deep`,
+          `${made.temporal} that remember${made.keyed ? ", for each key" : ""}`].join(" · ")),
+        h("details", {}, h("summary", {}, "Tree"), h("ul", { class: "tree" }, conditionTree(condition))),
+        h("details", {}, h("summary", {}, "JSON"), h("pre", {}, JSON.stringify(condition, null, 2))));
+    } catch (error) {
+      if (signal.aborted) return;
+      told.replaceChildren(h("pre", { class: "failed" }, error.message));
+      underline(error.errors ?? []);
+    }
+  }
+
+  // The messages name lines and columns, counted from 1, in characters.
+  function underline(errors) {
+    const lines = input.value.split("\n").map((line) => [...line]);
+    const places = errors.flatMap((entry) => [...entry.message.matchAll(/line (\d+), column (\d+)/g)])
+      .map(([, line, column]) => [line - 1, column - 1]);
+    under.replaceChildren(...lines.flatMap((line, number) => {
+      const starts = new Set(places.filter(([at]) => at === number).map(([, column]) => column));
+      if (starts.has(line.length)) line.push(" ");
+      const parts = [];
+      for (let at = 0; at < line.length; at += 1) {
+        if (!starts.has(at)) { parts.push(line[at]); continue; }
+        let end = at + 1;
+        while (/\w/.test(line[at]) && end < line.length && /\w/.test(line[end])) end += 1;
+        parts.push(h("mark", {}, line.slice(at, end).join("")));
+        at = end - 1;
+      }
+      return [...parts, "\n"];
+    }));
+    follow();
+  }
+
+  return {
+    element: h("div", { class: "field" },
+      h("label", {}, h("span", {}, "Condition"), h("div", { class: "editor" }, under, input)), told),
+    value: () => input.value,
+    check,
+  };
+}

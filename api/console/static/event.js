@@ -1,0 +1,105 @@
+// A form for an event: explains what it would do, or has it evaluated.
+
+import { count, field, h, say, time } from "./dom.js";
+import { call } from "./service.js";
+import { explainedTree } from "./tree.js";
+
+const SHOWN = 200;
+
+export async function eventView(detector, query, signal) {
+  const path = `detectors/${detector.id}`;
+  const { rules } = await call("GET", `${path}/rules`, undefined, signal);
+  const fields = h("textarea", { rows: 7, spellcheck: "false", required: true });
+  fields.value = remembered(detector.id) ?? '{\n  "user": "ada",\n  "ok": false\n}';
+  const when = h("input", { placeholder: "now", autocomplete: "off", spellcheck: "false" });
+  const vars = h("textarea", { rows: 2, spellcheck: "false", placeholder: "{}" });
+  const rule = h("select", {}, h("option", { value: "" }, "All rules"),
+    rules.slice(0, 5000).map((one) => h("option", { value: one.id, selected: one.id === query.get("rule") }, one.name)));
+  const only = h("input", { type: "checkbox" });
+  const shown = h("div", { "aria-live": "polite" });
+
+  function body() {
+    const event = { fields: parsed(fields.value, "Fields"), timestamp_ms: moment(when.value) };
+    sessionStorage.setItem(kept(detector.id), fields.value);
+    const sent = parsed(vars.value || "{}", "Variables");
+    return Object.keys(sent).length ? { event, context: { vars: sent } } : { event };
+  }
+
+  const explain = async () => {
+    const asked = body();
+    const result = await call("POST", `${path}/explain`, rule.value ? { ...asked, ruleId: rule.value } : asked, signal);
+    const found = result.rules.filter((one) => one.verdict || !only.checked);
+    shown.replaceChildren(
+      h("p", {}, `At ${time(asked.event.timestamp_ms)}, ${count(result.rules.filter((one) => one.verdict).length, "rule")} ` +
+        `of ${result.rules.length} would fire. Nothing was recorded.`),
+      ...found.slice(0, SHOWN).map((one) => explained(one, asked.event.timestamp_ms, found.length < 6)),
+      found.length > SHOWN ? h("p", { class: "quiet" }, `${found.length - SHOWN} more are not shown.`) : "");
+  };
+
+  const evaluate = async () => {
+    const asked = body();
+    const { actions } = await call("POST", `${path}/evaluate`, asked, signal);
+    shown.replaceChildren(
+      h("p", {}, `Recorded at ${time(asked.event.timestamp_ms)}. ${count(actions.length, "rule")} fired.`),
+      h("ul", {}, actions.map((one) => h("li", { class: "true" }, one.name, one.notify && h("span", { class: "tag" }, "notify")))));
+  };
+
+  const run = (work) => async (event) => {
+    event.preventDefault();
+    try {
+      await work();
+    } catch (error) {
+      shown.replaceChildren(h("pre", { class: "failed", role: "alert" }, error.message));
+      say("The event was not taken", true);
+    }
+  };
+  const quickly = (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.requestSubmit();
+  };
+  return h("section", { class: "columns" },
+    h("form", { onsubmit: run(explain), onkeydown: quickly },
+      field("Fields, as JSON", fields),
+      field("Time", when, "Empty for now; or ISO 8601; or milliseconds since 1970"),
+      h("details", {}, h("summary", {}, "Variables"), field("Variables, as JSON", vars, "What names with a $ stand for")),
+      field("Rule", rule),
+      h("label", { class: "check" }, only, " Only rules that fire"),
+      h("div", { class: "bar" },
+        h("button", { type: "submit", class: "first" }, "Explain"),
+        h("button", { type: "button", onclick: run(evaluate) }, "Evaluate and record")),
+      h("small", {}, "Ctrl+Enter explains")),
+    shown);
+}
+
+function explained(one, now_ms, open) {
+  const needed = one.why_not ?? [];
+  return h("details", { open, class: "rule" },
+    h("summary", {}, h("span", { class: `verdict ${one.verdict}` }, one.verdict ? "fires" : "does not fire"), h("strong", {}, one.name)),
+    needed.length > 0 && h("p", { class: "quiet" }, one.verdict ? "It would not fire without: " : "It would fire if these turned: ",
+      needed.map((text, number) => [number ? ", " : "", h("code", {}, text)])),
+    explainedTree(one.node, now_ms));
+}
+
+function parsed(text, what) {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${what}: ${error.message}`);
+  }
+  if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error(`${what}: expected an object`);
+  return value;
+}
+
+function moment(text) {
+  const given = text.trim();
+  if (!given) return Date.now();
+  const ms = /^-?\d+(\.\d+)?$/.test(given) ? Number(given) : Date.parse(given);
+  if (isNaN(ms)) throw new Error(`Time: \`${given}\` is neither ISO 8601 nor a number of milliseconds`);
+  return ms;
+}
+
+const kept = (id) => `rule-detector.event.${id}`;
+
+function remembered(id) {
+  return sessionStorage.getItem(kept(id));
+}

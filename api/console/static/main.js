@@ -1,0 +1,84 @@
+// Signs in, and shows the view that the address names: #/ or #/d/DETECTOR/VIEW.
+
+import { detectorsView } from "./detectors.js";
+import { field, failure, h } from "./dom.js";
+import { eventView } from "./event.js";
+import { rulesView } from "./rules.js";
+import { call, session, signedIn, signIn, signOut } from "./service.js";
+import { stateView } from "./state.js";
+import { timelineView } from "./timeline.js";
+
+const VIEWS = {
+  rules: ["Rules", rulesView],
+  event: ["Try an event", eventView],
+  state: ["State", stateView],
+  timeline: ["Timeline", timelineView],
+};
+
+const main = document.getElementById("main");
+const where = document.getElementById("where");
+const signOutButton = document.getElementById("sign-out");
+let leaving = new AbortController();
+
+async function show() {
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  signOutButton.hidden = !signedIn();
+  where.replaceChildren();
+  if (!signedIn()) {
+    main.replaceChildren(signInForm());
+    main.querySelector("input").focus();
+    return;
+  }
+  const [path, query] = location.hash.slice(2).split("?");
+  const [kind, detectorId, name = "rules"] = path.split("/");
+  main.setAttribute("aria-busy", "true");
+  try {
+    const view = kind === "d" ? await detector(detectorId, name, new URLSearchParams(query), signal)
+      : await detectorsView(signal);
+    if (!signal.aborted) main.replaceChildren(...[view].flat());
+  } catch (error) {
+    if (!signal.aborted) main.replaceChildren(failure(error));
+  } finally {
+    if (!signal.aborted) main.removeAttribute("aria-busy");
+  }
+}
+
+async function detector(id, name, query, signal) {
+  const known = await call("GET", `detectors/${encodeURIComponent(id)}`, undefined, signal);
+  if (signal.aborted) return [];
+  document.title = `${known.name} · Rule Detector console`;
+  const shown = VIEWS[name] ? name : "rules";
+  where.replaceChildren(...Object.entries(VIEWS).map(([key, [label]]) =>
+    h("a", { href: `#/d/${id}/${key}`, "aria-current": key === shown && "page" }, label)));
+  return [h("h1", {}, known.name, h("code", { class: "id" }, id)), await VIEWS[shown][1](known, query, signal)];
+}
+
+function signInForm() {
+  const token = h("input", { type: "password", autocomplete: "off", required: true, spellcheck: "false" });
+  const failed = h("p", { class: "failed", role: "alert" });
+  const submit = async (event) => {
+    event.preventDefault();
+    // What was copied from a terminal may have blanks around it.
+    signIn(token.value.trim());
+    try {
+      await call("GET", "detectors?limit=1");
+      await show();
+    } catch (error) {
+      signOut();
+      main.querySelector("[role=alert]").textContent = error.message;
+    }
+  };
+  return h("form", { class: "sign-in", onsubmit: submit },
+    h("h1", {}, "Sign in"),
+    field("Token", token, "The service prints the first token when it starts on a new folder. " +
+      "This tab forgets it when it is closed."),
+    failed,
+    h("button", { type: "submit", class: "first" }, "Sign in"));
+}
+
+signOutButton.addEventListener("click", signOut);
+session.addEventListener("ended", show);
+window.addEventListener("hashchange", show);
+show();

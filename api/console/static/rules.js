@@ -1,0 +1,108 @@
+// The rules of a detector: a page of a list that may have thousands, and one rule in full.
+
+import { conditionTree } from "./condition.js";
+import { action, count, h, row, say, table } from "./dom.js";
+import { editRule } from "./editor.js";
+import { call, parseCondition } from "./service.js";
+
+const PAGE = 50;
+
+// The text of a rule as it was written, or the canonical one.
+export async function textOf(rule, signal) {
+  return rule.source ?? rule.text ?? (await parseCondition(rule.condition, signal)).text;
+}
+
+export async function rulesView(detector, query, signal) {
+  const path = `detectors/${detector.id}/rules`;
+  let { rules } = await call("GET", path, undefined, signal);
+  let from = 0;
+  const list = h("div");
+  const told = h("p", { class: "quiet" });
+  const filter = h("input", { type: "search", placeholder: "Filter by name or by what the condition says", oninput: restart });
+
+  function restart() {
+    from = 0;
+    draw();
+  }
+
+  function draw() {
+    const wanted = filter.value.toLowerCase();
+    const found = rules.filter((rule) =>
+      !wanted || `${rule.name} ${rule.id} ${JSON.stringify(rule.condition)}`.toLowerCase().includes(wanted));
+    const shown = found.slice(from, from + PAGE);
+    told.textContent = found.length
+      ? `${from + 1} to ${from + shown.length} of ${count(found.length, "rule")}`
+      : rules.length ? "No rule matches the filter." : "No rules yet.";
+    const turn = (label, to) => h("button", {
+      type: "button", disabled: to < 0 || to >= found.length, onclick: () => { from = to; draw(); },
+    }, label);
+    list.replaceChildren(
+      table(["On", "Priority", "Rule", "Notify", ""], shown.map(ruleRow), "stacked"),
+      found.length > PAGE && h("div", { class: "bar" }, turn("Previous", from - PAGE), turn("Next", from + PAGE)) || "");
+  }
+
+  function ruleRow(rule) {
+    const on = h("input", {
+      type: "checkbox", checked: rule.enabled, "aria-label": `${rule.name} is on`,
+      onchange: async () => {
+        try {
+          replace(await call("PATCH", `${path}/${rule.id}`, { enabled: on.checked }));
+          say(`${rule.name} is ${on.checked ? "on; its history begins anew" : "off"}`);
+        } catch (error) {
+          on.checked = !on.checked;
+          say(error.message, true);
+        }
+      },
+    });
+    const text = h("code", { class: "condition" }, rule.text ?? "…");
+    if (rule.text === undefined) {
+      textOf(rule, signal).then((found) => { rule.text = found; text.textContent = found; }, () => {});
+    }
+    const whole = h("details", { ontoggle: () => whole.open && open(rule, whole) },
+      h("summary", {}, h("strong", {}, rule.name), rule.shadow && h("span", { class: "tag" }, "shadow"), text));
+    return row(on, String(rule.priority), whole, rule.notify ? "yes" : "",
+      h("div", { class: "bar" },
+        action("Edit", () => edit(rule)),
+        h("a", { class: "button", href: `#/d/${detector.id}/timeline?rule=${rule.id}` }, "Timeline"),
+        action("Delete", () => remove(rule), { class: "danger" })));
+  }
+
+  function open(rule, whole) {
+    whole.querySelector("div")?.remove();
+    whole.append(h("div", {},
+      h("ul", { class: "tree" }, conditionTree(rule.condition)),
+      h("p", { class: "quiet" }, "Id ", h("code", {}, rule.id)),
+      h("pre", {}, JSON.stringify(rule.condition, null, 2))));
+  }
+
+  function replace(changed) {
+    rules = rules.map((rule) => (rule.id === changed.id ? changed : rule));
+    draw();
+  }
+
+  async function edit(rule) {
+    const text = await textOf(rule, signal);
+    const wanted = await editRule({ name: rule.name, condition: text, notify: rule.notify },
+      // An equal text is not sent: the history would begin anew only for another condition.
+      ({ name, condition, notify }) => call("PATCH", `${path}/${rule.id}`,
+        { name, notify, ...(condition === text ? {} : { condition }) }));
+    if (wanted) replace(wanted);
+  }
+
+  async function add() {
+    const made = await editRule({ name: "", condition: "", notify: false }, (rule) => call("POST", path, rule));
+    if (!made) return;
+    ({ rules } = await call("GET", path));
+    draw();
+  }
+
+  async function remove(rule) {
+    if (!confirm(`Delete the rule “${rule.name}”?`)) return;
+    await call("DELETE", `${path}/${rule.id}`);
+    rules = rules.filter((other) => other.id !== rule.id);
+    draw();
+  }
+
+  draw();
+  return h("section", {}, h("div", { class: "bar" }, filter, action("New rule", add, { class: "first" })), told, list);
+}

@@ -1,0 +1,73 @@
+// The HTTP interface. The token is kept for this tab only, and is sent in a header only.
+
+const KEPT = "rule-detector.token";
+const ROOT = new URL("api/", document.baseURI);
+
+export const session = new EventTarget();
+
+export class ServiceError extends Error {
+  constructor(status, errors) {
+    super(errors.map((entry) => entry.message).join("\n") || `the service answered with status ${status}`);
+    this.status = status;
+    this.errors = errors;
+  }
+}
+
+export function signedIn() {
+  return sessionStorage.getItem(KEPT) !== null;
+}
+
+export function signIn(token) {
+  sessionStorage.setItem(KEPT, token);
+}
+
+export function signOut() {
+  sessionStorage.removeItem(KEPT);
+  session.dispatchEvent(new Event("ended"));
+}
+
+export async function call(method, path, body, signal) {
+  const response = await request(method, path, body, signal);
+  let answer;
+  try {
+    answer = await response.json();
+  } catch {
+    throw new ServiceError(response.status, []);
+  }
+  if (response.status === 401) signOut();
+  if (!answer.success) throw new ServiceError(response.status, answer.errors ?? []);
+  return answer.result;
+}
+
+// Calls `told` with each message of a stream of server-sent events, until it ends or is aborted.
+export async function stream(path, told, signal) {
+  const response = await request("GET", path, undefined, signal, "text/event-stream");
+  if (!response.ok) throw new ServiceError(response.status, (await response.json()).errors ?? []);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      const data = part.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5));
+      if (data.length) told(JSON.parse(data.join("\n")));
+    }
+  }
+}
+
+async function request(method, path, body, signal, accept = "application/json") {
+  const headers = { accept, authorization: `Bearer ${sessionStorage.getItem(KEPT) ?? ""}` };
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const sent = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+  try {
+    return await fetch(new URL(path, ROOT), { method, headers, body: sent, signal, cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServiceError(0, [{ message: "the service does not answer" }]);
+  }
+}
+
+export function parseCondition(condition, signal) {
+  return call("POST", "conditions/parse", { condition }, signal);
+}

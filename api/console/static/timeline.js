@@ -1,0 +1,104 @@
+// A timeline: when each temporal condition of a rule was true at the last events, as they happen.
+
+import { count, field, h, time } from "./dom.js";
+import { call, stream } from "./service.js";
+
+const KEPT = 500;
+const LANE = 34;
+
+export async function timelineView(detector, query, signal) {
+  const { rules } = await call("GET", `detectors/${detector.id}/rules`, undefined, signal);
+  if (!rules.length) return h("p", { class: "quiet" }, "There are no rules to watch yet.");
+  const chosen = h("select", { onchange: watch }, rules.slice(0, 5000).map((rule) =>
+    h("option", { value: rule.id, selected: rule.id === query.get("rule") }, rule.name)));
+  const key = h("input", { placeholder: '{"user": "ada"}', spellcheck: "false", value: query.get("key") ?? "", onchange: watch });
+  const told = h("p", { class: "quiet", role: "status" });
+  const plot = h("div", { class: "plot" });
+  const fired = h("tbody");
+  let watching = new AbortController(), moments = [], chart = null;
+  signal.addEventListener("abort", () => watching.abort());
+
+  async function watch() {
+    watching.abort();
+    watching = new AbortController();
+    const { signal: until } = watching;
+    moments = [];
+    chart = null;
+    plot.replaceChildren();
+    fired.replaceChildren();
+    const wanted = new URLSearchParams({ rule: chosen.value, key: key.value.trim() || "{}" });
+    history.replaceState(null, "", `#/d/${detector.id}/timeline?${key.value.trim() ? wanted : `rule=${chosen.value}`}`);
+    told.textContent = "Connecting …";
+    while (!until.aborted) {
+      try {
+        await stream(`detectors/${detector.id}/timeline?${wanted}`, show, until);
+      } catch (error) {
+        if (until.aborted) return;
+        told.textContent = error.message;
+        if (error.status) return;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  }
+
+  function show(news) {
+    if (news.errors) {
+      watching.abort();
+      told.textContent = news.errors.map((entry) => entry.message).join("\n");
+      return;
+    }
+    // After a reconnection the timeline may have begun anew.
+    const last = moments.at(-1)?.number ?? 0;
+    if (news.moments.length && news.moments[0].number > last + 1) moments = [];
+    const added = news.moments.filter((moment) => moment.number > last || !moments.length);
+    moments = [...moments, ...added].slice(-KEPT);
+    told.textContent = moments.length
+      ? `${count(moments.length, "event")} seen since ${time(moments[0].time_ms)}`
+      : "Watching. Events appear here as they happen.";
+    draw(news);
+    fired.prepend(...added.filter((moment) => moment.verdict).reverse().map((moment) =>
+      h("tr", {}, h("td", {}, time(moment.time_ms)), h("td", {}, h("code", {}, JSON.stringify(moment.key))))));
+    while (fired.rows.length > 100) fired.lastChild.remove();
+  }
+
+  function draw({ rows, text }) {
+    if (!moments.length) return;
+    const labels = [`fires: ${text}`, ...rows];
+    if (!globalThis.uPlot) {
+      plot.replaceChildren(h("p", { class: "quiet" }, "Plots need the extra `console`: pip install 'rule-detector[console]'"));
+      return;
+    }
+    // Several events may have one time: each stands a little behind the one before.
+    const times = [];
+    for (const moment of moments) times.push(Math.max(moment.time_ms / 1000, (times.at(-1) ?? -Infinity) + 1e-4));
+    const top = labels.length;
+    const data = [times, ...labels.map((_, lane) => moments.map((moment) => {
+      const verdict = lane ? moment.verdicts[lane - 1] : moment.verdict;
+      return verdict === null ? null : top - lane - 1 + (verdict ? 0.7 : 0);
+    }))];
+    if (chart) {
+      chart.setData(data);
+      return;
+    }
+    const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 0.5 }, ticks: { stroke: colour("--line") } };
+    chart = new globalThis.uPlot({
+      width: Math.max(320, plot.clientWidth), height: top * LANE + 60, legend: { show: false }, cursor: { y: false },
+      scales: { y: { range: [-0.2, top] } },
+      axes: [axis, { ...axis, size: 30, splits: () => labels.map((_, lane) => top - lane - 1 + 0.35), values: () => labels.map((_, lane) => String(lane)) }],
+      series: [{}, ...labels.map((label, lane) => ({
+        label, stroke: colour(lane ? "--accent" : "--true"), width: 2, points: { show: true, size: 5 }, spanGaps: true,
+        paths: globalThis.uPlot.paths.stepped({ align: 1 }),
+      }))],
+    }, data, plot);
+    plot.append(h("ol", { start: 0 }, labels.map((label) => h("li", {}, h("code", {}, label)))));
+  }
+
+  new ResizeObserver(() => chart?.setSize({ width: Math.max(320, plot.clientWidth), height: chart.height })).observe(plot);
+  watch();
+  return h("section", {},
+    h("div", { class: "bar" }, field("Rule", chosen), field("Only events with", key, "Values as a JSON object; empty for all")),
+    told, plot, h("h2", {}, "Fired"),
+    h("div", { class: "scroll" }, h("table", {},
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Key"))), fired)));
+}

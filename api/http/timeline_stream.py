@@ -1,0 +1,132 @@
+"""A timeline as server-sent events: what happens to a rule, as it happens."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from api.http.authentication import Authenticator
+from api.http.request.asgi import Receive, Send
+from api.observability.request_metrics import CALLER_GONE
+from api.schema.envelope import entries_of
+from engine.evaluation.wire.events import Refused
+from engine.evaluation.wire.results import encode_entries
+from engine.language.diagnostics import Refusal
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract.operations import timeline
+
+EVENT_STREAM: Final = b"text/event-stream"
+LOOK_S: Final = 0.5
+"""The interval between two looks at the timeline."""
+
+_START: Final = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [
+        (b"content-type", EVENT_STREAM),
+        (b"cache-control", b"no-store"),
+        (b"x-accel-buffering", b"no"),
+    ],
+}
+_NOTHING_NEW: Final = {"type": "http.response.body", "body": b":\n\n", "more_body": True}
+
+
+class Seen(msgspec.Struct):
+    """The part of a timeline that tells where to go on."""
+
+    class Moment(msgspec.Struct):
+        """An event."""
+
+        number: int
+
+    moments: list[Moment]
+
+
+class TimelineStreams:
+    """The open streams of a front end."""
+
+    def __init__(self, fleet: Fleet, authenticator: Authenticator) -> None:
+        self.fleet = fleet
+        self.authenticator = authenticator
+        self.open: set[TimelineStream] = set()
+        self.ending = False
+
+    def end(self) -> None:
+        """Shut down: end each stream, now and later."""
+        self.ending = True
+        for stream in self.open:
+            stream.end()
+
+
+class TimelineStream:
+    """One stream. An event has what was not sent yet; a comment shows that the stream lives."""
+
+    def __init__(
+        self,
+        streams: TimelineStreams,
+        detector_id: str,
+        rule_id: str,
+        key: dict[str, Any],
+        authorization: bytes | None,
+    ) -> None:
+        self._streams = streams
+        self._detector_id, self._rule_id, self._key = detector_id, rule_id, key
+        self._authorization = authorization
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        """End soon."""
+        self._ended.set()
+
+    async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
+        """Send what happens until the caller leaves or the service ends; give the status to count."""
+        streams = self._streams
+        leaving = asyncio.create_task(_left(receive))
+        leaving.add_done_callback(lambda _: self.end())
+        streams.open.add(self)
+        try:
+            await send(_START)
+            await self._tell(send)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            streams.open.discard(self)
+            gone = leaving.done()
+            leaving.cancel()
+        return CALLER_GONE if gone else 200, b""
+
+    async def _tell(self, send: Send) -> None:
+        after: int | None = None
+        while not (self._ended.is_set() or self._streams.ending):
+            try:
+                found = await self._look(after or 0)
+            except Exception as error:  # noqa: BLE001 -- the status is sent, so the last event reports the error
+                errors = encode_entries(tuple(entries_of(error)))
+                await send(_event(b'{"errors":' + errors + b"}"))
+                return
+            moments = msgspec.json.decode(found, type=Seen).moments
+            await send(_event(found) if moments or after is None else _NOTHING_NEW)
+            after = moments[-1].number if moments else after or 0
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._ended.wait()
+
+    async def _look(self, after: int) -> bytes:
+        """Return what the timeline has behind an event. Raises what the last event reports."""
+        streams = self._streams
+        if (objection := streams.authenticator.objection(self._authorization)) is not None:
+            raise objection
+        answer = await streams.fleet.call(self._detector_id, timeline(self._rule_id, self._key, after))
+        if isinstance(answer, Refused):
+            raise Refusal(*answer.entries)
+        return answer.result
+
+
+def _event(data: bytes) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": True}
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the caller is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,121 @@
+"""Timelines: which conditions of a rule were true at the last events, for as long as somebody looks."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.explanation.explaining import explain_clean
+from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.facts.values import equal, split_name, value_of
+from engine.evaluation.plan.requirements import is_temporal
+from engine.language.condition import Condition, Keyed, Keys, walk
+from engine.language.diagnostics import Entry, Refusal
+
+EVENTS_KEPT: Final = 500
+ROWS_MAX: Final = 32
+TIMELINES_MAX: Final = 8
+LOOKED_AT_S: Final = 30.0
+"""A timeline at which nobody has looked for so long ends."""
+
+_TOO_MANY: Final = 1400
+
+
+class Moment(NamedTuple):
+    """An event on a timeline."""
+
+    number: int
+    """Counts the events of the timeline, from 1."""
+    time_us: int
+    verdict: bool
+    """Whether the rule fires."""
+    verdicts: tuple[bool | None, ...]
+    """Those of the rows; None for a condition under a key that the event does not have."""
+    key: Mapping[str, Any]
+    """The slice that the event belongs to, under the outermost `per`."""
+
+
+class Timeline:
+    """A rule at the last events. With `key`, only at the events that have these values."""
+
+    def __init__(self, condition: Condition, key: Mapping[str, Any]) -> None:
+        self.condition = condition
+        temporal = dict.fromkeys(row for row in walk(condition) if is_temporal(row[0]))
+        self.rows = tuple(islice(temporal, ROWS_MAX))
+        """The temporal conditions with the keys around them, outer ones first."""
+        self.moments = deque[Moment](maxlen=EVENTS_KEPT)
+        self.looked_at_s = 0.0
+        self._key = [(split_name(name), value) for name, value in key.items()]
+        self._count = 0
+
+    def concerns(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+        """Whether an event has the key."""
+        return all(equal(value_of(name, fields, sent), value) for name, value in self._key)
+
+    def add(self, node: Node, time_us: int) -> None:
+        """Add an event at which the condition is as explained."""
+        nodes = dict(_nodes(node, ()))
+        verdicts = {row: each.verdict for row, each in nodes.items()}
+        key = next((each.key for each in nodes.values() if each.key), {})
+        self._count += 1
+        rows = tuple(map(verdicts.get, self.rows))
+        self.moments.append(Moment(self._count, time_us, node.verdict, rows, key))
+
+
+class Timelines:
+    """The timelines of a detector. While there are any, it explains each event before it is evaluated."""
+
+    def __init__(self, detector: Detector, clock_s: Callable[[], float]) -> None:
+        self._detector = detector
+        self._clock_s = clock_s
+        self._timelines: dict[tuple[str, str], Timeline] = {}
+
+    def look(self, rule_id: str, key: Mapping[str, Any]) -> Timeline:
+        """Return a timeline, which begins now unless somebody has looked at it lately.
+
+        Raises Refusal 1201 for an unknown rule, and 1400 if too many are looked at.
+        """
+        rule = self._detector.rule(rule_id)
+        self._end_unseen()
+        name = (rule_id, repr(sorted(key.items())))
+        timeline = self._timelines.get(name)
+        if timeline is None or timeline.condition is not rule.condition:
+            if timeline is None and len(self._timelines) >= TIMELINES_MAX:
+                said = f"{TIMELINES_MAX} timelines of this detector are looked at, which is the limit"
+                raise Refusal(Entry(_TOO_MANY, said))
+            timeline = self._timelines[name] = Timeline(rule.condition, key)
+        timeline.looked_at_s = self._clock_s()
+        self._detector.observer = self
+        return timeline
+
+    def observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> None:
+        """Add an event to the timelines that it concerns."""
+        self._end_unseen()
+        for (rule_id, _), timeline in self._timelines.items():
+            if not timeline.concerns(fields, sent):
+                continue
+            try:
+                explanation = explain_clean(self._detector, fields, timestamp_ms, sent, rule_id=rule_id)
+            except Refusal:
+                # The event will be refused, or the rule is gone.
+                continue
+            [explained] = explanation.rules
+            if explained.rule.enabled and explained.rule.condition is timeline.condition:
+                timeline.add(explained.node, explanation.time_us)
+
+    def _end_unseen(self) -> None:
+        unseen_since_s = self._clock_s() - LOOKED_AT_S
+        for name in [name for name, one in self._timelines.items() if one.looked_at_s < unseen_since_s]:
+            del self._timelines[name]
+        if not self._timelines:
+            self._detector.observer = None
+
+
+def _nodes(node: Node, keys: Keys) -> Iterator[tuple[tuple[Condition, Keys], Node]]:
+    """Yield a node and all inside it, each with its condition and the keys around it, as `walk` does."""
+    yield (node.condition, keys), node
+    inside = (*keys, node.condition.step) if isinstance(node.condition, Keyed) else keys
+    for number, inner in enumerate(node.nodes):
+        # The second node of a `per` is that of its `where`, which is outside the slices.
+        yield from _nodes(inner, keys if number and isinstance(node.condition, Keyed) else inside)

@@ -1,0 +1,172 @@
+"""The console in a real browser: what its users do, and what hostile names and 5 000 rules do."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, async_playwright, expect
+
+from api.http.app import create_app
+from api.settings import Settings
+from tests.api.caller import Caller
+from tests.api.conftest import BOOTSTRAP
+from tests.api.wire import served
+from tests.local_runtime import local_service
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+HOSTILE = "<img src=x onerror=\"document.title = 'owned'\"> </script>"
+FIELDS = {"user": "ada", "action": "login", "ok": False}
+
+
+class Console:
+    """A browser's page at the console, and the service behind it."""
+
+    def __init__(self, page: Page, root: str, caller: Caller) -> None:
+        self.page, self.root, self.caller = page, root, caller
+        self.trouble: list[str] = []
+        page.on("pageerror", lambda error: self.trouble.append(str(error)))
+        page.on("console", lambda said: self.trouble.append(said.text) if said.type == "error" else None)
+        self.requests: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    async def sign_in(self, token: str = BOOTSTRAP) -> None:
+        await self.page.goto(f"{self.root}/console")
+        await self.page.get_by_label("Token").fill(token)
+        await self.page.keyboard.press("Enter")
+
+    async def create(self, name: str, *conditions: str) -> str:
+        detector = (await self.caller("POST", "/api/detectors", {"name": name})).result["id"]
+        for condition in conditions:
+            rule = {"name": f"rule {condition}"[:255], "condition": condition}
+            assert (await self.caller("POST", f"/api/detectors/{detector}/rules", rule)).result["id"]
+        return detector
+
+    async def open(self, detector: str, view: str) -> None:
+        await self.page.goto(f"{self.root}/console#/d/{detector}/{view}")
+
+
+@asynccontextmanager
+async def console_at(folder: Path, **viewport: int) -> AsyncIterator[Console]:
+    settings = Settings(data=folder, bootstrap_token=BOOTSTRAP)
+    async with local_service(folder, ask_s=0.0, drain_s=0.1) as service, async_playwright() as playwright:
+        app = create_app(settings, service.fleet)
+        async with served(app, settings) as wire:
+            # Root needs --no-sandbox, and so do containers.
+            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            try:
+                page = await browser.new_page(viewport={"width": 1280, "height": 900, **viewport})
+                yield Console(page, f"http://127.0.0.1:{wire.port}", Caller(app, BOOTSTRAP))
+            finally:
+                await browser.close()
+
+
+@pytest.fixture
+async def console(tmp_path: Path) -> AsyncIterator[Console]:
+    async with console_at(tmp_path / "data") as console:
+        yield console
+        assert console.trouble == []
+
+
+async def test_a_wrong_token_is_refused_and_a_right_one_stays_out_of_the_address(console: Console) -> None:
+    page = console.page
+    await console.sign_in("not-the-token")
+    await expect(page.get_by_role("alert")).to_contain_text("token")
+    # The browser itself reports the refused request.
+    console.trouble.clear()
+    await console.sign_in()
+    await expect(page.get_by_role("heading", name="Detectors")).to_be_visible()
+    assert not [url for url in [page.url, *console.requests] if BOOTSTRAP in url]
+    assert await page.evaluate("localStorage.length + document.cookie.length") == 0
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_label("Token")).to_be_visible()
+    assert BOOTSTRAP not in await page.evaluate("JSON.stringify(sessionStorage)")
+
+
+async def test_from_nothing_to_a_rule_that_is_explained_with_the_keyboard_alone(console: Console) -> None:
+    page = console.page
+    await console.sign_in()
+    await page.get_by_label("Name", exact=True).fill("shop")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("button", name="New rule").focus()
+    await page.keyboard.press("Enter")
+    await page.keyboard.type("failed twice")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("per user (count(ok == false) wihtin 10m >= 2)")
+    await expect(page.locator(".told .failed")).to_contain_text("did you mean")
+    assert await page.locator(".under mark").text_content() == "wihtin"
+    await page.get_by_label("Condition").fill("per user (count(ok = false) within 10m >= 2)")
+    await expect(page.locator(".told")).to_contain_text("per user count(ok == false) within 10m >= 2")
+    await expect(page.locator(".told")).to_contain_text("3 conditions")
+    console.trouble.clear()
+    await page.keyboard.press("Control+Enter")
+    await expect(page.get_by_text("failed twice")).to_be_visible()
+
+    await page.get_by_role("link", name="Try an event").click()
+    await page.get_by_label("Fields").fill(json.dumps(FIELDS))
+    await page.get_by_role("button", name="Evaluate and record").click()
+    await expect(page.get_by_text("0 rules fired")).to_be_visible()
+    await page.get_by_role("button", name="Explain").click()
+    await expect(page.get_by_text("1 rule of 1 would fire. Nothing was recorded.")).to_be_visible()
+    await expect(page.locator(".explained")).to_contain_text("found 2")
+    await expect(page.locator(".explained time").first).to_contain_text("left")
+
+
+async def test_names_and_values_from_strangers_are_only_text(console: Console) -> None:
+    detector = await console.create(HOSTILE, f"`{HOSTILE}` == {json.dumps(HOSTILE)}")
+    page = console.page
+    await console.sign_in()
+    await expect(page.get_by_role("link", name=HOSTILE)).to_be_visible()
+    await console.open(detector, "rules")
+    await page.locator("summary").first.click()
+    await expect(page.locator("summary code")).to_contain_text("onerror")
+    await console.open(detector, "event")
+    await page.get_by_label("Fields").fill(json.dumps({HOSTILE: HOSTILE}))
+    await page.get_by_role("button", name="Explain").click()
+    await expect(page.locator(".explained small").first).to_contain_text("onerror")
+    assert await page.locator("main img").count() == 0
+    assert "owned" not in await page.title()
+
+
+async def test_a_timeline_follows_events_as_they_happen(console: Console) -> None:
+    detector = await console.create("shop", "per user once within 10m ok == false")
+    page = console.page
+    await console.sign_in()
+    await console.open(detector, "timeline")
+    await expect(page.get_by_text("Watching.")).to_be_visible()
+    for user in ("ada", "bob", "ada"):
+        event = {"fields": {**FIELDS, "user": user, "ok": user == "bob"}, "timestamp_ms": 1000}
+        await console.caller("POST", f"/api/detectors/{detector}/evaluate", {"event": event})
+    await expect(page.get_by_text("3 events seen")).to_be_visible()
+    await expect(page.locator("tbody tr")).to_have_count(2)
+    await expect(page.locator(".plot canvas")).to_be_visible()
+
+
+async def test_five_thousand_rules_are_listed_and_searched(tmp_path: Path) -> None:
+    async with console_at(tmp_path / "data", width=420) as console:
+        detector = await console.create("many")
+        path = f"/api/detectors/{detector}/rules"
+        for number in range(0, 5000, 100):
+            wanted = [{"name": f"rule {n}", "condition": f"kind == {n}"} for n in range(number, number + 100)]
+            await asyncio.gather(*(console.caller("POST", path, rule) for rule in wanted))
+        page = console.page
+        await console.sign_in()
+        await console.open(detector, "rules")
+        await expect(page.get_by_text("1 to 50 of 5,000 rules")).to_be_visible()
+        await page.get_by_role("button", name="Next").click()
+        await expect(page.get_by_text("51 to 100 of 5,000 rules")).to_be_visible()
+        await page.get_by_role("searchbox").fill("rule 4999")
+        await expect(page.get_by_text("1 to 1 of 1 rule")).to_be_visible()
+        await page.get_by_role("checkbox").click()
+        await expect(page.get_by_role("status").filter(has_text="is off")).to_be_visible()
+        rules: list[Any] = (await console.caller("GET", path)).result["rules"]
+        assert [rule["enabled"] for rule in rules if rule["name"] == "rule 4999"] == [False]
+        # Nothing is wider than the window.
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert console.trouble == []

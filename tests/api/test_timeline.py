@@ -1,0 +1,132 @@
+"""A timeline over HTTP: at once as JSON, and as server-sent events while things happen."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from api.http.app import create_app
+from api.settings import Settings
+from tests.api.caller import Caller
+from tests.api.conftest import BOOTSTRAP
+from tests.api.wire import Connection, Wire, served
+from tests.local_runtime import LocalService
+
+UNKNOWN = "0" * 32
+
+
+class Watched:
+    """A detector with one rule, and what somebody does with it."""
+
+    def __init__(self, wire: Wire, caller: Caller, detector: str, rule: str) -> None:
+        self.wire, self.caller, self.detector, self.rule = wire, caller, detector, rule
+
+    async def evaluate(self, user: str, ok: bool) -> None:
+        event = {"fields": {"user": user, "ok": ok}, "timestamp_ms": 1000}
+        await self.caller("POST", f"/api/detectors/{self.detector}/evaluate", {"event": event})
+
+    async def look(self, query: str = "", rule: str | None = None) -> Any:
+        path = f"/api/detectors/{self.detector}/timeline?rule={rule or self.rule}{query}"
+        return await self.caller("GET", path)
+
+    async def stream(self, token: str = BOOTSTRAP) -> Connection:
+        connection = await self.wire.connect()
+        path = f"/api/detectors/{self.detector}/timeline?rule={self.rule}"
+        headers = f"host: s\r\nauthorization: Bearer {token}\r\naccept: text/event-stream\r\n\r\n"
+        await connection.send(f"GET {path} HTTP/1.1\r\n{headers}".encode())
+        head = await connection.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert b"content-type: text/event-stream" in head
+        return connection
+
+
+async def told(connection: Connection) -> Any:
+    """Give the next event of a stream, or None at its end."""
+    async with asyncio.timeout(10):
+        while True:
+            size = int(await connection.reader.readuntil(b"\r\n"), 16)
+            chunk = (await connection.reader.readexactly(size + 2))[:-2]
+            if not size:
+                return None
+            if chunk.startswith(b"data: "):
+                return json.loads(chunk.removeprefix(b"data: "))
+
+
+@pytest.fixture
+async def watched(settings: Settings, service: LocalService) -> AsyncIterator[Watched]:
+    app = create_app(settings, service.fleet)
+    caller = Caller(app, BOOTSTRAP)
+    detector = (await caller("POST", "/api/detectors", {"name": "shop"})).result["id"]
+    wanted = {"name": "failed", "condition": "per user once ok == false"}
+    rule = (await caller("POST", f"/api/detectors/{detector}/rules", wanted)).result["id"]
+    async with served(app, settings) as wire:
+        yield Watched(wire, caller, detector, rule)
+
+
+async def test_it_begins_when_somebody_looks(watched: Watched) -> None:
+    await watched.evaluate("ada", ok=False)
+    first = (await watched.look()).result
+    assert first == {
+        "ruleId": watched.rule,
+        "text": "per user once ok == false",
+        "rows": ["per user: once ok == false"],
+        "moments": [],
+    }
+    await watched.evaluate("ada", ok=True)
+    await watched.evaluate("bob", ok=True)
+    seen = (await watched.look()).result["moments"]
+    assert [(one["number"], one["verdict"], one["verdicts"], one["key"]) for one in seen] == [
+        (1, True, [True], {"user": "ada"}),
+        (2, False, [False], {"user": "bob"}),
+    ]
+    assert (await watched.look("&after=1")).result["moments"] == seen[1:]
+
+
+async def test_what_is_wrong_is_told(watched: Watched) -> None:
+    assert (await watched.look(rule=UNKNOWN)).codes == [1201]
+    assert (await watched.look("&key=[1]")).codes == [1006]
+    assert (await watched.look("&after=-1")).codes == [1006]
+    assert (await watched.caller("GET", f"/api/detectors/{UNKNOWN}/timeline?rule={watched.rule}")).codes == [
+        1200
+    ]
+
+
+async def test_a_stream_tells_events_as_they_happen(watched: Watched) -> None:
+    connection = await watched.stream()
+    assert (await told(connection))["moments"] == []
+    await watched.evaluate("ada", ok=False)
+    assert [one["verdict"] for one in (await told(connection))["moments"]] == [True]
+    await watched.evaluate("bob", ok=True)
+    assert [one["number"] for one in (await told(connection))["moments"]] == [2]
+
+
+async def test_a_stream_ends_with_its_rule(watched: Watched) -> None:
+    connection = await watched.stream()
+    await told(connection)
+    await watched.caller("DELETE", f"/api/detectors/{watched.detector}/rules/{watched.rule}")
+    assert [entry["code"] for entry in (await told(connection))["errors"]] == [1201]
+    assert await told(connection) is None
+
+
+async def test_a_stream_ends_with_its_token(watched: Watched) -> None:
+    token = (await watched.caller("POST", "/api/token")).result
+    connection = await watched.stream(token["token"])
+    await told(connection)
+    await watched.caller("DELETE", f"/api/token/{token['id']}")
+    assert [entry["code"] for entry in (await told(connection))["errors"]] == [1101]
+    assert await told(connection) is None
+
+
+async def test_a_stream_ends_with_the_service(watched: Watched) -> None:
+    connection = await watched.stream()
+    await told(connection)
+    watched.wire.stop()
+    assert await told(connection) is None
+
+
+async def test_a_stream_whose_caller_has_left_leaves_nothing_behind(watched: Watched) -> None:
+    await told(await watched.stream())
+    await watched.wire.hang_up()
+    assert await watched.wire.comes_to_rest()

@@ -1,0 +1,153 @@
+"""A timeline tells of each event what the reference says of the rule and of its temporal conditions."""
+
+import random
+from typing import Any
+
+import pytest
+
+from engine import Detector
+from engine.evaluation.explanation.timelines import EVENTS_KEPT, LOOKED_AT_S, TIMELINES_MAX, Timelines
+from engine.language.diagnostics import Refusal
+from tests import reference
+
+CONDITIONS = [
+    "once within 3s a == 1",
+    "a == 1 and not previous a == 1",
+    "(not a == 1) since within 4s (earlier b == 1)",
+    "per user (count(a == 1) within 5s >= 2 or historically for 2s strong b == 1)",
+    "per user where b == 1 previous a == 1",
+    "per user once a == 1 and per ip once a == 1",
+    "a == 1",
+]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def drawn(seed: int) -> list[dict[str, Any]]:
+    chance = random.Random(seed)
+    return [
+        {name: chance.randrange(2) for name in ("a", "b", "user", "ip") if chance.random() < 0.9}
+        for _ in range(40)
+    ]
+
+
+def slice_of(history: list[reference.Event], keys: tuple[Any, ...]) -> list[reference.Event] | None:
+    """Give the slice of the last event under keys, None if it belongs to none."""
+    for key in keys:
+        name = key if isinstance(key, str) else key.fact
+        kept = history
+        if not isinstance(key, str):
+            verdicts = [reference.verdict(key.where, history[: i + 1]) for i in range(len(history))]
+            kept = [event for event, true in zip(history, verdicts, strict=True) if true]
+        if history[-1][name] is None:
+            return None
+        if not kept or kept[-1] is not history[-1]:
+            return None
+        history = [event for event in kept if event[name] == history[-1][name]]
+    return history
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("many", [False, True], ids=["one by one", "in a batch"])
+@pytest.mark.parametrize("others", [0, 140], ids=["fused", "indexed"])
+def test_a_timeline_says_what_the_reference_says(condition: str, many: bool, others: int) -> None:
+    detector = Detector()
+    for number in range(others):
+        detector.add_rule(f"other {number}", f"kind == {number} and once b == 1")
+    rule_id = detector.add_rule("watched", condition)
+    timeline = Timelines(detector, Clock()).look(rule_id, {})
+    assert len(timeline.rows) == condition.count("once") + sum(
+        condition.count(word) for word in ("previous", "since", "earlier", "count(", "historically")
+    )
+    events = [(fields, 500 * number, None) for number, fields in enumerate(drawn(7))]
+    outcomes = detector.submit_many(events) if many else [detector.submit(*event) for event in events]
+    history: list[reference.Event] = []
+    for (fields, time_ms, _), outcome, moment in zip(events, outcomes, timeline.moments, strict=True):
+        history.append(reference.Event(time_ms * 1000, fields, {}))
+        assert moment.time_us == time_ms * 1000
+        assert moment.verdict is any(rule.name == "watched" for rule in outcome.fired)
+        for (row, keys), verdict in zip(timeline.rows, moment.verdicts, strict=True):
+            found = slice_of(history, keys)
+            if found is not None:
+                assert verdict is reference.verdict(row, found), (row, keys, len(history))
+            elif all(isinstance(key, str) for key in keys):
+                assert verdict is None
+
+
+def test_watching_changes_no_verdict_and_no_state() -> None:
+    watched, alone = Detector(new_id=iter("abc").__next__), Detector(new_id=iter("abc").__next__)
+    for detector in (watched, alone):
+        detector.add_rule("rule", CONDITIONS[3])
+        detector.add_rule("other", CONDITIONS[0])
+    Timelines(watched, Clock()).look("a", {})
+    events = [(fields, 500 * number, None) for number, fields in enumerate(drawn(8))]
+    fired = [[outcome.fired for outcome in detector.submit_many(events)] for detector in (watched, alone)]
+    assert fired[0] == fired[1]
+    assert watched.dump() == alone.dump()
+
+
+def test_with_a_key_only_its_events_count() -> None:
+    detector = Detector()
+    rule_id = detector.add_rule("rule", "per user once a == 1")
+    timeline = Timelines(detector, Clock()).look(rule_id, {"user": "ada"})
+    for number, user in enumerate(["ada", "bob", 1, "ada"]):
+        detector.submit({"user": user, "a": 1}, number)
+    assert [(moment.number, moment.time_us, moment.key) for moment in timeline.moments] == [
+        (1, 0, {"user": "ada"}),
+        (2, 3000, {"user": "ada"}),
+    ]
+
+
+def test_a_refused_event_is_not_on_it() -> None:
+    detector = Detector()
+    timeline = Timelines(detector, Clock()).look(detector.add_rule("rule", "once a == 1"), {})
+    detector.submit({"a": 1}, 1e9)
+    with pytest.raises(Refusal):
+        detector.submit({"a": 1}, 0)
+    assert len(timeline.moments) == 1
+
+
+def test_nobody_pays_once_nobody_looks() -> None:
+    detector, clock = Detector(), Clock()
+    timelines = Timelines(detector, clock)
+    timelines.look(detector.add_rule("rule", "once a == 1"), {})
+    clock.now_s = LOOKED_AT_S + 1
+    detector.submit({"a": 1}, 0)
+    assert detector.observer is None
+
+
+def test_it_begins_anew_when_the_condition_changes_and_goes_on_otherwise() -> None:
+    detector = Detector()
+    timelines = Timelines(detector, Clock())
+    rule_id = detector.add_rule("rule", "once a == 1")
+    timelines.look(rule_id, {})
+    detector.submit({"a": 1}, 0)
+    detector.change_rule(rule_id, name="renamed")
+    assert len(timelines.look(rule_id, {}).moments) == 1
+    detector.change_rule(rule_id, condition="once a == 2")
+    detector.submit({"a": 2}, 1)
+    assert not timelines.look(rule_id, {}).moments
+    detector.remove_rule(rule_id)
+    detector.submit({"a": 2}, 2)
+    with pytest.raises(Refusal):
+        timelines.look(rule_id, {})
+
+
+def test_what_it_keeps_is_bounded() -> None:
+    detector = Detector()
+    timelines = Timelines(detector, Clock())
+    rule_id = detector.add_rule("rule", "once a == 1")
+    timeline = timelines.look(rule_id, {})
+    for number in range(EVENTS_KEPT + 10):
+        detector.submit({"a": 1}, number)
+    assert [timeline.moments[0].number, len(timeline.moments)] == [11, EVENTS_KEPT]
+    for number in range(TIMELINES_MAX - 1):
+        timelines.look(rule_id, {"user": number})
+    with pytest.raises(Refusal):
+        timelines.look(rule_id, {"user": "one more"})
