@@ -135,9 +135,14 @@ class Handlers:
         """Explain an event without recording it; the detector decodes the body."""
         return await self._call(detectorId, operations.explain(body))
 
-    async def timeline(self, detectorId: str, query: messages.TimelineQuery) -> Response:  # noqa: N803
+    async def timeline(
+        self,
+        detectorId: str,  # noqa: N803
+        id: str,  # noqa: A002
+        query: messages.TimelineQuery,
+    ) -> Response:
         """Return the last events on the timeline of a rule."""
-        operation = operations.timeline(query.rule, read_key(query.key), query.after)
+        operation = operations.timeline(id, read_key(query.key), query.after)
         return await self._call(detectorId, operation)
 
     # Rules.

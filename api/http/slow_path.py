@@ -11,6 +11,7 @@ from api.http.body.reading import read_body, skip_body
 from api.http.request.asgi import Receive, Scope
 from api.http.request.head import (
     Head,
+    accepts,
     announced_length,
     authorization,
     canonical_path,
@@ -76,10 +77,10 @@ class SlowPath:
                 request_timeout.operation = STREAM
                 return self.streams.open(detector_id, authorization(head))
             query = arguments.get("query")
-            if isinstance(query, TimelineQuery) and EVENT_STREAM in head.found.get(b"accept", b""):
+            if isinstance(query, TimelineQuery) and accepts(scope["headers"], EVENT_STREAM):
                 request_timeout.operation = STREAM
                 key = read_key(query.key)
-                return TimelineStream(self.timelines, detector_id, query.rule, key, authorization(head))
+                return TimelineStream(self.timelines, detector_id, route.ids["id"], key, authorization(head))
         claim = self.memory.claim(announced_length(head), request_timeout.end)
         if operation is None or operation.body is None:
             await skip_body(receive, bytes_max)

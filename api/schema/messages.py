@@ -252,9 +252,8 @@ class Explanation(Struct):
 
 
 class TimelineQuery(Struct):
-    """The rule, the key and the place of a timeline."""
+    """The key and the place on a timeline."""
 
-    rule: Annotated[str, Meta(description="The id of the rule.", extra={"expected": "the id of a rule"})] = ""
     key: Annotated[
         str,
         Meta(

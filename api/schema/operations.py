@@ -282,7 +282,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         name="timeline",
         method="GET",
-        path="/api/detectors/{detectorId}/timeline",
+        path="/api/detectors/{detectorId}/rules/{id}/timeline",
         summary="Watch a rule at each event",
         text="Gives the last 500 events since the timeline was first asked for, oldest first: whether the "
         "rule fired, and which of its temporal conditions were true. With `key`, only events with these "

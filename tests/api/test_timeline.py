@@ -28,12 +28,12 @@ class Watched:
         await self.caller("POST", f"/api/detectors/{self.detector}/evaluate", {"event": event})
 
     async def look(self, query: str = "", rule: str | None = None) -> Any:
-        path = f"/api/detectors/{self.detector}/timeline?rule={rule or self.rule}{query}"
+        path = f"/api/detectors/{self.detector}/rules/{rule or self.rule}/timeline{query}"
         return await self.caller("GET", path)
 
     async def stream(self, token: str = BOOTSTRAP) -> Connection:
         connection = await self.wire.connect()
-        path = f"/api/detectors/{self.detector}/timeline?rule={self.rule}"
+        path = f"/api/detectors/{self.detector}/rules/{self.rule}/timeline"
         headers = f"host: s\r\nauthorization: Bearer {token}\r\naccept: text/event-stream\r\n\r\n"
         await connection.send(f"GET {path} HTTP/1.1\r\n{headers}".encode())
         head = await connection.reader.readuntil(b"\r\n\r\n")
@@ -81,14 +81,14 @@ async def test_it_begins_when_somebody_looks(watched: Watched) -> None:
         (1, True, [True], {"user": "ada"}),
         (2, False, [False], {"user": "bob"}),
     ]
-    assert (await watched.look("&after=1")).result["moments"] == seen[1:]
+    assert (await watched.look("?after=1")).result["moments"] == seen[1:]
 
 
 async def test_what_is_wrong_is_told(watched: Watched) -> None:
     assert (await watched.look(rule=UNKNOWN)).codes == [1201]
-    assert (await watched.look("&key=[1]")).codes == [1006]
-    assert (await watched.look("&after=-1")).codes == [1006]
-    assert (await watched.caller("GET", f"/api/detectors/{UNKNOWN}/timeline?rule={watched.rule}")).codes == [
+    assert (await watched.look("?key=[1]")).codes == [1006]
+    assert (await watched.look("?after=-1")).codes == [1006]
+    assert (await watched.caller("GET", f"/api/detectors/{UNKNOWN}/rules/{watched.rule}/timeline")).codes == [
         1200
     ]
 

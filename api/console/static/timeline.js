@@ -26,12 +26,13 @@ export async function timelineView(detector, query, signal) {
     chart = null;
     plot.replaceChildren();
     fired.replaceChildren();
-    const wanted = new URLSearchParams({ rule: chosen.value, key: key.value.trim() || "{}" });
-    history.replaceState(null, "", `#/d/${detector.id}/timeline?${key.value.trim() ? wanted : `rule=${chosen.value}`}`);
+    const wanted = new URLSearchParams({ rule: chosen.value, key: key.value.trim() });
+    history.replaceState(null, "", `#/d/${detector.id}/timeline?${wanted}`);
+    const filter = new URLSearchParams({ key: key.value.trim() || "{}" });
     told.textContent = "Connecting …";
     while (!until.aborted) {
       try {
-        await stream(`detectors/${detector.id}/timeline?${wanted}`, show, until);
+        await stream(`detectors/${detector.id}/rules/${chosen.value}/timeline?${filter}`, show, until);
       } catch (error) {
         if (until.aborted) return;
         told.textContent = error.message;

@@ -9,7 +9,7 @@ from api.schema.envelope import RequestRefusal
 
 _WANTED: Final = frozenset(
     {
-        *(b"accept", b"authorization", b"content-encoding", b"content-length", b"content-type"),
+        *(b"authorization", b"content-encoding", b"content-length", b"content-type"),
         *(b"idempotency-key", b"transfer-encoding", b"upgrade"),
     }
 )
@@ -47,6 +47,11 @@ def authorization(head: Head) -> bytes | None:
     """Return the Authorization header: None if absent, empty, and so malformed, if repeated."""
     value = head.found.get(b"authorization")
     return b"" if b"authorization" in head.repeated else value
+
+
+def accepts(headers: Iterable[tuple[bytes, bytes]], media_type: bytes) -> bool:
+    """Whether the caller asks for a media type by its name."""
+    return any(name == b"accept" and media_type in value for name, value in headers)
 
 
 def announced_length(head: Head) -> int | None:
