@@ -16,7 +16,7 @@ from api.cli.replaying.run import Replay
 from api.cli.rule_files import conditions_of
 from api.cli.sample import RECORDING, RULES
 from api.client import Client, ServiceError, calls
-from api.schema.operations import EVENT_EXAMPLE
+from api.schema.examples import EVENT
 from api.settings import Settings
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _show(running: "Running", console: Console, end: bool) -> None:
 
 def curl_lines(url: str, token: str, detector_id: str) -> str:
     """Give two commands to continue with: list the rules, and send an event that makes one fire."""
-    event = {"event": EVENT_EXAMPLE}
+    event = {"event": EVENT}
     head = f"curl -s -H 'Authorization: Bearer {token}'"
     rules = f"{url}/api/detectors/{detector_id}/rules"
     evaluate = f"{url}/api/detectors/{detector_id}/evaluate"

@@ -9,7 +9,8 @@ import msgspec
 
 from api.schema import conditions, messages
 from api.schema.envelope import CODES, MESSAGE_CODES, NDJSON
-from api.schema.operations import EVENT_EXAMPLE, OPERATIONS, Operation
+from api.schema.examples import EVENT
+from api.schema.operations import OPERATIONS, Operation
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)}")
@@ -49,7 +50,7 @@ _KEY: Final = {
 
 _LINES_SENT: Final = {
     "schema": {"type": "string", "description": "The body of an evaluation in each line."},
-    "example": msgspec.json.encode({"event": EVENT_EXAMPLE}).decode() + "\n",
+    "example": msgspec.json.encode({"event": EVENT}).decode() + "\n",
 }
 _LINES_ANSWERED: Final = {
     "schema": {

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from api.schema import messages
+from api.schema import examples, messages
 from api.schema.cluster_example import CLUSTER_EXAMPLE
 from api.schema.envelope import JSON, MSGPACK, NDJSON
 from engine.evaluation.wire.events import BatchBody, EvaluateBody
@@ -69,63 +69,6 @@ class Operation:
         return tuple(sorted(found))
 
 
-_ID: Final = "6f1c2a9be07d4c58a3f0d1e2b3c4d5e6"
-_RULE_ID: Final = "0b7d3c41f2a84e6d9c5b1a0f8e7d6c5b"
-_CONDITION_OBJECT: Final = {
-    "keyed": {
-        "inner": {
-            "once_within": {
-                "inner": {"leaf": {"fact": "ok", "op": "eq", "value": False}},
-                "window_secs": 600,
-            }
-        },
-        "key": "user",
-    }
-}
-_CONDITION_TEXT: Final = "per user once within 10m ok == false"
-_RULE: Final = {
-    "id": _RULE_ID,
-    "condition": _CONDITION_OBJECT,
-    "detectorId": _ID,
-    "enabled": True,
-    "name": "a failed login within ten minutes",
-    "notify": False,
-    "priority": 1,
-}
-EVENT_EXAMPLE: Final = {
-    "fields": {"action": "payment", "amount": 4200, "user": {"id": "u0305"}},
-    # A minute after the end of the sample recording, which is the time of the demo's detector.
-    "timestamp_ms": 1_709_545_260_000,
-}
-"""An event that a new detector accepts, and that fires rules of the demo's detector."""
-_ACTION: Final = {
-    "type": "match",
-    "ruleId": _RULE_ID,
-    "name": "a failed login within ten minutes",
-    "priority": 1,
-    "notify": False,
-}
-_EXPLAINED: Final = {
-    "ruleId": _RULE_ID,
-    "name": "a failed login within ten minutes",
-    "verdict": True,
-    "node": {
-        "text": _CONDITION_TEXT,
-        "verdict": True,
-        "nodes": [
-            {
-                "text": "once within 10m ok == false",
-                "verdict": True,
-                "nodes": [{"text": "ok == false", "verdict": False}],
-                "witness_ms": 1_709_545_200_000,
-                "until_ms": 1_709_545_800_000,
-            }
-        ],
-        "key": {"user": "u0305"},
-        "until_ms": 1_709_545_800_000,
-    },
-}
-
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         name="mint_token",
@@ -135,7 +78,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="Only this response shows the secret. A body is ignored.",
         result=messages.Token,
         result_example={
-            "id": _ID,
+            "id": examples.ID,
             "token": "rd_Zk9vYm1hcmtzLWFyZS1ub3Qtc2VjcmV0cy1hdC1hbGw",
             "hint": "YWxs"[-4:],
         },
@@ -148,7 +91,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="A token may revoke itself.",
         result=messages.Identified,
         own_codes=(1202,),
-        result_example={"id": _ID},
+        result_example={"id": examples.ID},
     ),
     Operation(
         name="list_tokens",
@@ -161,7 +104,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result_example={
             "tokens": [
                 {
-                    "id": _ID,
+                    "id": examples.ID,
                     "hint": "YWxs"[-4:],
                     "name": "shop",
                     "created_ms": 1_709_542_800_000,
@@ -181,7 +124,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body_example={"name": "shop"},
         result=messages.Token,
         result_example={
-            "id": _ID,
+            "id": examples.ID,
             "token": "rd_Zk9vYm1hcmtzLWFyZS1ub3Qtc2VjcmV0cy1hdC1hbGw",
             "hint": "YWxs"[-4:],
         },
@@ -196,7 +139,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "after the detector with the id `after`. A page with fewer entries is the last.",
         query=messages.DetectorsQuery,
         result=list[messages.Detector],
-        result_example=[{"id": _ID, "name": "logins"}],
+        result_example=[{"id": examples.ID, "name": "logins"}],
     ),
     Operation(
         name="create_detector",
@@ -208,7 +151,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body_example={"name": "logins"},
         result=messages.Identified,
         own_codes=(1400,),
-        result_example={"id": _ID},
+        result_example={"id": examples.ID},
     ),
     Operation(
         name="get_detector",
@@ -216,7 +159,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/detectors/{detectorId}",
         summary="Show one detector",
         result=messages.Detector,
-        result_example={"id": _ID, "name": "logins"},
+        result_example={"id": examples.ID, "name": "logins"},
         is_addition=True,
     ),
     Operation(
@@ -226,7 +169,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Delete a detector",
         text="Deletes its rules and its state, too.",
         result=messages.Identified,
-        result_example={"id": _ID},
+        result_example={"id": examples.ID},
     ),
     Operation(
         name="evaluate",
@@ -237,10 +180,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "clock never runs backwards, and a much older event is refused with `1402`. The example suits a new "
         "detector, and the detector of the demo, where rules fire.",
         body=EvaluateBody,
-        body_example={"event": EVENT_EXAMPLE, "context": {"vars": {"blocklist": ["203.0.113.7"]}}},
+        body_example={"event": examples.EVENT, "context": {"vars": {"blocklist": ["203.0.113.7"]}}},
         result=messages.Actions,
         own_codes=(1402,),
-        result_example={"actions": [_ACTION]},
+        result_example={"actions": [examples.ACTION]},
         takes_key=True,
         is_evaluation=True,
     ),
@@ -254,10 +197,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "evaluation, and lines are answered while others are still arriving; a stream takes no "
         "Idempotency-Key.",
         body=BatchBody,
-        body_example={"events": [EVENT_EXAMPLE], "context": {"vars": {}}},
+        body_example={"events": [examples.EVENT], "context": {"vars": {}}},
         result=messages.BatchResults,
         own_codes=(1400,),
-        result_example={"results": [{"actions": [_ACTION]}]},
+        result_example={"results": [{"actions": [examples.ACTION]}]},
         is_batch=True,
         media_types=(JSON, MSGPACK, NDJSON),
         takes_key=True,
@@ -273,10 +216,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "for the one named, the tree of its condition: what is true, what was looked up, which event settled "
         "it, and until when that stays.",
         body=ExplainBody,
-        body_example={"event": EVENT_EXAMPLE},
+        body_example={"event": examples.EVENT},
         result=messages.Explanation,
         own_codes=(1201, 1400, 1402),
-        result_example={"rules": [_EXPLAINED]},
+        result_example={"rules": [examples.EXPLAINED]},
         is_addition=True,
     ),
     Operation(
@@ -291,20 +234,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         query=messages.TimelineQuery,
         result=messages.Timeline,
         own_codes=(1006, 1201, 1400),
-        result_example={
-            "ruleId": _RULE_ID,
-            "text": "per user once within 10m ok == false",
-            "rows": ["per user: once within 10m ok == false"],
-            "moments": [
-                {
-                    "number": 1,
-                    "time_ms": EVENT_EXAMPLE["timestamp_ms"],
-                    "verdict": True,
-                    "verdicts": [True],
-                    "key": {"user": "ada"},
-                }
-            ],
-        },
+        result_example=examples.TIMELINE,
         is_addition=True,
     ),
     Operation(
@@ -315,7 +245,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="By priority, the lowest number first.",
         result=messages.Rules,
         own_codes=(1401,),
-        result_example={"rules": [_RULE]},
+        result_example={"rules": [examples.RULE]},
     ),
     Operation(
         name="create_rule",
@@ -326,13 +256,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "the highest ever given in the detector.",
         body=messages.NewRule,
         body_example={
-            "condition": _CONDITION_TEXT,
+            "condition": examples.CONDITION_TEXT,
             "name": "a failed login within ten minutes",
             "notify": False,
         },
         result=messages.Identified,
         own_codes=(*_CONDITION, 1400),
-        result_example={"id": _RULE_ID},
+        result_example={"id": examples.RULE_ID},
     ),
     Operation(
         name="get_rule",
@@ -341,7 +271,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Show one rule",
         result=messages.Rule,
         own_codes=(1201, 1401),
-        result_example=_RULE,
+        result_example=examples.RULE,
         is_addition=True,
     ),
     Operation(
@@ -355,7 +285,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body_example={"enabled": True, "notify": False},
         result=messages.Rule,
         own_codes=(1201, *_CONDITION),
-        result_example=_RULE,
+        result_example=examples.RULE,
     ),
     Operation(
         name="delete_rule",
@@ -364,7 +294,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Delete a rule",
         result=messages.Identified,
         own_codes=(1201, 1401),
-        result_example={"id": _RULE_ID},
+        result_example={"id": examples.RULE_ID},
     ),
     Operation(
         name="parse_condition",
@@ -373,10 +303,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Parse a condition",
         text="Gives the Condition object and its canonical text; stores nothing.",
         body=messages.ConditionToParse,
-        body_example={"condition": _CONDITION_TEXT},
+        body_example={"condition": examples.CONDITION_TEXT},
         result=messages.ParsedCondition,
         own_codes=_CONDITION,
-        result_example={"condition": _CONDITION_OBJECT, "text": _CONDITION_TEXT},
+        result_example={"condition": examples.CONDITION_OBJECT, "text": examples.CONDITION_TEXT},
         is_addition=True,
     ),
     Operation(

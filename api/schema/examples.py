@@ -1,0 +1,74 @@
+"""Examples of what requests and responses hold, for the OpenAPI document and the demo."""
+
+from typing import Any, Final
+
+ID: Final = "6f1c2a9be07d4c58a3f0d1e2b3c4d5e6"
+RULE_ID: Final = "0b7d3c41f2a84e6d9c5b1a0f8e7d6c5b"
+CONDITION_OBJECT: Final = {
+    "keyed": {
+        "inner": {
+            "once_within": {
+                "inner": {"leaf": {"fact": "ok", "op": "eq", "value": False}},
+                "window_secs": 600,
+            }
+        },
+        "key": "user",
+    }
+}
+CONDITION_TEXT: Final = "per user once within 10m ok == false"
+RULE: Final = {
+    "id": RULE_ID,
+    "condition": CONDITION_OBJECT,
+    "detectorId": ID,
+    "enabled": True,
+    "name": "a failed login within ten minutes",
+    "notify": False,
+    "priority": 1,
+}
+EVENT: Final = {
+    "fields": {"action": "payment", "amount": 4200, "user": {"id": "u0305"}},
+    # A minute after the end of the sample recording, which is the time of the demo's detector.
+    "timestamp_ms": 1_709_545_260_000,
+}
+"""An event that a new detector accepts, and that fires rules of the demo's detector."""
+ACTION: Final = {
+    "type": "match",
+    "ruleId": RULE_ID,
+    "name": "a failed login within ten minutes",
+    "priority": 1,
+    "notify": False,
+}
+EXPLAINED: Final = {
+    "ruleId": RULE_ID,
+    "name": "a failed login within ten minutes",
+    "verdict": True,
+    "node": {
+        "text": CONDITION_TEXT,
+        "verdict": True,
+        "nodes": [
+            {
+                "text": "once within 10m ok == false",
+                "verdict": True,
+                "nodes": [{"text": "ok == false", "verdict": False}],
+                "witness_ms": 1_709_545_200_000,
+                "until_ms": 1_709_545_800_000,
+            }
+        ],
+        "key": {"user": "u0305"},
+        "until_ms": 1_709_545_800_000,
+    },
+}
+TIMELINE: Final[dict[str, Any]] = {
+    "ruleId": RULE_ID,
+    "text": "per user once within 10m ok == false",
+    "rows": ["per user: once within 10m ok == false"],
+    "moments": [
+        {
+            "number": 1,
+            "time_ms": EVENT["timestamp_ms"],
+            "verdict": True,
+            "verdicts": [True],
+            "key": {"user": "ada"},
+        }
+    ],
+}
