@@ -69,6 +69,11 @@ class Settings:
 
     max_detectors: int = _setting(100_000, "The maximum number of detectors.")
     max_resident: int = _setting(50, "The maximum number of active detectors.")
+    detectors_per_worker: int = _setting(
+        1,
+        "The maximum number of active detectors in a process. With 1, each has a process of its own.",
+        most=2_000,
+    )
     spares: int = _setting(2, "The number of idle processes ready to activate a detector.", least=0)
     idle_rest_s: float = _setting(
         600.0, "Seconds without a request after which a detector is passivated.", least=0.1
@@ -235,6 +240,7 @@ class Settings:
             deadline_s=self.deadline_s,
             detectors_max=self.max_detectors,
             max_resident=self.max_resident,
+            detectors_per_worker=self.detectors_per_worker,
             idle_rest_s=self.idle_rest_s,
             journal_sync=self.journal_sync,
             snapshot_interval_s=self.snapshot_interval_s,

@@ -9,6 +9,7 @@ import itertools
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -116,16 +117,17 @@ class Pipe(asyncio.Transport):
 
 
 class LocalDetector:
-    """The detector of a worker in this process, as its queue calls it."""
+    """A detector of a worker in this process, as its queue calls it."""
 
-    def __init__(self, worker: "LocalWorker") -> None:
+    def __init__(self, worker: "LocalWorker", actor: MeasuredActor) -> None:
         self._worker = worker
+        self._actor = actor
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         return await self._call("activate", lambda: self._actor.activate(detector_id, epoch))
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
-        return await self._worker.handle(batch)
+        return await self._worker.call("handle", lambda: self._actor.handle(batch), size=len(batch))
 
     async def sync(self) -> None:
         await self._call("sync", self._actor.sync)
@@ -145,10 +147,6 @@ class LocalDetector:
     def figures(self) -> DetectorFigures | None:
         return self._actor.figures()
 
-    @property
-    def _actor(self) -> MeasuredActor:
-        return self._worker.actor
-
     async def _call(self, what: str, work: Callable[[], T]) -> T:
         return await self._worker.call(what, work)
 
@@ -156,12 +154,15 @@ class LocalDetector:
 class LocalWorker(Mortal):
     """A worker in this process. `before` is awaited before each call, and may delay, hang or raise."""
 
-    def __init__(self, name: str, actor: MeasuredActor, settings: RuntimeSettings) -> None:
+    def __init__(self, name: str, make: Callable[..., MeasuredActor], settings: RuntimeSettings) -> None:
         super().__init__()
         self.name = name
-        self.actor = actor
+        self._make = make
+        self.measures = Measures()
+        self.actors: list[MeasuredActor] = []
+        """One for each activation, those that are over included."""
         self.address = Address(name, b"")
-        self.service = DetectorService(settings, LocalDetector(self), actor.measures, Node("n", "127.0.0.1"))
+        self.service = DetectorService(settings, self._hosting, self.measures, Node("n", "127.0.0.1"))
         self.reported: Callable[[Report], None] = lambda _: None
         self.supervise()
         self.calls: list[tuple[str, int]] = []
@@ -174,6 +175,20 @@ class LocalWorker(Mortal):
         """Connect it to another supervisor, as its first one did."""
         self._supervisor = self.connected()
         self._supervisor.noted = self._noted
+
+    def _hosting(self) -> LocalDetector:
+        self.actors.append(self._make(measures=self.measures))
+        return LocalDetector(self, self.actors[-1])
+
+    @property
+    def actor(self) -> MeasuredActor:
+        """That of the last activation."""
+        return self.actors[-1]
+
+    @property
+    def hosts(self) -> set[str]:
+        """The active detectors."""
+        return {queue.detector_id for queue in self.service.queues.values()}
 
     def connected(self) -> LinkClient:
         """A new connection to it."""
@@ -195,24 +210,24 @@ class LocalWorker(Mortal):
     @property
     def waiting(self) -> int:
         """How many batches wait in its mailbox."""
-        return 0 if self.service.queue is None else len(self.service.queue._waiting)
+        return sum(len(queue._waiting) for queue in self.service.queues.values())
 
     # -- as the supervisor calls it --------------------------------------------------------------------------
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         return await self._supervisor.ask("activate", Activated, detector_id, epoch)
 
-    async def adopt(self) -> Held | None:
-        return await self._supervisor.ask("adopt", Held | None)
+    async def adopt(self) -> list[Held]:
+        return await self._supervisor.ask("adopt", list[Held])
 
-    def make_room(self) -> None:
-        self._supervisor.note(MAKE_ROOM)
+    def make_room(self, epoch: int) -> None:
+        self._supervisor.note(MAKE_ROOM, str(epoch).encode())
 
-    async def delete(self) -> None:
-        await self._supervisor.ask("delete", None)
+    async def delete(self, epoch: int) -> None:
+        await self._supervisor.ask("delete", None, epoch)
 
-    async def close(self) -> str | None:
-        return await self._supervisor.ask("close", str | None)
+    async def close(self, epoch: int) -> str | None:
+        return await self._supervisor.ask("close", str | None, epoch)
 
     async def ping(self) -> None:
         await self._supervisor.ask("ping", int)
@@ -227,9 +242,6 @@ class LocalWorker(Mortal):
         self.die()
 
     # -- what it does ----------------------------------------------------------------------------------------
-
-    async def handle(self, batch: Sequence[Operation]) -> Reply:
-        return await self.call("handle", lambda: self.actor.handle(batch), size=len(batch))
 
     async def beside(self, what: str, work: Callable[[], T]) -> T:
         self.calls.append((what, 0))
@@ -270,8 +282,8 @@ class LocalActors:
         await asyncio.sleep(0)
         if self.refuse:
             raise ActorDied("no process can be started")
-        actor = self.make(self._settings, files=self._files, measures=Measures())
-        handle = LocalWorker(f"local-{next(self._numbers)}", actor, self._settings)
+        make = partial(self.make, self._settings, files=self._files)
+        handle = LocalWorker(f"local-{next(self._numbers)}", make, self._settings)
         handle.before = self.before
         self.started.append(handle)
         return handle
@@ -291,7 +303,7 @@ class LocalActors:
     def with_detector(self, detector_id: str) -> LocalWorker | None:
         """The living actor that hosts a detector."""
         return next(
-            (one for one in self.started if not one.dead and one.actor.health().detector_id == detector_id),
+            (one for one in self.started if not one.dead and detector_id in one.hosts),
             None,
         )
 

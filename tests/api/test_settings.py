@@ -27,6 +27,7 @@ BOUNDS: dict[str, tuple[float, float | None]] = {
     "port": (0, 65_535),
     "workers": (1, 256),
     "slow_request_ms": (0, None),
+    "detectors_per_worker": (1, 2_000),
     "spares": (0, None),
     "idle_rest_s": (0.1, None),
     "snapshot_interval_s": (0.1, None),

@@ -137,6 +137,7 @@ REFUSED: dict[str, Reach] = {
 OF_THE_RUNTIME = {
     "data",
     "deadline_s",
+    "detectors_per_worker",
     "idle_rest_s",
     "journal_sync",
     "max_answers_kept_bytes",

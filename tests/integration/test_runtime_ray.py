@@ -32,10 +32,11 @@ RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
 pytestmark = pytest.mark.ray
 
 
-@pytest.fixture(params=["auto", "tcp"])
+@pytest.fixture(params=[("auto", 1), ("tcp", 1), ("auto", 8)], ids=["auto", "tcp", "shared"])
 def ray_fleet(ray_fleet: RayFleet, request: pytest.FixtureRequest) -> RayFleet:
-    """Gives a started Fleet that reaches workers each of the ways."""
-    return partial(ray_fleet, transport=request.param)
+    """Gives a started Fleet that reaches workers each of the ways, and one whose detectors share workers."""
+    transport, per_worker = request.param
+    return partial(ray_fleet, transport=transport, detectors_per_worker=per_worker)
 
 
 def event(timestamp_ms: float, **fields: Any) -> Operation:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from engine.runtime.contract.calls import Activated, Report
 from engine.runtime.contract.counters import FENCED, SNAPSHOTS_FAILED, SNAPSHOTS_WRITTEN, WITHOUT_ROOM
 from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.operations import Operation, Reply
 from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.settings import RuntimeSettings
@@ -51,6 +52,8 @@ class Activation:
         """Whether another detector waits for the slot."""
         self.fenced = False
         """Whether a snapshot has found a later owner."""
+        self.hung = False
+        """Whether a call has not returned in time, and may still run."""
         self._port = port
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -86,6 +89,10 @@ class Activation:
     def at_risk(self) -> bool:
         """Whether data is not on the disk, or was not when the worker was lost."""
         return self._unsaved or self._unsynced
+
+    def figures(self) -> DetectorFigures | None:
+        """Return what the detector holds, even while a call is under way; None if that is unknown."""
+        return self._port.figures()
 
     # -- when ------------------------------------------------------------------------------------------------
 
@@ -214,13 +221,13 @@ class Activation:
         await self._call(self._port.discard())
 
     def lose(self) -> None:
-        """Give up a snapshot under way: the process ends."""
+        """Give up a snapshot under way: the detector is lost."""
         if self._saving is not None:
             self._saving.cancel()
             self._saving = None
 
     def survives(self) -> None:
-        """Note that only this process is lost: what it wrote survives it, synced or not."""
+        """Note that only this activation is lost: what it wrote survives it, synced or not."""
         self._unsynced = False
 
     # -- inside ----------------------------------------------------------------------------------------------
@@ -297,10 +304,11 @@ class Activation:
         self._passivate_not_before_s = now_s + self._settings.retry_s
 
     async def _call(self, call: Awaitable[T]) -> T:
-        """Await a call of the detector; after `hung_s` the process counts as dead."""
+        """Await a call of the detector; after `hung_s` it counts as hung."""
         hung_s = self._settings.hung_s
         try:
             async with asyncio.timeout(hung_s):
                 return await call
         except TimeoutError:
+            self.hung = True
             raise ActorDied(f"it has not answered for {hung_s:g} s") from None

@@ -79,6 +79,7 @@ class DetectorQueue:
         """Whether the time allowed for answering waiting requests is over."""
         self._ended: Ended | None = None
         self._lost_because = "it did not end in time"
+        self._cancelled = False
 
     @property
     def held(self) -> Held | None:
@@ -88,11 +89,6 @@ class DetectorQueue:
         return Held(self.detector_id, self.epoch, self.activation.at_risk)
 
     # -- what others call ------------------------------------------------------------------------------------
-
-    @property
-    def serves(self) -> bool:
-        """Whether the detector is active here."""
-        return self._task is not None
 
     def start(self) -> None:
         """Begin to serve, right after the activation."""
@@ -108,10 +104,10 @@ class DetectorQueue:
         self._signal.set()
         return submission
 
-    def figures(self, held: DetectorFigures | None) -> DetectorFigures:
+    def figures(self) -> DetectorFigures:
         """Return what waits, and what the detector holds as far as that is known."""
         unanswered = [one for one in (*self._in_flight, *self._waiting) if not one.done]
-        held = held or DetectorFigures(self.detector_id, self.epoch)
+        held = self.activation.figures() or DetectorFigures(self.detector_id, self.epoch)
         return msgspec.structs.replace(
             held,
             epoch=self.epoch,
@@ -167,7 +163,7 @@ class DetectorQueue:
                 await self._step()
         except asyncio.CancelledError:
             # The canceller has answered the waiting requests, and nobody awaits this task's result.
-            pass
+            self._cancelled = True
         except Exception as error:  # noqa: BLE001 -- every batch must be answered
             _log.exception("the queue of the detector %s failed", self.detector_id)
             self._lost_because = f"an internal error: {type(error).__name__}: {error}"
@@ -177,7 +173,9 @@ class DetectorQueue:
             if self._due is not None:
                 self._due.cancel()
             self._refuse_waiting()
-            self.activation.tell(ended=self._ended or Ended(self._lost_because))
+            hung = self._cancelled or self.activation.hung
+            ended = Ended(self._lost_because, hung=hung) if self._ended is None or hung else self._ended
+            self.activation.tell(ended=ended)
 
     async def _step(self) -> None:
         """Do the next thing due."""
@@ -214,7 +212,7 @@ class DetectorQueue:
             self._lose(str(error))
 
     def _lose(self, reason: str) -> None:
-        """End, and have the process ended: its state must not answer."""
+        """End: its state must not answer."""
         self._lost_because = reason
         self._ended = Ended(reason)
 

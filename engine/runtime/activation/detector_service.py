@@ -1,13 +1,15 @@
-"""What a worker does for front ends and for the supervisor: calls on its detector, and its activation."""
+"""What a worker does for front ends and for the supervisor: calls on its detectors, and their activation."""
 
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
 from engine.runtime.activation.detector_queue import DetectorQueue, Submission
-from engine.runtime.contract.calls import LEFT, REPORT, Activated, Held, Report, encode_report
+from engine.runtime.contract.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
+from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer
 from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
@@ -31,26 +33,29 @@ class Node(NamedTuple):
 class DetectorService:
     """Serves any number of connections. The supervisor's is the one that last activated or adopted.
 
-    A batch names the epoch of the activation that it is meant for. One for another epoch has to go elsewhere.
+    A batch names the epoch of the activation that it is meant for, and no two activations of a data folder
+    have the same. One for an epoch that is not here has to go elsewhere.
     The worker outlives its supervisor: what it was told to do goes on, and a successor adopts it.
     """
 
     def __init__(
         self,
         settings: RuntimeSettings,
-        port: DetectorPort,
+        make_port: Callable[[], DetectorPort],
         measures: Measures,
         node: Node = Node(),  # noqa: B008 -- it is immutable
     ) -> None:
+        """`make_port` makes a place for one detector, which is used for one activation."""
         self._settings = settings
-        self._port = port
+        self._make_port = make_port
         self._measures = measures
         self._node = node
-        self.queue: DetectorQueue | None = None
-        """The queue of the active detector, or of the last one."""
+        self.queues: dict[int, DetectorQueue] = {}
+        """The queues of the active detectors, by the epochs of their activations."""
         self.servers: set[LinkServer] = set()
         self._supervisor: LinkServer | None = None
-        self._activating: asyncio.Task[Activated] | None = None
+        self._activating: set[asyncio.Task[Activated]] = set()
+        self._discards: set[asyncio.Task[None]] = set()
 
     def link(self) -> Link:
         """Make the link for a connection that is about to be made."""
@@ -67,31 +72,41 @@ class DetectorService:
         return server.link()
 
     def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> Submission | None:
-        queue = self.queue
-        if queue is None or queue.epoch != batch.epoch:
+        queue = self.queues.get(batch.epoch)
+        if queue is None:
             settled(MOVED)
             return None
         return queue.submit(batch.operations, settled)
 
     async def _activate(self, supervisor: LinkServer, detector_id: str, epoch: int) -> Activated:
         self._supervisor = supervisor
-        self._activating = asyncio.create_task(self._begin(detector_id, epoch))
+        activating = asyncio.create_task(self._begin(detector_id, epoch))
+        self._activating.add(activating)
         # If the supervisor is gone meanwhile, its successor finds the detector here, or none.
-        self._activating.add_done_callback(_heed_no_error)
-        return await asyncio.shield(self._activating)
+        activating.add_done_callback(self._begun)
+        return await asyncio.shield(activating)
 
     async def _begin(self, detector_id: str, epoch: int) -> Activated:
-        queue = DetectorQueue(detector_id, epoch, self._port, self._settings, partial(self._report, epoch))
+        port = self._make_port()
+        report = partial(self._report, epoch, port)
+        queue = DetectorQueue(detector_id, epoch, port, self._settings, report)
         activated = await queue.activation.activate()
-        self.queue = queue
+        self.queues[epoch] = queue
         queue.start()
         return activated
 
-    def _report(self, epoch: int, report: Report) -> None:
+    def _begun(self, activating: asyncio.Task[Activated]) -> None:
+        self._activating.discard(activating)
+        if not activating.cancelled():
+            # Whoever asked has been told, if still there.
+            activating.exception()
+
+    def _report(self, epoch: int, port: DetectorPort, report: Report) -> None:
         told = encode_report(report)
         if report.ended is None:
             self._tell(told)
             return
+        self._over(epoch, port, report.ended)
         for server in self.servers:
             server.note(LEFT, str(epoch).encode())
         # The supervisor may end the process at once: answers and notes go first.
@@ -101,40 +116,50 @@ class DetectorService:
         if self._supervisor is not None:
             self._supervisor.note(REPORT, report)
 
-    async def _adopt(self, supervisor: LinkServer) -> Held | None:
-        """Report to another supervisor from now on; return the active detector."""
+    def _over(self, epoch: int, port: DetectorPort, ended: Ended) -> None:
+        """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
+        self.queues.pop(epoch, None)
+        if ended.reason is not None and not ended.hung:
+            discard = asyncio.create_task(_discard(port))
+            self._discards.add(discard)
+            discard.add_done_callback(self._discards.discard)
+
+    async def _adopt(self, supervisor: LinkServer) -> list[Held]:
+        """Report to another supervisor from now on; return the active detectors."""
         self._supervisor = supervisor
-        if self._activating is not None:
-            await asyncio.wait({self._activating})
-        return None if self.queue is None else self.queue.held
+        if self._activating:
+            await asyncio.wait(self._activating)
+        return [held for queue in self.queues.values() if (held := queue.held) is not None]
 
-    async def _delete(self) -> None:
-        if self.queue is not None:
-            await self.queue.delete()
+    async def _delete(self, epoch: int) -> None:
+        if (queue := self.queues.get(epoch)) is not None:
+            await queue.delete()
 
-    async def _close(self) -> str | None:
-        return None if self.queue is None else await self.queue.close()
+    async def _close(self, epoch: int) -> str | None:
+        queue = self.queues.get(epoch)
+        return None if queue is None else await queue.close()
 
     async def _ping(self) -> int:
         return os.getpid()
 
     async def _figures(self) -> WorkerAnswer:
-        queue, node = self.queue, self._node
+        node = self._node
         return WorkerAnswer(
             ProcessFigures(*usage()),
             node.id,
             node.address,
             {node.transport: len(self.servers)},
-            [] if queue is None or not queue.serves else [queue.figures(self._port.figures())],
+            [queue.figures() for queue in self.queues.values()],
             self._measures.histograms,
             self._measures.keys_evicted,
         )
 
     def _noted(self, note: Note) -> None:
-        if note.name == MAKE_ROOM and self.queue is not None:
-            self.queue.make_room()
+        if note.name == MAKE_ROOM and (queue := self.queues.get(int(note.body))) is not None:
+            queue.make_room()
 
 
-def _heed_no_error(activating: asyncio.Task[Activated]) -> None:
-    if not activating.cancelled():
-        activating.exception()
+async def _discard(port: DetectorPort) -> None:
+    # In a process that dies meanwhile, nothing is left to drop.
+    with suppress(ActorDied):
+        await port.discard()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from engine.runtime.broker.broker import Status, Tallies
 from engine.runtime.catalogue.directory_client import DirectoryClient
-from engine.runtime.contract.calls import Held, Report
+from engine.runtime.contract.calls import Held
 from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
 from engine.runtime.contract.counters import COUNTERS
 from engine.runtime.contract.errors import SHUTTING_DOWN, ActorDied, DetectorUnavailable
@@ -24,9 +24,6 @@ _log = logging.getLogger(__name__)
 
 _PURGE_WAIT_S = 1.0
 _DAMAGE_KEPT = 100
-
-Adopted = tuple[DetectorWorker, Held | None, list[Report]]
-"""A worker of an earlier broker, its detector, and what it has reported since."""
 
 _ADOPT_S = 5.0
 """How long a worker of an earlier broker may take to say what it has."""
@@ -52,7 +49,10 @@ class LocalBroker:
         # If no worker is started ahead, one extra open slot lets the first one start.
         ahead = 0 if settings.spares else 1
         self._workers_starter = workers
-        self._workers = DetectorWorkers(workers, settings, lambda started: slots.open(started + ahead))
+        per_worker = settings.detectors_per_worker
+        self._workers = DetectorWorkers(
+            workers, settings, lambda started: slots.open(started * per_worker + ahead)
+        )
         slots.open(ahead)
         self._services = Services(
             settings,
@@ -91,28 +91,31 @@ class LocalBroker:
         known = (await self._directory.changes(0, 0)).detectors.whole or {}
         adopted = await asyncio.gather(*map(self._adopted, survivors))
         # The latest activation of a detector is the one that may write.
-        for worker, held, early in sorted(filter(None, adopted), key=_latest_first):
-            if held is None:
-                self._workers.give_back(worker)
-            elif held.detector_id in known and held.detector_id not in self._placed:
+        latest_first = sorted((one for each in adopted for one in each), key=lambda one: -one[1].epoch)
+        for worker, held in latest_first:
+            if worker.dead or held.detector_id in self._placed:
+                self._workers.lose(worker)
+            elif held.detector_id in known:
                 placed = PlacedDetector(held.detector_id, self._services, self._left)
                 self._placed[held.detector_id] = placed
-                placed.adopt(worker, held, early)
+                placed.adopt(worker, held)
             else:
-                self._workers.lose(worker)
+                await self._workers.drop(worker, held.epoch)
 
-    async def _adopted(self, port: WorkerPort) -> Adopted | None:
-        """Take over a worker, or end it if that is impossible."""
-        early: list[Report] = []
-        port.reported = early.append
+    async def _adopted(self, port: WorkerPort) -> list[tuple[DetectorWorker, Held]]:
+        """Take over a worker with its detectors, or end it if that is impossible."""
+        worker = DetectorWorker(port, taken=1)
+        port.reported = worker.reported
         try:
             async with asyncio.timeout(_ADOPT_S):
                 held = await port.adopt()
         except (ActorDied, TimeoutError) as error:
             _log.warning("the worker %s is ended, for it cannot be adopted: %r", port.name, error)
             await port.end()
-            return None
-        return self._workers.adopt(port), held, early
+            return []
+        worker.taken = worker.activations = len(held)
+        self._workers.adopt(worker)
+        return [(worker, one) for one in held]
 
     async def close(self) -> list[str]:
         """Answer waiting requests, save every active detector, and stop.
@@ -279,8 +282,3 @@ class LocalBroker:
         said = f"detector {detector_id}: {trouble}"
         _log.error("%s", said)
         self._trouble[detector_id] = said
-
-
-def _latest_first(adopted: Adopted) -> int:
-    _, held, _ = adopted
-    return 0 if held is None else -held.epoch

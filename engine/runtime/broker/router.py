@@ -33,12 +33,13 @@ class Router:
         self._connect = connect
         self._loop = asyncio.get_running_loop()
         self._ways: dict[str, Way] = {}
-        self._ways_max = _WAYS_KEPT
+        self._ways_kept = max(_WAYS_KEPT, 2 * settings.max_resident)
+        self._ways_max = self._ways_kept
         self._clients: dict[str, LinkClient] = {}
         """By the name of the worker."""
         self._connecting: dict[str, asyncio.Task[LinkClient]] = {}
-        self._users: dict[LinkClient, Way] = {}
-        """The way to the detector that a worker has, or had last."""
+        self._users: dict[LinkClient, dict[int, Way]] = {}
+        """The ways to the detectors of a worker, by the epochs of their activations."""
 
     async def call(self, detector_id: str, operation: Operation) -> Answer:
         """Execute an operation on a detector, first come, first served.
@@ -89,7 +90,7 @@ class Router:
         if len(self._ways) >= self._ways_max:
             # What nobody uses is forgotten; the next call asks again.
             self._ways = {key: way for key, way in self._ways.items() if way.busy}
-            self._ways_max = max(_WAYS_KEPT, 2 * len(self._ways))
+            self._ways_max = max(self._ways_kept, 2 * len(self._ways))
         way = self._ways[detector_id] = Way(detector_id, self._settings, self._locate, self._reached)
         return way
 
@@ -102,7 +103,7 @@ class Router:
                 connecting = self._connecting[route.worker] = self._loop.create_task(self._connected(route))
             # Others may wait for the same connection.
             client = await asyncio.shield(connecting)
-        self._users[client] = way
+        self._users.setdefault(client, {})[route.epoch] = way
         return client
 
     async def _connected(self, route: Route) -> LinkClient:
@@ -116,9 +117,11 @@ class Router:
         return client
 
     def _noted(self, client: LinkClient, note: Note) -> None:
-        way = self._users.get(client)
-        if note.name == LEFT and way is not None:
-            way.left(int(note.body))
+        if note.name == LEFT:
+            epoch = int(note.body)
+            way = self._users.get(client, {}).pop(epoch, None)
+            if way is not None:
+                way.left(epoch)
 
     def _ended(self, worker: str, client: LinkClient) -> None:
         self._users.pop(client, None)

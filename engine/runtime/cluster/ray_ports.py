@@ -101,21 +101,21 @@ class RayWorkerPort(_Port):
         """Activate a detector. Raises StorageError."""
         return await self._client.ask("activate", Activated, detector_id, epoch)
 
-    async def adopt(self) -> Held | None:
-        """Have the worker report here, and return its active detector."""
-        return await self._client.ask("adopt", Held | None)
+    async def adopt(self) -> list[Held]:
+        """Have the worker report here, and return its active detectors."""
+        return await self._client.ask("adopt", list[Held])
 
-    def make_room(self) -> None:
-        """Say that another detector waits for the slot of this one."""
-        self._client.note(MAKE_ROOM)
+    def make_room(self, epoch: int) -> None:
+        """Say that another detector waits for the slot of the one that is active in that epoch."""
+        self._client.note(MAKE_ROOM, str(epoch).encode())
 
-    async def delete(self) -> None:
+    async def delete(self, epoch: int) -> None:
         """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
-        await self._client.ask("delete", None)
+        await self._client.ask("delete", None, epoch)
 
-    async def close(self) -> str | None:
+    async def close(self, epoch: int) -> str | None:
         """Answer waiting requests for a limited time, save and drop the detector."""
-        return await self._client.ask("close", str | None)
+        return await self._client.ask("close", str | None, epoch)
 
     async def ping(self) -> None:
         """Return once the worker answers, even while it is busy."""

@@ -1,8 +1,7 @@
-"""The worker process: a detector in a thread of its own, served by an event loop beside Ray's thread."""
+"""The worker process: detectors whose calls run in threads, served by an event loop beside Ray's thread."""
 
 import asyncio
 import os
-import queue
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -22,7 +21,7 @@ from engine.runtime.detector.measured_actor import MeasuredActor
 from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from engine.runtime.process.crashes import crashes_to
 from engine.runtime.process.large_blocks import map_large_blocks
-from engine.runtime.process.off_loop import off_loop
+from engine.runtime.process.threads import Threads
 from engine.runtime.transport import tls
 from engine.runtime.transport.listener import Listener
 
@@ -31,49 +30,72 @@ T = TypeVar("T")
 _START_S: Final = 10.0
 _SMALL_BYTES: Final = 32 * 1024
 """Payloads of this size are evaluated in a few milliseconds."""
+_CALLS_AT_ONCE: Final = 4
+_SAVING_AT_ONCE: Final = 2
+"""Of detectors that share a worker."""
+
+
+class WorkerThreads:
+    """The threads of a worker, beside its event loop, for the calls of all its detectors.
+
+    Python code runs in one thread at a time, so more threads evaluate no faster. But a thread that waits for
+    the disk leaves the others to the detectors whose data is elsewhere.
+    """
+
+    def __init__(self, detectors: int) -> None:
+        """Start the threads for that many detectors."""
+        shared = detectors > 1
+        self.calls: Final = Threads("detector", _CALLS_AT_ONCE if shared else 1)
+        # One at a time: the report of a crash in a replay must name the detector that was replayed.
+        self.activations: Final = Threads("activation") if shared else self.calls
+        self.saving: Final = Threads("saving", _SAVING_AT_ONCE if shared else 1)
+        self.heap: Final = FrozenHeap(detectors)
 
 
 class DetectorThread:
     """Executes the calls of a detector one at a time, in a thread: the event loop goes on meanwhile."""
 
-    def __init__(self, actor: MeasuredActor) -> None:
+    def __init__(
+        self, actor: MeasuredActor, threads: WorkerThreads, alone: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`alone` tells whether no other detector is active in this process."""
         self._actor = actor
-        self._frozen_heap = FrozenHeap()
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="detector", daemon=True).start()
+        self._threads = threads
+        self._alone = alone
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector. Raises StorageError."""
-        return await self._call(partial(self._activate, detector_id, epoch))
+        return await self._threads.activations.call(partial(self._activate, detector_id, epoch))
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
         """Execute a batch. Raises StorageError if its answers would not be durable.
 
-        Waking a thread takes longer than a small batch does, so that one is executed in the event loop.
+        Waking a thread takes longer than a small batch does, so that one is executed in the event loop,
+        unless other detectors would wait for its sync.
         """
-        if sum(len(operation.payload) for operation in batch) <= _SMALL_BYTES:
+        if self._alone() and sum(len(operation.payload) for operation in batch) <= _SMALL_BYTES:
             return self._actor.handle(batch)
-        return await self._call(partial(self._actor.handle, batch))
+        return await self._threads.calls.call(partial(self._actor.handle, batch))
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises StorageError."""
-        await self._call(self._actor.sync)
+        await self._threads.calls.call(self._actor.sync)
 
     async def begin_saving(self) -> bool:
         """Copy the state for a snapshot. Raises StorageError."""
-        return await self._call(self._actor.begin_saving)
+        return await self._threads.calls.call(self._actor.begin_saving)
 
     async def finish_saving(self) -> None:
         """Write the snapshot that was begun, while batches continue. Raises StorageError."""
-        await off_loop(self._actor.finish_saving, "saving")
+        await self._threads.saving.call(self._actor.finish_saving)
 
     async def passivate(self) -> int:
         """Save and drop the detector; return the bytes that the process holds. Raises StorageError."""
-        return await self._call(partial(self._dropping, self._actor.passivate))
+        return await self._threads.calls.call(partial(self._dropping, self._actor.passivate))
 
     async def discard(self) -> None:
         """Drop the detector without saving it."""
-        await self._call(partial(self._dropping, self._actor.discard))
+        await self._threads.calls.call(partial(self._dropping, self._actor.discard))
 
     def figures(self) -> DetectorFigures | None:
         """Return what the active detector holds, even while a call is under way; None if there is none."""
@@ -81,36 +103,13 @@ class DetectorThread:
 
     def _activate(self, detector_id: str, epoch: int) -> Activated:
         activated = self._actor.activate(detector_id, epoch)
-        self._frozen_heap.activated()
+        self._threads.heap.activated()
         return activated
 
     def _dropping(self, drop: Callable[[], T]) -> T:
         dropped = drop()
-        self._frozen_heap.gone()
+        self._threads.heap.gone()
         return dropped
-
-    def _call(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[T] = loop.create_future()
-
-        def execute() -> None:
-            try:
-                settle: Callable[[], None] = partial(outcome.set_result, work())
-            except BaseException as error:  # noqa: BLE001 -- the awaiting task raises it
-                settle = partial(outcome.set_exception, error)
-            loop.call_soon_threadsafe(_unless_done, outcome, settle)
-
-        self._calls.put(execute)
-        return outcome
-
-    def _run(self) -> None:
-        while True:
-            self._calls.get()()
-
-
-def _unless_done(outcome: asyncio.Future[Any], settle: Callable[[], None]) -> None:
-    if not outcome.done():
-        settle()
 
 
 class WorkerActor:
@@ -123,7 +122,8 @@ class WorkerActor:
         collect_seldom()
         map_large_blocks()
         self._measures = Measures()
-        self._actor = MeasuredActor(settings, crashes_to=crashes_to, measures=self._measures)
+        self._threads = WorkerThreads(settings.detectors_per_worker)
+        self._service: DetectorService
         self._loop = uvloop.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="serving", daemon=True).start()
 
@@ -149,10 +149,14 @@ class WorkerActor:
         return os.getpid()
 
     async def _listen(self, host: str | None, node: Node) -> Address:
-        service = DetectorService(self._settings, DetectorThread(self._actor), self._measures, node)
-        listener = await Listener.start(service.link, host=host, tls=node.transport == "tls")
+        self._service = DetectorService(self._settings, self._make_place, self._measures, node)
+        listener = await Listener.start(self._service.link, host=host, tls=node.transport == "tls")
         self._listeners.append(listener)
         return listener.address
+
+    def _make_place(self) -> DetectorThread:
+        actor = MeasuredActor(self._settings, crashes_to=crashes_to, measures=self._measures)
+        return DetectorThread(actor, self._threads, lambda: len(self._service.queues) == 1)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_START_S)

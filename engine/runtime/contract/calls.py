@@ -1,4 +1,4 @@
-"""What the supervisor and a worker tell each other about the worker's detector."""
+"""What the supervisor and a worker tell each other about the worker's detectors."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ class Activated(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The state of a worker, available even while it is busy."""
+    """The state of a detector's place in a worker, available even while it is busy."""
 
     pid: int
     detector_id: str | None
@@ -38,12 +38,14 @@ class Ended(msgspec.Struct, frozen=True):
     """The worker no longer has the detector."""
 
     reason: str | None = None
-    """Why the activation failed, so that the process must not be used again; None if it ended regularly."""
+    """Why the activation failed, so that its state must not answer; None if it ended regularly."""
+    hung: bool = False
+    """Whether a call may still run in the process, which is then of no use to other detectors either."""
     resident_bytes: int = 0
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What happened to the active detector of a worker, for the supervisor."""
+    """What happened to an active detector of a worker, for the supervisor."""
 
     epoch: int
     counts: dict[str, int] = {}

@@ -26,7 +26,7 @@ COUNTERS: Final = {
     ACTIVATIONS_FAILED: "Activations that failed because of the detector's files or the disk.",
     JOURNAL_FAILED: "Batches that could not be made durable; the detector is activated again after each.",
     WITHOUT_ROOM: "Batches that were refused because the disk was full.",
-    ACTORS_LOST: "Detector workers that died, or hung and were ended, with an active detector.",
+    ACTORS_LOST: "Active detectors whose worker died, or hung and was ended.",
     DAMAGED: "Files that were set aside because they were torn or damaged.",
     DIVERGED: "Activations whose replay fired other rules than the original evaluation.",
 }

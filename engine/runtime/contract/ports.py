@@ -11,7 +11,7 @@ from engine.runtime.contract.routes import Address
 
 
 class DetectorPort(Protocol):
-    """The detector inside a worker, as the worker's own event loop calls it.
+    """A detector inside a worker, as the worker's own event loop calls it.
 
     Calls are made one at a time, except `finish_saving`.
     """
@@ -51,7 +51,7 @@ class WorkerPort(Protocol):
     """
 
     reported: Callable[[Report], None]
-    """Called with what the worker reports about its detector."""
+    """Called with what the worker reports about its detectors."""
 
     @property
     def name(self) -> str:
@@ -59,21 +59,21 @@ class WorkerPort(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where the worker accepts calls on its detector."""
+        """Where the worker accepts calls on its detectors."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector. Raises StorageError."""
 
-    async def adopt(self) -> Held | None:
-        """Have the worker report here, and return its active detector."""
+    async def adopt(self) -> Sequence[Held]:
+        """Have the worker report here, and return its active detectors."""
 
-    def make_room(self) -> None:
-        """Say that another detector waits for the slot of this one."""
+    def make_room(self, epoch: int) -> None:
+        """Say that another detector waits for the slot of the one that is active in that epoch."""
 
-    async def delete(self) -> None:
+    async def delete(self, epoch: int) -> None:
         """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
 
-    async def close(self) -> str | None:
+    async def close(self, epoch: int) -> str | None:
         """Answer waiting requests for a limited time, save and drop the detector.
 
         Returns the reason if the detector could not be saved.

@@ -25,6 +25,8 @@ class RuntimeSettings:
     detectors_max: int = 100_000
     max_resident: int = 50
     """Detectors that are active at once."""
+    detectors_per_worker: int = 1
+    """Detectors that are active in one worker at once."""
     idle_rest_s: float = 600.0
     turn_s: float = 0.25
     """The minimum time that a busy detector stays active while others wait for its slot."""
@@ -61,9 +63,10 @@ class RuntimeSettings:
     starts_at_once: int = os.cpu_count() or 1
     """Workers that start at the same time."""
     activations_max: int = 1_000
-    """After so many activations, a worker is replaced."""
+    """After so many activations of each of its detectors, a worker is replaced."""
     actor_bytes_max: int = 1024 * 1024 * 1024
-    """A worker whose process holds more memory after a passivation is replaced."""
+    """A worker whose process holds more memory after a passivation takes no more detectors, and is ended once
+    it has none."""
     hung_s: float = 60.0
     """A worker that has not answered for so long counts as dead, and is ended."""
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeVar
 
@@ -25,7 +25,7 @@ from engine.runtime.contract.errors import (
 )
 from engine.runtime.contract.routes import Route
 from engine.runtime.placement.services import Services
-from engine.runtime.placement.workers import DetectorWorker
+from engine.runtime.placement.workers import DetectorWorker, Hosted
 from snapshots.errors import StorageError, WrongFolder
 
 T = TypeVar("T")
@@ -65,6 +65,8 @@ class PlacedDetector:
         self._room_wanted = False
         """Whether another detector waits for the slot."""
         self._activating: asyncio.Task[None] | None = None
+        self._dropping: asyncio.Task[None] | None = None
+        """Ends an activation that is not wanted any more, in a worker that has other detectors."""
         self._askers = 0
         self._deleted = False
         self._closing = False
@@ -90,7 +92,7 @@ class PlacedDetector:
         """Have the detector passivated: at once if it is idle, otherwise after its turn."""
         self._room_wanted = True
         if self._worker is not None:
-            self._worker.port.make_room()
+            self._worker.port.make_room(self._epoch)
 
     # -- what others call ------------------------------------------------------------------------------------
 
@@ -146,21 +148,23 @@ class PlacedDetector:
             self._askers -= 1
             self._forget_if_idle()
 
-    def adopt(self, worker: DetectorWorker, held: Held, early: Sequence[Report]) -> None:
-        """Take over a detector that an earlier supervisor had activated, and what its worker said since."""
+    def adopt(self, worker: DetectorWorker, held: Held) -> None:
+        """Take over a detector that an earlier supervisor had activated."""
         self._services.slots.adopt(self)
         self._set_active(worker, held.epoch)
         self._at_risk = held.at_risk
-        self._hear(worker, early)
+        self._host(worker)
 
     async def delete(self) -> None:
         """Refuse all requests with 1200, and drop the detector unsaved."""
         self._deleted = True
         await self._stop_activating()
+        if self._dropping is not None:
+            await self._dropping
         worker = self._worker
         if worker is not None:
             try:
-                await self._within(worker.port.delete(), 2 * self._settings.hung_s)
+                await self._within(worker.port.delete(self._epoch), 2 * self._settings.hung_s)
             except ActorDied:
                 self._lose("it did not end")
 
@@ -177,7 +181,7 @@ class PlacedDetector:
         if worker is not None:
             most_s = self._settings.drain_s + 3 * self._settings.hung_s
             try:
-                reason = await self._within(worker.port.close(), most_s)
+                reason = await self._within(worker.port.close(self._epoch), most_s)
             except ActorDied as error:
                 self._lost_because = self._lost_because or f"its process was lost: {error}"
             else:
@@ -249,18 +253,25 @@ class PlacedDetector:
         """Try one worker. Afterwards it has the detector, is given back, or is ended."""
         workers = self._services.workers
         worker = await workers.take()
-        empty = True
+        empty, unwanted = True, False
         try:
             epoch = await self._services.directory.lease(self.detector_id, worker.port.name)
             if epoch is None:
                 return False
             empty = False
             began_s = self._loop.time()
-            early: list[Report] = []
-            worker.port.reported = early.append
-            activated = await self._within(
-                worker.port.activate(self.detector_id, epoch), self._settings.activation_hung_s
-            )
+            activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch))
+            try:
+                within_s = self._settings.activation_hung_s
+                activated = await self._within(asyncio.shield(activating), within_s)
+            except asyncio.CancelledError:
+                if worker.taken > 1:
+                    unwanted = True
+                    self._dropping = self._loop.create_task(workers.drop(worker, epoch, activating))
+                raise
+            finally:
+                if not unwanted:
+                    activating.cancel()
             if worker.dead:
                 raise ActorDied("it died right after the activation")
             self._activated_in_s = self._loop.time() - began_s
@@ -270,21 +281,24 @@ class PlacedDetector:
             empty = not isinstance(error, WrongFolder)
             raise
         finally:
-            if self._worker is None:
+            if self._worker is None and not unwanted:
                 (workers.give_back if empty else workers.lose)(worker)
         self._note_activated(activated)
-        self._hear(worker, early)
+        self._host(worker)
         return True
 
+    def _host(self, worker: DetectorWorker) -> None:
+        """Take what the worker reports of the detector from now on, and has reported already."""
+        worker.host(self._epoch, Hosted(partial(self._reported, worker), self._found_dead))
+
     def _set_active(self, worker: DetectorWorker, epoch: int) -> None:
-        worker.on_death = self._found_dead
         self._worker = worker
         self._epoch = epoch
         self._news = asyncio.Event()
         self.used_at_s = self._loop.time()
         self._at_risk = False
         if self._room_wanted:
-            worker.port.make_room()
+            worker.port.make_room(epoch)
 
     def _note_activated(self, activated: Activated) -> None:
         services = self._services
@@ -300,12 +314,6 @@ class PlacedDetector:
             services.diverged(self.detector_id, activated.diverged)
 
     # -- what the worker reports -----------------------------------------------------------------------------
-
-    def _hear(self, worker: DetectorWorker, early: Sequence[Report]) -> None:
-        """Take the reports of a worker from now on, after the early ones."""
-        worker.port.reported = partial(self._reported, worker)
-        for report in early:
-            self._reported(worker, report)
 
     def _reported(self, worker: DetectorWorker, report: Report) -> None:
         services = self._services
@@ -325,9 +333,11 @@ class PlacedDetector:
         if report.ended is None:
             return
         if report.ended.reason is not None:
-            _log.warning("the detector %s lost its worker: %s", self.detector_id, report.ended.reason)
-            self._lose(report.ended.reason)
-            return
+            _log.warning("the detector %s is lost: %s", self.detector_id, report.ended.reason)
+            if report.ended.hung or self._settings.detectors_per_worker == 1:
+                self._lose(report.ended.reason)
+                return
+            self._lost_because = report.ended.reason
         self._leave()
         services.workers.give_back(worker, report.ended.resident_bytes)
 
@@ -345,6 +355,8 @@ class PlacedDetector:
 
     def _leave(self) -> None:
         """Note that the worker no longer has the detector."""
+        if self._worker is not None:
+            self._worker.leave(self._epoch)
         self._worker = None
         self._news.set()
         self._release_slot()

@@ -1,36 +1,77 @@
-"""Worker processes: each holds at most one active detector, and is reused for others."""
+"""Worker processes: each holds one active detector or several, and is reused for others."""
 
 import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from engine.runtime.contract.calls import Report
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
+from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """Who is told what becomes of a detector that is active in a worker."""
+
+    reported: Callable[[Report], None]
+    on_death: Callable[[], None]
+    """Called once if the worker dies while the detector is active in it."""
+
+
 @dataclass(eq=False, slots=True)
 class DetectorWorker:
-    """A started worker and its state."""
+    """A started worker, and the detectors that are active in it or about to be."""
 
     port: WorkerPort
     activations: int = 0
+    taken: int = 0
+    """The detectors that are active in it or about to be."""
+    worn: bool = False
+    """Whether it takes no more detectors, and is ended once it has none."""
     dead: bool = False
-    on_death: Callable[[], None] | None = None
-    """Called once if the worker dies while a detector is active in it."""
+    hosted: dict[int, Hosted] = field(default_factory=dict, repr=False)
+    """The active detectors, by the epochs of their activations."""
+    early: list[Report] = field(default_factory=list, repr=False)
+    """Reports of detectors whose activation is not known to be over."""
     watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
+
+    def host(self, epoch: int, hosted: Hosted) -> None:
+        """Note that a detector is active in it, and pass on what was reported of it already."""
+        self.hosted[epoch] = hosted
+        early = [report for report in self.early if report.epoch == epoch]
+        self.early = [report for report in self.early if report.epoch != epoch]
+        for report in early:
+            hosted.reported(report)
+
+    def leave(self, epoch: int) -> None:
+        """Note that a detector is no longer active in it."""
+        self.hosted.pop(epoch, None)
+
+    def reported(self, report: Report) -> None:
+        """Pass a report on."""
+        if (hosted := self.hosted.get(report.epoch)) is not None:
+            hosted.reported(report)
+        elif self.activating:
+            self.early.append(report)
+
+    @property
+    def activating(self) -> int:
+        """The detectors that are about to be active in it."""
+        return self.taken - len(self.hosted)
 
 
 class DetectorWorkers:
     """A pool of workers: a few are started ahead, and worn or dead ones are replaced.
 
-    A taker holds an activation slot, so `max_resident` bounds the workers in use. The pool bounds the spare
-    workers, and how many start at once: more than there are cores would slow each other down.
+    A taker holds an activation slot, so `max_resident` bounds the detectors in workers. The pool bounds the
+    spare workers, and how many start at once: more than there are cores would slow each other down.
     """
 
     def __init__(
@@ -43,7 +84,9 @@ class DetectorWorkers:
         self._starter = starter
         self._settings = settings
         self._changed = changed
-        self._unused: deque[DetectorWorker] = deque()
+        self._per_worker = settings.detectors_per_worker
+        self._open: list[DetectorWorker] = []
+        """The workers that take detectors; the last one used is the last."""
         self._takers: deque[asyncio.Future[DetectorWorker]] = deque()
         self._all: set[DetectorWorker] = set()
         self._starts: set[asyncio.Task[None]] = set()
@@ -68,7 +111,7 @@ class DetectorWorkers:
         self._fill()
 
     async def take(self) -> DetectorWorker:
-        """Return a spare worker, or wait until one has started; first come, first served."""
+        """Return a worker for a detector, or wait until one has started; first come, first served."""
         taker: asyncio.Future[DetectorWorker] = asyncio.get_running_loop().create_future()
         self._takers.append(taker)
         self._serve()
@@ -83,39 +126,71 @@ class DetectorWorkers:
             with contextlib.suppress(ValueError):
                 self._takers.remove(taker)
 
-    def adopt(self, port: WorkerPort) -> DetectorWorker:
-        """Add a worker that is started already, as one in use."""
-        return self._add(DetectorWorker(port, activations=1))
+    def adopt(self, worker: DetectorWorker) -> None:
+        """Add a worker that is started already, perhaps with detectors."""
+        self._add(worker)
+        self._reopen(worker)
+
+    async def drop(
+        self, worker: DetectorWorker, epoch: int, activating: Awaitable[object] | None = None
+    ) -> None:
+        """End an activation that nobody wants, once it is complete: others share the worker."""
+        try:
+            async with asyncio.timeout(self._settings.activation_hung_s):
+                if activating is not None:
+                    # After a StorageError nothing is active.
+                    with contextlib.suppress(StorageError):
+                        await activating
+                await worker.port.delete(epoch)
+        except (ActorDied, TimeoutError):
+            self.lose(worker)
+        else:
+            self.give_back(worker)
 
     def give_back(self, worker: DetectorWorker, resident_bytes: int = 0) -> None:
-        """Return a worker that has no detector to the pool."""
-        worker.on_death = None
-        worn = (
-            worker.activations >= self._settings.activations_max
+        """Note that a worker has a detector less than before."""
+        if worker.dead:
+            return
+        worker.taken -= 1
+        if not worker.activating:
+            worker.early.clear()
+        worker.worn = (
+            worker.worn
+            or worker.activations >= self._settings.activations_max * self._per_worker
             or resident_bytes > self._settings.actor_bytes_max
         )
-        if worn or self._surplus or self._closed or worker.dead:
+        self._reopen(worker)
+
+    def _reopen(self, worker: DetectorWorker) -> None:
+        """Have a worker take more detectors if it can, as the last one used; end it if it is of no use."""
+        with contextlib.suppress(ValueError):
+            self._open.remove(worker)
+        if not worker.taken and (worker.worn or self._surplus or self._closed):
             self.lose(worker)
-            return
-        self._unused.append(worker)
-        self._serve()
+        elif worker.worn or worker.taken >= self._per_worker:
+            self._fill()
+        else:
+            self._open.append(worker)
+            self._serve()
 
     def lose(self, worker: DetectorWorker) -> None:
         """End a worker at once: it is worn out, dead, or its state must not answer."""
-        worker.on_death = None
         worker.dead = True
         if worker not in self._all:
             return
         self._all.discard(worker)
         self._changed(len(self._all))
         with contextlib.suppress(ValueError):
-            self._unused.remove(worker)
+            self._open.remove(worker)
         for watcher in worker.watchers:
             watcher.cancel()
         ending = asyncio.create_task(self._end(worker))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
         self._fill()
+        hosted, worker.hosted = worker.hosted, {}
+        for one in hosted.values():
+            one.on_death()
 
     async def close(self) -> None:
         """End every worker."""
@@ -134,29 +209,48 @@ class DetectorWorkers:
         """Whether the pool has enough spare workers."""
         return len(self._unused) >= self._unused_most and not self._takers
 
+    @property
+    def _unused(self) -> list[DetectorWorker]:
+        return [worker for worker in self._open if not worker.taken]
+
     def _serve(self) -> None:
-        """Hand spare workers to those who wait for one."""
-        while self._unused and self._takers:
+        """Hand workers with room to those who wait for one."""
+        while self._open and self._takers:
             taker = self._takers.popleft()
             if taker.done():
                 continue
-            # Last in, first out: the workers unused longest stay unused, and have grown least.
-            worker = self._unused.pop()
+            worker = self._fullest()
             worker.activations += 1
+            worker.taken += 1
+            if worker.taken == self._per_worker:
+                self._open.remove(worker)
             taker.set_result(worker)
+
+    def _fullest(self) -> DetectorWorker:
+        """Return the worker for the next detector: few workers are filled, unless activations wait there.
+
+        Last in, first out: the workers unused longest stay unused, and have grown least.
+        """
+        return max(reversed(self._open), key=lambda worker: (-worker.activating, worker.taken))
 
     def _fill(self) -> None:
         """Start the workers that are waited for or wanted as spares, unless they are starting already."""
         if self._closed:
             return
+        unused = len(self._unused)
         waited_for = sum(not taker.done() for taker in self._takers)
-        used = len(self._all) - len(self._unused)
-        room = max(0, self._settings.max_resident - used - waited_for)
-        wanted = waited_for + min(self._settings.spares, room) - len(self._unused) - len(self._starts)
+        taken = sum(worker.taken for worker in self._all)
+        room = sum(self._per_worker - worker.taken for worker in self._open if worker.taken)
+        more = max(0, self._settings.max_resident - taken - waited_for - room)
+        wanted = self._workers_for(waited_for) + min(self._settings.spares, self._workers_for(more))
+        wanted -= unused + len(self._starts)
         for _ in range(min(wanted, self._settings.starts_at_once - len(self._starts))):
             start = asyncio.create_task(self._start())
             self._starts.add(start)
             start.add_done_callback(self._start_over)
+
+    def _workers_for(self, detectors: int) -> int:
+        return -(-detectors // self._per_worker)
 
     def _start_over(self, start: asyncio.Task[None]) -> None:
         self._starts.discard(start)
@@ -173,7 +267,8 @@ class DetectorWorkers:
         if self._surplus or self._closed:
             await self._end(worker)
             return
-        self._unused.append(self._add(worker))
+        port.reported = worker.reported
+        self._open.append(self._add(worker))
         self._serve()
 
     def _add(self, worker: DetectorWorker) -> DetectorWorker:
@@ -201,12 +296,9 @@ class DetectorWorkers:
 
     def _died(self, worker: DetectorWorker, how: str) -> None:
         _log.warning("the detector worker %s %s", worker.port.name, how)
-        on_death = worker.on_death
         # One of the watchers is this task, which ends now.
         worker.watchers = [one for one in worker.watchers if one is not asyncio.current_task()]
         self.lose(worker)
-        if on_death is not None:
-            on_death()
 
     async def _end(self, worker: DetectorWorker) -> None:
         with contextlib.suppress(ActorDied):

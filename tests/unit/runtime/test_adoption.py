@@ -68,7 +68,7 @@ async def test_what_is_active_stays_active_and_is_not_activated_again(tmp_path):
             assert broker.counts[ACTIVATIONS] == 0
             assert worker.actor._active.detector.events_seen == 2
             # It reports to the successor now.
-            worker.make_room()
+            worker.make_room((await broker.route(detector, 0)).epoch)
             await until(lambda: not broker.active_detectors)
 
 
@@ -111,6 +111,23 @@ async def test_a_worker_whose_detector_was_deleted_or_given_to_another_is_ended(
             assert (await broker.route(moved, 0)).epoch == epoch
             await until(lambda: former.dead)
             await until(lambda: not service.actors.with_detector(deleted))
+
+
+async def test_all_detectors_of_a_shared_worker_are_adopted_and_it_takes_more(tmp_path):
+    async with local_service(tmp_path, spares=0, detectors_per_worker=3) as service:
+        *kept, deleted = [await service.fleet.create_detector(f"{number}") for number in range(3)]
+        for detector in (*kept, deleted):
+            await service.fleet.call(detector, event(1))
+        (worker,) = service.actors.started
+        await service.broker._directory.delete_detector(deleted)
+        async with succeeded(service) as broker:
+            assert broker.active_detectors == 2
+            await until(lambda: worker.hosts == set(kept))
+            for detector in kept:
+                assert (await broker.route(detector, 0)).worker == worker.name
+            more = await service.fleet.create_detector("more")
+            assert (await broker.route(more, 0)).worker == worker.name
+            assert not worker.dead
 
 
 async def test_a_worker_that_does_not_answer_is_ended(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -11,7 +12,7 @@ import pytest
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.cluster import worker
-from engine.runtime.cluster.worker import DetectorThread
+from engine.runtime.cluster.worker import DetectorThread, WorkerThreads
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.operations import Operation
@@ -30,11 +31,15 @@ def event(timestamp_ms: int, **fields: Any) -> Operation:
 LARGE = event(2, text="x" * 100_000)
 
 
+def made(data: Path) -> MeasuredActor:
+    return MeasuredActor(RuntimeSettings(data=data), measures=Measures())
+
+
 @pytest.fixture
 def detector(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "FrozenHeap", Mock)
+    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
     newborn(tmp_path, ID)
-    return DetectorThread(MeasuredActor(RuntimeSettings(data=tmp_path), measures=Measures()))
+    return DetectorThread(made(tmp_path), WorkerThreads(1))
 
 
 async def test_small_and_large_batches_are_executed_in_order(detector):
@@ -70,6 +75,41 @@ async def test_only_a_small_batch_is_executed_in_the_event_loop(detector, method
     setattr(detector._actor, method, lambda *_: threads.append(threading.current_thread()))
     await getattr(detector, method)(*arguments)
     assert (threads != [threading.current_thread()]) is beside
+
+
+async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    threads = WorkerThreads(2)
+    one, other = (DetectorThread(made(tmp_path), threads, lambda: False) for _ in range(2))
+    go_on = threading.Event()
+    one._actor.handle = lambda *_: go_on.wait(5)
+    other._actor.handle = other._actor.finish_saving = lambda *_: "done"
+    waits = asyncio.ensure_future(one.handle([event(1)]))
+    assert await other.handle([event(1)]) == "done"
+    await other.finish_saving()
+    assert not waits.done()
+    go_on.set()
+    assert await waits
+
+
+async def test_one_detector_is_activated_after_another(tmp_path, monkeypatch):
+    """Otherwise the crash of a replay would be taken for one of every replay under way."""
+    monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
+    threads = WorkerThreads(2)
+    inside, most = 0, 0
+
+    def slow(*_: object) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.01)
+        inside -= 1
+
+    places = [DetectorThread(made(tmp_path), threads) for _ in range(3)]
+    for place in places:
+        place._actor.activate = slow
+    await asyncio.gather(*(place.activate(ID, 1) for place in places))
+    assert most == 1
 
 
 async def test_the_loop_goes_on_while_a_large_batch_is_evaluated_and_calls_take_turns(detector):

@@ -28,8 +28,8 @@ async def worker(tmp_path):
         newborn(tmp_path, detector_id)
     worker = await LocalActors(RuntimeSettings(data=tmp_path)).start()
     yield worker
-    if worker.service.queue is not None:
-        await worker.service.queue.close()
+    for queue in list(worker.service.queues.values()):
+        await queue.close()
 
 
 async def sent(client: LinkClient, epoch: int, *operations: Operation) -> Response | None:
@@ -38,11 +38,11 @@ async def sent(client: LinkClient, epoch: int, *operations: Operation) -> Respon
     return await asyncio.wait_for(answer, 5)
 
 
-async def released(worker: LocalWorker) -> None:
+async def released(worker: LocalWorker, epoch: int) -> None:
     """Have the detector make room, and wait until it has."""
     reports: list[Report] = []
     worker.reported = reports.append
-    worker.make_room()
+    worker.make_room(epoch)
     await until(lambda: any(report.ended is not None for report in reports))
 
 
@@ -51,7 +51,7 @@ async def test_what_is_meant_for_an_earlier_activation_reaches_no_later_one(work
     assert isinstance(await sent(client, 1, event(1)), Moved), "there is none yet"
     await worker.activate(ONE, 1)
     assert isinstance(await sent(client, 1, event(1)), Answered)
-    await released(worker)
+    await released(worker, 1)
     assert isinstance(await sent(client, 1, event(2)), Moved)
     await worker.activate(OTHER, 2)
     assert isinstance(await sent(client, 1, event(3)), Moved)
@@ -67,14 +67,14 @@ async def test_all_front_ends_are_told_that_an_activation_is_over(worker):
         client.noted = told.append
     await worker.activate(ONE, 7)
     await sent(clients[0], 7, event(1))
-    await released(worker)
+    await released(worker, 7)
     await until(lambda: len(told) == 3)
     assert set(map(repr, told)) == {repr(Note(LEFT, b"7"))}
 
 
 async def test_an_activation_that_is_wanted_waits_for_its_requests_before_it_gives_way(worker):
     await worker.activate(ONE, 1)
-    worker.make_room()
+    worker.make_room(1)
     await asyncio.sleep(0.05)
     assert isinstance(await sent(worker.connected(), 1, event(1)), Answered)
 
@@ -95,7 +95,7 @@ async def test_a_report_that_overtakes_the_end_of_the_activation_is_not_lost(tmp
             if not ended:
                 ended.append(epoch)
                 self.actor.discard()
-                self.service.queue = None
+                self.service.queues.clear()
                 self.reported(Report(epoch, ended=Ended("the test")))
             return activated
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.workers import DetectorWorkers
+from engine.runtime.placement.workers import DetectorWorkers, Hosted
 from tests.local_runtime import LocalActors
 
 
@@ -141,7 +141,7 @@ async def test_the_death_of_one_in_use_is_told_once(make):
     pool, _ = make()
     told = []
     actor = await pool.take()
-    actor.on_death = lambda: told.append("died")
+    actor.host(1, Hosted(lambda _: None, lambda: told.append("died")))
     actor.port.die()
     await settled()
     assert told == ["died"]
@@ -154,7 +154,8 @@ async def test_the_death_of_one_in_use_is_told_once(make):
 async def test_one_that_is_lost_is_ended_and_nobody_is_told(make):
     pool, _ = make()
     actor = await pool.take()
-    actor.on_death = lambda: pytest.fail("whoever loses it knows")
+    actor.host(1, Hosted(lambda _: None, lambda: pytest.fail("whoever loses it knows")))
+    actor.leave(1)
     pool.lose(actor)
     await settled()
     assert actor.port.dead
@@ -182,6 +183,61 @@ async def test_a_taker_that_goes_away_leaves_its_actor_to_the_next(make, gone_fi
     pool.give_back(only)
     gone.cancel()
     assert await asyncio.wait_for(stays, 1) is only
+
+
+async def test_few_workers_are_filled_and_those_with_room_come_before_new_ones(make):
+    pool, actors = make(detectors_per_worker=3, spares=0)
+    taken = []
+    for epoch in range(7):
+        worker = await pool.take()
+        worker.host(epoch, Hosted(lambda _: None, lambda: None))
+        taken.append(worker)
+    await settled()
+    assert [worker.port.name for worker in taken] == [f"local-{n}" for n in (0, 0, 0, 1, 1, 1, 2)]
+    taken[1].leave(1)
+    pool.give_back(taken[1])
+    assert (await pool.take()).port.name == "local-0", "it is the fullest that has room"
+    assert alive(actors) == 3
+
+
+async def test_a_detector_goes_where_no_other_is_being_activated(make):
+    pool, actors = make(detectors_per_worker=3, spares=1)
+    slow = await pool.take()
+    await settled()
+    assert await pool.take() is not slow
+    await settled()
+    assert alive(actors) == 3
+
+
+async def test_no_more_workers_are_started_ahead_than_detectors_may_need(make):
+    pool, actors = make(detectors_per_worker=4, spares=3, max_resident=8)
+    for _ in range(5):
+        await pool.take()
+        await settled()
+    assert len(actors.started) == 2
+
+
+async def test_a_worn_worker_takes_no_more_and_is_ended_by_the_last_who_leaves(make):
+    pool, _ = make(detectors_per_worker=2, spares=0)
+    one, other = await pool.take(), await pool.take()
+    assert one is other
+    pool.give_back(one, resident_bytes=2**40)
+    assert await pool.take() is not one
+    assert not one.dead
+    pool.give_back(one)
+    await settled()
+    assert one.port.dead
+
+
+async def test_the_death_of_a_worker_is_told_to_all_but_who_caused_it(make):
+    pool, _ = make(detectors_per_worker=3)
+    told = []
+    worker = await pool.take()
+    for epoch in range(3):
+        worker.host(epoch, Hosted(lambda _: None, lambda epoch=epoch: told.append(epoch)))
+    worker.leave(1)
+    pool.lose(worker)
+    assert told == [0, 2]
 
 
 async def test_closing_ends_every_actor(make):

@@ -1,0 +1,286 @@
+"""Detectors that share a worker: each is as safe, and as much by itself, as in a process of its own."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.evaluation.wire.events import Refused
+from engine.language.diagnostics import Refusal
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
+from snapshots.errors import WriteFailed
+from tests.local_runtime import LocalService, LocalWorker, local_service, until
+
+SHARED = {"detectors_per_worker": 4, "max_resident": 4, "spares": 1, "retry_s": 0.01}
+
+
+def event(timestamp_ms: float, **fields: Any) -> Operation:
+    return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())
+
+
+async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
+    answer = await asyncio.wait_for(service.fleet.call(detector_id, event(timestamp_ms, **fields)), 10)
+    return [action["name"] for action in json.loads(answer.result)["actions"]]
+
+
+async def outcome(service: LocalService, detector_id: str, operation: Operation) -> int | str:
+    """`done`, or the code of what came instead."""
+    try:
+        answer = await asyncio.wait_for(service.fleet.call(detector_id, operation), 10)
+    except (Refusal, DetectorUnavailable) as error:
+        return error.code
+    return answer.entries[0].code if isinstance(answer, Refused) else "done"
+
+
+async def detectors(service: LocalService, count: int) -> list[str]:
+    """Make detectors that share a worker, each with a rule and an event."""
+    ids = [await service.fleet.create_detector(f"{number}") for number in range(count)]
+    for detector_id in ids:
+        await service.fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
+        assert await fired(service, detector_id, 1, a=1) == ["seen"]
+    return ids
+
+
+def home(service: LocalService, *ids: str) -> LocalWorker:
+    """The worker that all of them share."""
+    (worker,) = {service.actors.with_detector(detector_id) for detector_id in ids}
+    assert worker is not None
+    return worker
+
+
+def events_seen(service: LocalService, detector_id: str) -> int:
+    worker = service.actors.with_detector(detector_id)
+    assert worker is not None
+    (active,) = [
+        actor._active
+        for actor in worker.actors
+        if actor._active is not None and actor._active.detector_id == detector_id
+    ]
+    return active.detector.events_seen
+
+
+async def test_detectors_share_a_worker_and_remember_each_their_own(tmp_path):
+    async with local_service(tmp_path, **SHARED) as service:
+        ids = await detectors(service, 4)
+        home(service, *ids)
+        for number, detector_id in enumerate(ids):
+            for step in range(number):
+                await fired(service, detector_id, 2 + step)
+        assert [events_seen(service, detector_id) for detector_id in ids] == [1, 2, 3, 4]
+
+
+async def test_one_that_waits_for_its_disk_does_not_hold_the_others(tmp_path):
+    async with local_service(tmp_path, **SHARED) as service:
+        slow, *others = await detectors(service, 3)
+        worker = home(service, slow, *others)
+        go_on = asyncio.Event()
+        held: list[str] = []
+
+        async def before(call: str) -> None:
+            if call == "handle" and not held:
+                held.append(call)
+                await go_on.wait()
+
+        worker.before = before
+        waits = asyncio.create_task(fired(service, slow, 2))
+        await until(lambda: held)
+        for detector_id in others:
+            assert await fired(service, detector_id, 2) == ["seen"]
+        assert not waits.done()
+        go_on.set()
+        assert await waits == ["seen"]
+
+
+async def test_one_is_passivated_beside_the_others(tmp_path):
+    async with local_service(tmp_path, **{**SHARED, "idle_rest_s": 0.2}) as service:
+        idle, busy = await detectors(service, 2)
+        worker = home(service, idle, busy)
+        step = 2
+        async with asyncio.timeout(10):
+            while worker.hosts != {busy}:
+                assert await fired(service, busy, step) == ["seen"]
+                step += 1
+        assert not worker.dead
+        assert await fired(service, idle, 2) == ["seen"]
+        assert home(service, idle, busy) is worker
+
+
+async def test_one_gives_way_to_another_and_comes_back(tmp_path):
+    async with local_service(tmp_path, **{**SHARED, "turn_s": 0.0}) as service:
+        ids = await detectors(service, 7)
+        for step in range(2, 5):
+            for detector_id in ids:
+                assert await fired(service, detector_id, step) == ["seen"]
+        assert service.broker.active_detectors <= 4
+        assert sum(not worker.dead for worker in service.actors.started) <= 3
+
+
+async def test_when_the_worker_dies_all_recover_and_nothing_acknowledged_is_lost(tmp_path):
+    async with local_service(tmp_path, **SHARED) as service:
+        ids = await detectors(service, 4)
+        killed = home(service, *ids)
+        killed.die()
+        assert await asyncio.gather(*(fired(service, one, 2) for one in ids)) == [["seen"]] * 4
+        assert all(service.actors.with_detector(one) is not killed for one in ids)
+        assert [events_seen(service, one) for one in ids] == [2] * 4
+        assert service.broker.counts["actors_lost"] == 4
+
+
+async def test_one_that_breaks_the_engine_leaves_the_others_alone(tmp_path, monkeypatch):
+    async with local_service(tmp_path, **SHARED) as service:
+        broken, other = await detectors(service, 2)
+        worker = home(service, broken, other)
+        real = DetectorActor._take
+
+        def breaks(self: DetectorActor, active: Any, operation: Operation, now_us: int) -> Any:
+            if b"break" in operation.payload:
+                raise ZeroDivisionError("an assertion")
+            return real(self, active, operation, now_us)
+
+        monkeypatch.setattr(DetectorActor, "_take", breaks)
+        kept = worker.service.queues
+        (epoch,) = [epoch for epoch, queue in kept.items() if queue.detector_id == other]
+        assert await outcome(service, broken, event(2, a="break")) == 1500
+        assert await fired(service, other, 2) == ["seen"]
+        assert epoch in worker.service.queues, "it was not activated again"
+        assert not worker.dead
+        assert await fired(service, broken, 3) == ["seen"]
+        assert events_seen(service, broken) == 2
+
+
+@pytest.mark.parametrize("method", ["handle", "sync", "begin_saving"])
+async def test_one_whose_disk_fails_leaves_the_others_alone(tmp_path, method):
+    settings = {**SHARED, "journal_sync": "interval", "snapshot_interval_s": 0.02}
+    async with local_service(tmp_path, **settings, journal_sync_interval_s=0.01) as service:
+        broken, other = await detectors(service, 2)
+        worker = home(service, broken, other)
+        (actor,) = [
+            one for one in worker.actors if one._active is not None and one._active.detector_id == broken
+        ]
+        failed: list[str] = []
+
+        def fails(*_: Any) -> None:
+            failed.append(method)
+            actor.discard()
+            raise WriteFailed("the disk is gone")
+
+        setattr(actor, method, fails)
+        await outcome(service, broken, event(2))
+        await until(lambda: failed)
+        assert await fired(service, other, 2) == ["seen"]
+        assert await fired(service, broken, 3) == ["seen"]
+        assert not worker.dead
+        assert len(failed) == 1
+
+
+async def test_one_that_has_a_later_owner_is_dropped_alone(tmp_path):
+    async with local_service(tmp_path, **SHARED) as service:
+        fenced, other = await detectors(service, 2)
+        worker = home(service, fenced, other)
+        DetectorActor(RuntimeSettings(data=tmp_path)).activate(fenced, 2**40)
+        assert await outcome(service, fenced, event(2)) == 1502
+        await until(lambda: worker.hosts == {other})
+        assert await fired(service, other, 2) == ["seen"]
+        assert not worker.dead
+
+
+async def test_one_that_hangs_takes_the_worker_with_it_and_all_recover(tmp_path):
+    async with local_service(tmp_path, **{**SHARED, "hung_s": 0.05}) as service:
+        hung, other = await detectors(service, 2)
+        worker = home(service, hung, other)
+        stuck: list[str] = []
+
+        async def before(call: str) -> None:
+            if call == "handle" and not stuck:
+                stuck.append(call)
+                await asyncio.Event().wait()
+
+        worker.before = before
+        assert await outcome(service, hung, event(2)) == 1502
+        await until(lambda: worker.dead)
+        for detector_id in (hung, other):
+            assert await fired(service, detector_id, 3) == ["seen"]
+
+
+async def test_one_that_is_deleted_while_it_is_activated_leaves_the_others_alone(tmp_path):
+    async with local_service(tmp_path, **SHARED) as service:
+        others = await detectors(service, 2)
+        worker = home(service, *others)
+        go_on = asyncio.Event()
+
+        async def before(call: str) -> None:
+            if call == "activate":
+                await go_on.wait()
+
+        worker.before = before
+        deleted = await service.fleet.create_detector("deleted")
+        asked = asyncio.create_task(outcome(service, deleted, event(1)))
+        await until(lambda: any(call == "activate" for call, _ in worker.calls[-1:]))
+        deletion = asyncio.create_task(service.fleet.delete_detector(deleted))
+        await asyncio.sleep(0.01)
+        go_on.set()
+        await deletion
+        assert await asked == 1200
+        await until(lambda: worker.hosts == set(others))
+        assert not worker.dead
+        assert not (tmp_path / "detectors" / deleted).exists()
+        assert await fired(service, others[0], 2) == ["seen"]
+        more = await detectors(service, 1)
+        home(service, *others, *more)
+
+
+STEP = st.one_of(
+    st.tuples(st.just("event"), st.integers(0, 4)),
+    st.tuples(st.sampled_from(["break", "kill", "unwritable"]), st.integers(0, 4)),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(STEP, min_size=5, max_size=30))
+def test_whatever_fails_what_was_acknowledged_is_there(tmp_path_factory, steps):
+    """Five detectors, three at once, two in a worker; each is asked alone, and all at the same time."""
+    asyncio.run(_survives(tmp_path_factory.mktemp("data"), steps))
+
+
+async def _survives(data: Any, steps: list[tuple[str, int]]) -> None:
+    chosen = {"detectors_per_worker": 2, "max_resident": 3, "spares": 0, "retry_s": 0.001, "turn_s": 0.0}
+    async with local_service(data, **chosen) as service:
+        ids = [await service.fleet.create_detector(f"{number}") for number in range(5)]
+        done, sent = dict.fromkeys(ids, 0), dict.fromkeys(ids, 0)
+
+        async def send(detector_id: str) -> None:
+            sent[detector_id] += 1
+            if await outcome(service, detector_id, event(sent[detector_id])) == "done":
+                done[detector_id] += 1
+
+        for kind, number in steps:
+            worker = service.actors.with_detector(ids[number])
+            active = [one for one in worker.actors if _has(one, ids[number])] if worker is not None else []
+            sending = [asyncio.create_task(send(detector_id)) for detector_id in ids]
+            match kind:
+                case "kill" if worker is not None:
+                    await asyncio.sleep(0)
+                    worker.die()
+                case "break":
+                    for actor in active:
+                        actor._take = None
+                case "unwritable":
+                    for actor in active:
+                        actor._active.store.broken = WriteFailed("the test")
+            await asyncio.gather(*sending)
+        for detector_id in ids:
+            await send(detector_id)
+            while (worker := service.actors.with_detector(detector_id)) is None:
+                await send(detector_id)
+            assert done[detector_id] <= events_seen(service, detector_id) <= sent[detector_id]
+
+
+def _has(actor: DetectorActor, detector_id: str) -> bool:
+    return actor._active is not None and actor._active.detector_id == detector_id
