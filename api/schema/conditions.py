@@ -118,33 +118,28 @@ class Count(Struct, forbid_unknown_fields=True, kw_only=True):
     value: CountValue
 
 
-class Distinct(Struct, forbid_unknown_fields=True, kw_only=True):
-    """An addition to the interface: the number of different values of a fact, where `where` was true."""
-
+class _OfFact(Struct, forbid_unknown_fields=True, kw_only=True):
     fact: Fact
     where: "Condition | UnsetType" = UNSET
     window_secs: Window | UnsetType = UNSET
     op: Comparison
+
+
+class Distinct(_OfFact):
+    """An addition to the interface: the number of different values of a fact, where `where` was true."""
+
     value: CountValue
 
 
-class Sum(Struct, forbid_unknown_fields=True, kw_only=True):
+class Sum(_OfFact):
     """An addition to the interface: the sum of a fact, where `where` was true."""
 
-    fact: Fact
-    where: "Condition | UnsetType" = UNSET
-    window_secs: Window | UnsetType = UNSET
-    op: Comparison
     value: float | ScaledFact
 
 
-class Avg(Struct, forbid_unknown_fields=True, kw_only=True):
+class Avg(_OfFact):
     """An addition to the interface: the mean of a fact, where `where` was true. False if no event counts."""
 
-    fact: Fact
-    where: "Condition | UnsetType" = UNSET
-    window_secs: Window | UnsetType = UNSET
-    op: Comparison
     value: float | ScaledFact
 
 

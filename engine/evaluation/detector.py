@@ -58,7 +58,7 @@ class Detector:
         self.live: dict[str, LiveRule] = {}
         """The rules by id, in order of priority."""
         self.verdicts = Verdicts()
-        """The checksum of the events of `submit` and `submit_many`."""
+        """The checksum of the events of `submit` and `submit_clean`."""
         self.observer: Observer | None = None
         self._now_us = now_us
         self._new_id = new_id or (lambda: secrets.token_hex(16))
@@ -196,15 +196,6 @@ class Detector:
         event = Intake(self.limits).event(fields, timestamp_ms, vars)
         try:
             return self.submit_clean_one(*event)
-        finally:
-            self.forget_lookups()
-
-    def submit_many(self, events: Sequence[Event]) -> list[Outcome | Refusal]:
-        """Submit events in order. A refused event has its Refusal as the result."""
-        intake = Intake(self.limits)
-        given = [intake.event_or_refusal(*event) for event in events]
-        try:
-            return self.submit_clean(given).each()
         finally:
             self.forget_lookups()
 

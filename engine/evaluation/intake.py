@@ -100,13 +100,6 @@ class Intake:
             self._given = given
         return as_object(fields, "fields", self._depth_max), as_time(timestamp_ms), sent
 
-    def event_or_refusal(self, fields: Any, timestamp_ms: Any, given: Any) -> Event | Refusal:
-        """Convert an event to JSON values, or give the Refusal."""
-        try:
-            return self.event(fields, timestamp_ms, given)
-        except Refusal as refusal:
-            return refusal
-
     def events(self, events: Iterable[Event], before_next: Callable[[], None]) -> Iterable[Event]:
         """Convert events to JSON values. Raises Refusal 1001 at the first event that JSON cannot express.
 

@@ -45,13 +45,6 @@ class Outcomes:
     """The messages about each event that has any."""
     refused: dict[int, Refusal] = field(default_factory=dict)
 
-    def each(self) -> list[Outcome | Refusal]:
-        """Return the outcome of each event."""
-        return [
-            self.refused.get(place) or Outcome(fired, self.messages.get(place, []))
-            for place, fired in enumerate(self.fired)
-        ]
-
     def append(self, entry: Entry) -> None:
         """Add a message about the next event."""
         self.messages.setdefault(len(self.fired), []).append(entry)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -14,30 +14,20 @@ from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.validation.document import condition_from_document
 
-NAME_CHARS_MAX: Final = 255
-NAME_PATTERN: Final = r"\A[^\x00-\x08\x0b-\x1f\x7f-\x9f]*\Z"
-"""No control characters except tab and newline."""
-
-NAME_EXPECTED: Final = f"1 to {NAME_CHARS_MAX} characters, no control characters but tab and newline"
+_NAME: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]{1,255}")
+"""1 to 255 characters, none of them a control character other than tab and newline."""
 
 _ACTION_BYTES_MAX: Final = 128
 """The most bytes of an action besides its id and name. A priority has at most 19 digits."""
 _CHARACTER_BYTES_MAX: Final = 4
 """The most bytes of a character of a name, in UTF-8 and with the escapes of JSON."""
 
-NameText = Annotated[
-    str,
-    msgspec.Meta(
-        min_length=1, max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN, extra={"expected": NAME_EXPECTED}
-    ),
-]
-"""The name of a detector or a rule in a body."""
-
 
 def check_name(name: str) -> None:
     """Raise Refusal 1001 unless a name is valid for a detector or a rule."""
-    if not 1 <= len(name) <= NAME_CHARS_MAX or not re.match(NAME_PATTERN, name):
-        raise Refusal(Entry(1001, f"name: expected {NAME_EXPECTED}"))
+    if not _NAME.fullmatch(name):
+        said = "1 to 255 characters, no control characters but tab and newline"
+        raise Refusal(Entry(1001, f"name: expected {said}"))
 
 
 def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limits) -> Condition:

@@ -1,10 +1,12 @@
 """Ways to feed a script to the engine: one by one, in batches, or saved and loaded again between steps."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from engine import Detector, Refusal
-from engine.evaluation.outcomes import BatchRefused
+from engine.evaluation.intake import Intake
+from engine.evaluation.outcomes import BatchRefused, Outcome
 from tests.differential.comparison import Action, in_order
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit
 
@@ -49,6 +51,22 @@ def in_batches(detector: Detector, events: list[Submit]) -> list[Answer]:
         answers += [[in_order(rule.action()) for rule in fired] for fired in done]
         answers += [None] if refused else []
     return answers
+
+
+def submitted(detector: Detector, events: Sequence[Any]) -> list[Outcome | Refusal]:
+    """Submit events in one call, as the batches of callers are. Give the outcome of each."""
+    intake, given = Intake(detector.limits), []
+    for event in events:
+        try:
+            given.append(intake.event(*event))
+        except Refusal as refusal:
+            given.append(refusal)
+    told = detector.submit_clean(given)
+    detector.forget_lookups()
+    return [
+        told.refused.get(place) or Outcome(fired, told.messages.get(place, []))
+        for place, fired in enumerate(told.fired)
+    ]
 
 
 def answers(

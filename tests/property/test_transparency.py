@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine import Detector, Entry, Limits, Outcome, Refusal
 from engine.language.condition import InRelation
 from tests.differential.comparison import Pair
-from tests.differential.feeding import answers, in_batches, one_by_one
+from tests.differential.feeding import answers, in_batches, one_by_one, submitted
 from tests.differential.modes import MODES, in_mode
 from tests.worlds.long_histories import LongHistoriesWorld
 from tests.worlds.scripts import Step, Submit, World, scripts
@@ -88,7 +88,7 @@ def test_what_is_submitted_together_is_answered_and_warned_about_as_what_comes_o
                     expected.append(refusal.entries)
             given = [
                 outcome.entries if isinstance(outcome, Refusal) else outcome
-                for outcome in other.submit_many(rows)
+                for outcome in submitted(other, rows)
             ]
             assert given == expected
             said |= {

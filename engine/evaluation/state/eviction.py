@@ -18,7 +18,7 @@ from engine.evaluation.paths import Path
 from engine.evaluation.state.columns import PAGE_BITS
 from engine.evaluation.state.expiry import forget, page_until_us, until_us
 from engine.evaluation.state.minima import Minima
-from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.state.tables import KeyTable, Total
 
 NEAR_SHARE: Final = (7, 8)
 FAR_SHARE: Final = (3, 4)
@@ -49,16 +49,9 @@ NOTHING_EVICTED: Final = Evicted(0, 0)
 _TOO_MANY, _TOO_LARGE = 1, 2
 
 
-class Bounded(Protocol):
-    """The totals over all tables, and their bounds."""
+class Bounded(Total, Protocol):
+    """The totals over all tables, and the tables."""
 
-    live: int
-    live_max: int
-    bytes: int
-    bytes_max: int
-    due: bool
-    """Whether `hold` must be called after the next event, because a bound is passed."""
-    tracking: bool
     tables: dict[Path, KeyTable]
 
 

@@ -26,9 +26,6 @@ BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSG
 READS: Final = frozenset({EXPLAIN, TIMELINE, RULES, RULE})
 """The kinds that do not change the detector."""
 
-RULE_CHANGES: Final = frozenset({ADD_RULE, CHANGE_RULE, REMOVE_RULE})
-
-
 BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
 """The kind that evaluates a batch of an encoding."""
 

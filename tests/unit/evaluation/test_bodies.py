@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.evaluation.rules import NameText
+from api.schema.messages import Name
 from engine.evaluation.wire import bodies
 from engine.evaluation.wire.bodies import VIOLATIONS_MAX, decode
 from engine.evaluation.wire.events import BatchBody, EvaluateBody, decode_batch
@@ -19,7 +19,7 @@ from engine.language.limits import Limits
 
 
 class Named(msgspec.Struct, forbid_unknown_fields=True):
-    name: NameText
+    name: Name
     notify: bool | msgspec.UnsetType = msgspec.UNSET
     size: Annotated[int, msgspec.Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
 

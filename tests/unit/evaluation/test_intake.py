@@ -16,6 +16,7 @@ import pytest
 from engine import BatchRefused, Detector, Refusal
 from engine.evaluation.dispatch import rule_set
 from tests.differential import fused
+from tests.differential.feeding import submitted
 
 NOON = datetime(2024, 3, 4, 12, tzinfo=UTC)
 NOON_MS = 1_709_553_600_000
@@ -73,8 +74,8 @@ def ways(detector: Detector) -> list[Callable[..., list[str]]]:
     def one_by_one(*event: Any) -> list[str]:
         return [rule.name for rule in detector.evaluate_many(iter([event]))[0]]
 
-    def submit_many(*event: Any) -> list[str]:
-        (outcome,) = detector.submit_many([event])
+    def in_a_batch(*event: Any) -> list[str]:
+        (outcome,) = submitted(detector, [event])
         if isinstance(outcome, Refusal):
             raise outcome
         return [rule.name for rule in outcome.fired]
@@ -83,7 +84,7 @@ def ways(detector: Detector) -> list[Callable[..., list[str]]]:
         lambda *event: [str(action["name"]) for action in detector.evaluate(*event)],
         lambda *event: [rule.name for rule in detector.submit(*event).fired],
     ]
-    together = [many, one_by_one, submit_many]
+    together = [many, one_by_one, in_a_batch]
     return [*alone, *(lambda *event, way=way: way(*event, *[None] * (3 - len(event))) for way in together)]
 
 
@@ -198,7 +199,7 @@ def test_a_batch_goes_as_far_as_the_first_refused_event(detector: Detector) -> N
         with pytest.raises(BatchRefused) as caught:
             detector.evaluate_many(events)
         assert (caught.value.index, len(caught.value.results), detector.clock_us) == (2, 2, 1_000)
-    outcomes = detector.submit_many(sent)
+    outcomes = submitted(detector, sent)
     assert [isinstance(outcome, Refusal) for outcome in outcomes] == [False, False, True, False]
     assert detector.clock_us == 3_000
 

