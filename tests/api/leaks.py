@@ -106,12 +106,16 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path, *, limit: ConnectionLimit | None = None, **chosen: Any) -> AsyncIterator[World]:
-    """Give a service with settings of one's own choice."""
+async def world(
+    folder: Path, *, limit: ConnectionLimit | None = None, patient: bool = False, **chosen: Any
+) -> AsyncIterator[World]:
+    """Give a service with settings of one's own choice. If `patient`, only HTTP has its deadline."""
     # A request may be slow because of what else this machine does.
     settings = Settings(data=folder, bootstrap_token=BOOTSTRAP, **{"slow_request_ms": 0} | chosen)
     runtime = settings.runtime_settings()
     rest = {name: getattr(runtime, name) for name in runtime.__slots__ if name != "data"}
+    if patient:
+        rest["deadline_s"] = 1_000.0
     limit = ConnectionLimit(5_000) if limit is None else limit
     async with local_service(settings.data, **rest) as service:
         app = create_app(settings, service.fleet)

@@ -63,6 +63,11 @@ class LinkClient:
         _, link = await loop.create_unix_connection(lambda: Link(responses), sock=end)
         return cls(link)
 
+    @property
+    def under_way(self) -> int:
+        """The number of unanswered batches and asks."""
+        return len(self._open)
+
     def send(self, settled: Settled, epoch: int, operations: list[Operation]) -> int:
         """Send a batch, and return its number. `settled` is called once, unless the batch is withdrawn."""
         number = self._numbers = self._numbers + 1

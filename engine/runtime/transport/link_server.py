@@ -78,6 +78,11 @@ class LinkServer:
         """How often messages arrived."""
 
     @property
+    def under_way(self) -> int:
+        """The number of unanswered batches and asks."""
+        return len(self._batches) + len(self._asks)
+
+    @property
     def waiting(self) -> int:
         """The number of messages that wait for the peer to read."""
         return 0 if self._link is None else self._link.waiting

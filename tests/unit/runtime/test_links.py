@@ -188,10 +188,10 @@ async def test_several_connections_are_served_at_once():
 async def test_one_who_gives_up_an_ask_ends_it_there_too():
     async with linked() as (peer, client):
         asked = asyncio.create_task(client.ask("hang", None))
-        await until(lambda: peer.servers[0]._batches or peer.servers[0]._asks)
+        await until(lambda: peer.servers[0].under_way)
         asked.cancel()
-        await until(lambda: not (peer.servers[0]._batches or peer.servers[0]._asks))
-        assert not client._open
+        await until(lambda: not peer.servers[0].under_way)
+        assert client.under_way == 0
 
 
 async def test_a_forgotten_batch_is_answered_to_nobody():
@@ -294,7 +294,7 @@ async def test_the_end_of_a_connection_releases_its_batches():
         await until(lambda: peer.batches)
         client.link.abort()
         await until(lambda: peer.released == 1)
-        assert not peer.servers[0]._batches
+        assert peer.servers[0].under_way == 0
 
 
 async def test_what_raises_for_a_caller_reaches_it_as_it_is():
