@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation.dispatch import compiler, indexed_stream, rule_set
+from engine.evaluation.dispatch import compiler, rule_set
+from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import ir
 from engine.evaluation.state import columns, slices, tidying

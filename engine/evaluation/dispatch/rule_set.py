@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
-from engine.evaluation.dispatch.buckets import Bucket, Turn
 from engine.evaluation.dispatch.compiler import Compiler, ObserveMany, Row
-from engine.evaluation.dispatch.index import Index
-from engine.evaluation.dispatch.indexed_stream import IndexedStream
+from engine.evaluation.dispatch.indexing.buckets import Bucket, Turn
+from engine.evaluation.dispatch.indexing.index import Index
+from engine.evaluation.dispatch.indexing.indexed_stream import IndexedStream
+from engine.evaluation.dispatch.indexing.selection import SelectedRow, SelectedRows
 from engine.evaluation.dispatch.members import Program, Updater
-from engine.evaluation.dispatch.selection import SelectedRow, SelectedRows
 from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, index_pays, weight_of
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork

@@ -7,8 +7,8 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.intervals import Intervals
-from engine.evaluation.dispatch.ranges import ordinal
+from engine.evaluation.dispatch.indexing.intervals import Intervals
+from engine.evaluation.dispatch.indexing.ranges import ordinal
 from engine.language.operators import LARGEST
 from tests.differential import fused
 from tests.worlds.ranges import NUMBERS, TEXTS

@@ -10,7 +10,7 @@ import pytest
 
 from engine import Detector, Limits
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.dispatch.buckets import Group
+from engine.evaluation.dispatch.indexing.buckets import Group
 from engine.evaluation.state import eviction
 from engine.language.condition import Condition, Keyed
 from tests.differential import fused

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from engine.evaluation.dispatch.compiler import Fire, Observe, Row
-from engine.evaluation.dispatch.ranges import Selected
-from engine.evaluation.dispatch.selection import SelectedRow, SelectedRows, Selection, rows_at
+from engine.evaluation.dispatch.indexing.ranges import Selected
+from engine.evaluation.dispatch.indexing.selection import SelectedRow, SelectedRows, Selection, rows_at
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.ir import Known
 from engine.evaluation.state.tables import KeyTable

@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from engine.evaluation.dispatch.buckets import Turn, run
 from engine.evaluation.dispatch.compiler import Event, Fired, Stream
-from engine.evaluation.dispatch.index import Index
-from engine.evaluation.dispatch.table_finder import TableFinder, table_finders
+from engine.evaluation.dispatch.indexing.buckets import Turn, run
+from engine.evaluation.dispatch.indexing.index import Index
+from engine.evaluation.dispatch.indexing.table_finder import TableFinder, table_finders
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.memory import NEVER

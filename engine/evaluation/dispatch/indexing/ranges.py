@@ -6,8 +6,14 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, cast
 
 from engine.evaluation.dispatch.compiler import Observe
-from engine.evaluation.dispatch.intervals import Intervals
-from engine.evaluation.dispatch.selection import Rows, SelectedRow, SelectedRows, Selection, member_of
+from engine.evaluation.dispatch.indexing.intervals import Intervals
+from engine.evaluation.dispatch.indexing.selection import (
+    Rows,
+    SelectedRow,
+    SelectedRows,
+    Selection,
+    member_of,
+)
 from engine.evaluation.plan.triggers import Range
 
 _TEXT_BYTES: Final = 32

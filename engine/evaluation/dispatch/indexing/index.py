@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from engine.evaluation.dispatch.buckets import Bucket
-from engine.evaluation.dispatch.ranges import Ranges, Selected
-from engine.evaluation.dispatch.selection import SelectedRows
-from engine.evaluation.dispatch.selectivity import Selectivity
+from engine.evaluation.dispatch.indexing.buckets import Bucket
+from engine.evaluation.dispatch.indexing.ranges import Ranges, Selected
+from engine.evaluation.dispatch.indexing.selection import SelectedRows
+from engine.evaluation.dispatch.indexing.selectivity import Selectivity
 from engine.evaluation.facts.lookups import Lookup, Lookups
 from engine.evaluation.facts.names import Names
 from engine.evaluation.facts.values import key_of, split_name

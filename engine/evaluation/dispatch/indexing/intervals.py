@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import Any, Final, TypeAlias
 
-from engine.evaluation.dispatch.selection import SelectedRow, member_of
+from engine.evaluation.dispatch.indexing.selection import SelectedRow, member_of
 
 _WORD_BITS: Final = 64
 
