@@ -9,6 +9,7 @@ from engine import Detector
 from engine.evaluation.explanation.timelines import EVENTS_KEPT, LOOKED_AT_S, TIMELINES_MAX, Timelines
 from engine.language.diagnostics import Refusal
 from tests import reference
+from tests.differential.feeding import submitted
 
 CONDITIONS = [
     "once within 3s a == 1",
@@ -66,7 +67,7 @@ def test_a_timeline_says_what_the_reference_says(condition: str, many: bool, oth
         condition.count(word) for word in ("previous", "since", "earlier", "count(", "historically")
     )
     events = [(fields, 500 * number, None) for number, fields in enumerate(drawn(7))]
-    outcomes = detector.submit_many(events) if many else [detector.submit(*event) for event in events]
+    outcomes = submitted(detector, events) if many else [detector.submit(*event) for event in events]
     history: list[reference.Event] = []
     for (fields, time_ms, _), outcome, moment in zip(events, outcomes, timeline.moments, strict=True):
         history.append(reference.Event(time_ms * 1000, fields, {}))
@@ -87,7 +88,7 @@ def test_watching_changes_no_verdict_and_no_state() -> None:
         detector.add_rule("other", CONDITIONS[0])
     Timelines(watched, Clock()).look("a", {})
     events = [(fields, 500 * number, None) for number, fields in enumerate(drawn(8))]
-    fired = [[outcome.fired for outcome in detector.submit_many(events)] for detector in (watched, alone)]
+    fired = [[outcome.fired for outcome in submitted(detector, events)] for detector in (watched, alone)]
     assert fired[0] == fired[1]
     assert watched.dump() == alone.dump()
 
