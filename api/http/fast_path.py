@@ -58,7 +58,7 @@ class FastPath:
     ) -> Response | None:
         """Return the response, or None, with nothing read, where the slow path has to answer."""
         found = _PATH.fullmatch(scope["raw_path"])
-        if found is None or found.lastindex is None:
+        if found is None or found.lastindex is None or scope["query_string"]:
             return None
         operation = _EVALUATIONS[found.lastindex - 1]
         head = self._check(scope, is_batch=operation.is_batch)

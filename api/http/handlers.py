@@ -117,9 +117,18 @@ class Handlers:
 
     # Evaluation.
 
-    async def evaluate(self, detectorId: str, body: bytes, key: str) -> Response:  # noqa: N803
+    async def evaluate(
+        self,
+        detectorId: str,  # noqa: N803
+        body: bytes,
+        key: str,
+        query: messages.EvaluateQuery,
+    ) -> Response:
         """Evaluate an event; the detector decodes the body."""
-        return await self._call(detectorId, operations.evaluate(body, key))
+        explained = query.explain == "true"
+        if query.dry_run == "true":
+            return await self._call(detectorId, operations.dry_run(body, explained=explained))
+        return await self._call(detectorId, operations.evaluate(body, key, explained=explained))
 
     async def evaluate_batch(
         self,
@@ -127,9 +136,13 @@ class Handlers:
         body: bytes,
         media_type: bytes,
         key: str,
+        query: messages.BatchQuery,
     ) -> Response:
         """Evaluate the events of a batch; the detector decodes the body."""
-        return await self._call(detectorId, operations.evaluate_batch(body, key, BATCH_FORMS[media_type]))
+        form = BATCH_FORMS[media_type]
+        if query.dry_run == "true":
+            return await self._call(detectorId, operations.dry_run_batch(body, form))
+        return await self._call(detectorId, operations.evaluate_batch(body, key, form))
 
     async def explain(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
         """Explain an event without recording it; the detector decodes the body."""

@@ -25,7 +25,7 @@ from api.http.request.timeout import OTHER, RequestTimeout
 from api.http.router import Match, QuartCall, Route, Router, no_such_path
 from api.http.timeline_stream import EVENT_STREAM, TimelineStream, TimelineStreams
 from api.schema.envelope import NDJSON, RequestRefusal
-from api.schema.messages import TimelineQuery
+from api.schema.messages import BatchQuery, TimelineQuery
 from api.schema.operations import Operation
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
@@ -67,6 +67,8 @@ class SlowPath:
         if operation is not None and operation.query is not None:
             arguments["query"] = read_query(operation.query, scope["query_string"])
         is_stream = media_type == NDJSON
+        if is_stream and arguments["query"] == BatchQuery("true"):
+            raise RequestRefusal(1006, "dry_run: a stream takes none, since its lines are evaluated in parts")
         bytes_max = self._bytes_max(operation)
         if not is_stream:
             check_length(head, bytes_max)

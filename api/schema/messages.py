@@ -134,6 +134,32 @@ class DetectorsQuery(Struct):
     ) = UNSET
 
 
+YesOrNo = Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or `false`"})]
+_DRY_RUN: Final = (
+    "`true` tells what the answer would be, and records nothing. Evicted keys are not foretold, and an "
+    "Idempotency-Key is ignored."
+)
+
+
+class EvaluateQuery(Struct):
+    """What an evaluation does besides, or leaves out."""
+
+    explain: (
+        Annotated[
+            YesOrNo,
+            Meta(description="`true` adds `node` to each action: the explanation of its rule."),
+        ]
+        | UnsetType
+    ) = UNSET
+    dry_run: Annotated[YesOrNo, Meta(description=_DRY_RUN)] | UnsetType = UNSET
+
+
+class BatchQuery(Struct):
+    """What a batch leaves out."""
+
+    dry_run: Annotated[YesOrNo, Meta(description=_DRY_RUN)] | UnsetType = UNSET
+
+
 class Rule(Struct):
     """A rule. Actions are listed in order of priority, the lowest number first."""
 
@@ -160,6 +186,9 @@ class Action(Struct):
     name: str
     priority: int
     notify: bool
+    node: (
+        Annotated["ExplainedNode", Meta(description="Why the rule fires, with `explain=true`.")] | UnsetType
+    ) = UNSET
 
 
 class Actions(Struct):

@@ -179,10 +179,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="Gives one action for each enabled rule whose condition is true now, by priority. A detector's "
         "clock never runs backwards, and a much older event is refused with `1402`. The example suits a new "
         "detector, and the detector of the demo, where rules fire.",
+        query=messages.EvaluateQuery,
         body=EvaluateBody,
         body_example={"event": examples.EVENT, "context": {"vars": {"blocklist": ["203.0.113.7"]}}},
         result=messages.Actions,
-        own_codes=(1402,),
+        own_codes=(1400, 1402),
         result_example={"actions": [examples.ACTION]},
         takes_key=True,
         is_evaluation=True,
@@ -195,7 +196,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="A refused event has its errors in its place, and the others are evaluated. As msgpack the body "
         "is the same document, and the response is JSON. As NDJSON each line is the body of one "
         "evaluation, and lines are answered while others are still arriving; a stream takes no "
-        "Idempotency-Key.",
+        "Idempotency-Key and no query.",
+        query=messages.BatchQuery,
         body=BatchBody,
         body_example={"events": [examples.EVENT], "context": {"vars": {}}},
         result=messages.BatchResults,

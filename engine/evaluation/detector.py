@@ -345,6 +345,14 @@ class Detector:
         detector._settle_rules(loaded=True)
         return detector
 
+    def fork(self, events: Sequence[Event]) -> Self:
+        """Return a detector that evaluates these events as this one would, and shares nothing with it.
+
+        The events consist of JSON values. Other keys are missing in it, so they cannot be evicted there.
+        """
+        copied = saved.dump(self, events)
+        return self.load(copied, self.STATE_VERSION, limits=self.limits, now_us=self._now_us)
+
     def live_at(self, now_us: Callable[[], int]) -> None:
         """From now on compare timestamps with the current time, as with `now_us` of the constructor."""
         self._now_us = now_us

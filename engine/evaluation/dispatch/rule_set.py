@@ -74,7 +74,7 @@ class RuleSet:
         self.joins = Joins(state)
         self._rules: dict[int, Rule] = {}
         """The rules by priority, for a faster look-up of those that fire."""
-        self._nodes = 0
+        self.nodes = 0
         """The number of nodes in all conditions."""
         self._stream: ObserveMany | None = None
         self._action_bytes = 0
@@ -130,7 +130,7 @@ class RuleSet:
         for fact, pattern in parts.patterns:
             self.patterns.add(fact, pattern)
             self._bounds[fact, compile_pattern(pattern, self._limits).text_bytes_max] += 1
-        self._nodes += parts.size
+        self.nodes += parts.size
         self._action_bytes += rule.action_bytes_max
         self._by_priority[rule.priority] = Program(rule, birth, tuple(names), None)
         self._rules[rule.priority] = rule
@@ -148,7 +148,7 @@ class RuleSet:
         rule, _, names, *_ = self._by_priority.pop(priority)
         del self._rules[priority]
         parts = requirements_of(rule.condition)
-        self._nodes -= parts.size
+        self.nodes -= parts.size
         self._action_bytes -= rule.action_bytes_max
         for name in names:
             self._release(name, now_us)
@@ -182,7 +182,7 @@ class RuleSet:
 
     def _index_pays(self) -> bool:
         indexed = self._state.indexed
-        if self._nodes > (STAYS_SHARE * FUSED_NODES_MAX if indexed else FUSED_NODES_MAX):
+        if self.nodes > (STAYS_SHARE * FUSED_NODES_MAX if indexed else FUSED_NODES_MAX):
             return True
         for priority, program in self._by_priority.items():
             if program.weight is None:

@@ -1,15 +1,16 @@
 """Explains events without recording them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.decisive_events import Temporal, settle
 from engine.evaluation.explanation.futures import Future, every, negated, some
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.explanation.predicates import Predicate, Predicates
-from engine.evaluation.explanation.remembered import Remembered
+from engine.evaluation.explanation.remembered import Memories, Remembered
 from engine.evaluation.explanation.shown import Shown
 from engine.evaluation.explanation.tallies import Entry as Counted
 from engine.evaluation.explanation.tallies import entries_of, found_at, future_of
@@ -68,6 +69,30 @@ def explain_clean(
     else:
         explained = list(detector.live.values())
         _check_size(explained)
+    with reading(detector, fields, timestamp_ms, sent) as event:
+        rules = tuple([_rule(live, event) for live in explained])
+        return Explanation(event.now_us, rules, event.messages)
+
+
+class Reading(NamedTuple):
+    """An event with what its detector remembers before it, for reading only."""
+
+    now_us: int
+    """The time at which the event is evaluated."""
+    messages: tuple[Entry, ...]
+    predicates: Predicates
+    remembered: Memories
+
+    def node(self, live: LiveRule) -> Node:
+        """Explain the condition of an enabled rule."""
+        return _Explaining(self, live.birth).node(live.rule.condition, ())
+
+
+@contextmanager
+def reading(
+    detector: Detector, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]
+) -> Iterator[Reading]:
+    """Read an event that consists of JSON values. Raises Refusal 1402."""
     stamped_us = microseconds(timestamp_ms, 1_000)
     clock_us = NEVER if detector.clock_us is None else detector.clock_us
     now_us = detector.time_of(stamped_us, clock_us)
@@ -76,14 +101,18 @@ def explain_clean(
     try:
         if rule_set.relations or rule_set.texts:
             messages += warnings_on(fields, sent, rule_set, detector.limits)
-        if rule_set.patterns.bounded:
-            rule_set.patterns.begin(fields, sent)
-        predicates = Predicates(fields, sent, rule_set.lookups, rule_set.patterns)
         remembered = Remembered(detector.state, detector.events_seen, fields, sent)
-        rules = tuple([_rule(live, predicates, remembered, now_us) for live in explained])
+        yield Reading(now_us, tuple(messages), predicates_at(detector, fields, sent), remembered)
     finally:
         detector.forget_lookups()
-    return Explanation(now_us, rules, tuple(messages))
+
+
+def predicates_at(detector: Detector, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Predicates:
+    """Return the predicates at an event, until `forget_lookups`."""
+    rule_set = detector.rule_set
+    if rule_set.patterns.bounded:
+        rule_set.patterns.begin(fields, sent)
+    return Predicates(fields, sent, rule_set.lookups, rule_set.patterns)
 
 
 def _check_size(explained: Sequence[LiveRule]) -> None:
@@ -96,21 +125,21 @@ def _check_size(explained: Sequence[LiveRule]) -> None:
             raise Refusal(Entry(1400, said))
 
 
-def _rule(live: LiveRule, predicates: Predicates, remembered: Remembered, now_us: int) -> ExplainedRule:
+def _rule(live: LiveRule, event: Reading) -> ExplainedRule:
     rule = live.rule
     if not rule.enabled:
         node = Node(condition=rule.condition, future=Future(verdict=False), note=_DISABLED)
         return ExplainedRule(rule, node, None)
-    node = _Explaining(predicates, remembered, live.birth, now_us).node(rule.condition, ())
+    node = event.node(live)
     return ExplainedRule(rule, node, why_not(node))
 
 
 class _Explaining:
     """The explanation of one rule."""
 
-    def __init__(self, predicates: Predicates, remembered: Remembered, birth: int, now_us: int) -> None:
-        self._predicates, self._remembered = predicates, remembered
-        self._birth, self._now_us = birth, now_us
+    def __init__(self, event: Reading, birth: int) -> None:
+        self._predicates, self._remembered = event.predicates, event.remembered
+        self._birth, self._now_us = birth, event.now_us
 
     def node(self, condition: Condition, path: Path) -> Node:
         """Explain a condition under a path of keys for which the event has values."""

@@ -1,13 +1,23 @@
 """The memories of temporal nodes as an event finds them, read without changing anything."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from engine.evaluation.explanation.tallies import Past
 from engine.evaluation.memory import NEVER, Regime
 from engine.evaluation.paths import Path
 from engine.evaluation.state.columns import Column
 from engine.evaluation.state.slices import NodeName, State
+
+
+class Memories(Protocol):
+    """The memories of the slices of one event, before it."""
+
+    def past_us(self, name: NodeName) -> int | None:
+        """Return the time that a memory holds, or None."""
+
+    def past(self, name: NodeName) -> Past:
+        """Return the record that a memory has."""
 
 
 class Remembered:
@@ -34,6 +44,18 @@ class Remembered:
         record = store.few.get(self._slot_of(name.path) if name.path else 0)
         return Past(record, self._since_us(name))
 
+    def copied(self) -> "Copied":
+        """Return a copy of all these memories, which later events do not change."""
+        times, records = {}, {}
+        for name in self._state.users:
+            store = self._state.store_of(name)
+            if isinstance(store, int | Column):
+                times[name] = self.past_us(name)
+            else:
+                record, since_us = self.past(name)
+                records[name] = Past(None if record is None else store.later(record, NEVER), since_us)
+        return Copied(times, records)
+
     def _since_us(self, name: NodeName) -> int:
         view = self._state.views.get(name)
         return NEVER if view is None else view.since_us
@@ -49,3 +71,18 @@ class Remembered:
         if slot is None:
             slot = self._slots[path] = self._state.tables[path].slot_at(self._fields, self._sent)
         return slot
+
+
+class Copied:
+    """A copy of the memories of an event's slices."""
+
+    def __init__(self, times: Mapping[NodeName, int | None], records: Mapping[NodeName, Past]) -> None:
+        self._times, self._records = times, records
+
+    def past_us(self, name: NodeName) -> int | None:
+        """Return the time that a memory held, or None."""
+        return self._times[name]
+
+    def past(self, name: NodeName) -> Past:
+        """Return the record that a memory had."""
+        return self._records[name]

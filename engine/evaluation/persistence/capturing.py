@@ -5,20 +5,24 @@ shared.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, Protocol, TypeAlias, assert_never
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
 
+from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.dispatch.rule_set import RuleSet
+from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Path
 from engine.evaluation.rules import LiveRule, Rule
-from engine.evaluation.state.columns import Column
+from engine.evaluation.state.columns import NO_SLOT, Column
 from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.panes import Panes
 from engine.evaluation.state.records import Times, Values
 from engine.evaluation.state.slices import Joined, NodeName, State
 from engine.evaluation.state.tables import Key, KeyTable
+
+T = TypeVar("T")
 
 
 class Saved(Protocol):
@@ -91,12 +95,21 @@ class Captured:
 
 
 _NOTHING: Mapping[int, Any] = {}
+_NO_VARS: Mapping[str, Any] = {}
 
 
-def capture(detector: Saved) -> Captured:
-    """Copy a detector between two events. A million keys take about 20 ms."""
+Slots: TypeAlias = Mapping[int, int]
+"""Slots that are copied, each with its slot in the copy."""
+
+
+def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
+    """Copy a detector between two events. A million keys take about 20 ms.
+
+    With `events`, only the keys of these events are copied.
+    """
     state = detector.state
     cells, ticks = state.whole.cells, state.whole.ticks
+    slots = {} if events is None else {path: _met(table, events) for path, table in state.tables.items()}
     return Captured(
         marks={
             "clock_us": detector.clock_us,
@@ -106,9 +119,14 @@ def capture(detector: Saved) -> Captured:
             "previous_us": state.whole.previous_us,
         },
         rules=[(live.rule, live.birth) for live in detector.live.values()],
-        tables=[_table(table) for table in state.tables.values()],
+        tables=[_table(table, slots.get(path)) for path, table in state.tables.items()],
         memories=[
-            (name, CapturedCell(cells[store], ticks[store]) if isinstance(store, int) else _store(store))
+            (
+                name,
+                CapturedCell(cells[store], ticks[store])
+                if isinstance(store, int)
+                else _store(store, slots.get(name.path)),
+            )
             for name, store in state.stores.items()
         ],
         joined=list(state.joined.items()),
@@ -117,51 +135,71 @@ def capture(detector: Saved) -> Captured:
     )
 
 
-def _table(table: KeyTable) -> CapturedTable:
+def _met(table: KeyTable, events: Sequence[Event]) -> Slots:
+    found = {table.slot_at(fields, sent or _NO_VARS): None for fields, _, sent in events}
+    return {slot: place for place, slot in enumerate(slot for slot in found if slot != NO_SLOT)}
+
+
+def _table(table: KeyTable, slots: Slots | None) -> CapturedTable:
+    def numbers(column: "array[int]") -> "array[int]":
+        # Without clocks, some columns are empty.
+        return column[:] if slots is None or not column else array("q", [column[slot] for slot in slots])
+
     return CapturedTable(
         path=table.path,
-        keys=table.keys[:],
-        held=table.held[:],
-        seen=table.seen[:],
-        times=table.times[:],
-        first_ticks=table.first_ticks[:],
-        first_times=table.first_times[:],
+        keys=table.keys[:] if slots is None else [table.keys[slot] for slot in slots],
+        held=numbers(table.held),
+        seen=numbers(table.seen),
+        times=numbers(table.times),
+        first_ticks=numbers(table.first_ticks),
+        first_times=numbers(table.first_times),
     )
 
 
-def _column(column: Column) -> CapturedColumn:
+def _column(column: Column, slots: Slots | None) -> CapturedColumn:
+    ticks = _at(column.ticks, slots) if column.ticks else _NOTHING
+    if slots is not None:
+        few = {new: column.at(slot) for slot, new in slots.items() if column.at(slot) != NEVER}
+        return CapturedColumn(few, _NOTHING, _NOTHING, column.complete_at, ticks)
     counts = {number: count for number, count in enumerate(column.counts) if count}
     return CapturedColumn(
         few=None if column.few is None else column.few.copy(),
         pages={number: column.pages[number].tobytes() for number in counts},
         counts=counts,
         complete_at=column.complete_at,
-        ticks=column.ticks.copy() if column.ticks else _NOTHING,
+        ticks=ticks,
     )
 
 
-def _store(store: Column | Times | Values | Panes) -> CapturedColumn | CapturedRecords:
+def _at(entries: dict[int, T], slots: Slots | None) -> dict[int, T]:
+    """Return a copy of entries by slot, all of them or those of some slots."""
+    if slots is None:
+        return entries.copy()
+    return {new: entries[slot] for slot, new in slots.items() if slot in entries}
+
+
+def _store(store: Column | Times | Values | Panes, slots: Slots | None) -> CapturedColumn | CapturedRecords:
     match store:
         case Column():
-            return _column(store)
+            return _column(store, slots)
         case Times():
-            latest = store.few.values()
-            return _records(store.few, latest, {"times": _joined("q", latest)})
+            times = _at(store.few, slots)
+            return _records(times, times.values(), {"times": _joined("q", times.values())})
         case Values():
-            seen = store.few.values()
-            times = array("q", chain.from_iterable([values.values() for values in seen]))
-            return _records(store.few, seen, {"times": times})._replace(
-                values=list(chain.from_iterable(seen))
+            values = _at(store.few, slots)
+            seen = array("q", chain.from_iterable([each.values() for each in values.values()]))
+            return _records(values, values.values(), {"times": seen})._replace(
+                values=list(chain.from_iterable(values.values()))
             )
         case Panes():
-            sums = store.few.values()
+            sums = _at(store.few, slots)
             columns: dict[str, array[int] | array[float]] = {
-                "panes": _joined("q", [each.panes for each in sums]),
-                "sums": _joined("d", [each.sums for each in sums]),
+                "panes": _joined("q", [each.panes for each in sums.values()]),
+                "sums": _joined("d", [each.sums for each in sums.values()]),
             }
             if store.counted:
-                columns["counts"] = _joined("q", [each.counts for each in sums])
-            return _records(store.few, [each.panes for each in sums], columns)
+                columns["counts"] = _joined("q", [each.counts for each in sums.values()])
+            return _records(sums, [each.panes for each in sums.values()], columns)
         case _:
             assert_never(store)
 

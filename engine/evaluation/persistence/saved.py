@@ -27,12 +27,14 @@ digest.
 
 import sys
 from array import array
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final, assert_never
 
 import msgpack
 import msgspec
 
+from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.facts.values import LONG_TEXT, part_of_key, slice_key_of
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.persistence.capturing import Saved, capture
@@ -57,9 +59,12 @@ from engine.language.validation.document import condition_from_stored
 STATE_VERSION: Final = 6
 
 
-def dump(detector: Saved) -> bytes:
-    """Return the bytes from which `load` restores an equivalent detector."""
-    return b"".join(packed(capture(detector)))
+def dump(detector: Saved, events: Sequence[Event] | None = None) -> bytes:
+    """Return the bytes from which `load` restores an equivalent detector.
+
+    With `events`, it has the keys of these events only, and so is equivalent for them.
+    """
+    return b"".join(packed(capture(detector, events)))
 
 
 def unpack(data: bytes) -> Any:

@@ -1,11 +1,12 @@
 """The bodies of evaluations and batches, and their answers as JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, assert_never
 
 import msgspec
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.wire.bodies import VIOLATIONS_MAX, decode
 from engine.evaluation.wire.msgpack_bodies import decode_msgpack
 from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
@@ -129,13 +130,16 @@ def evaluate_batch_body(
         decoded = decode_batch(body, detector.limits, form)
     except Refusal as refusal:
         return Refused(refusal.entries), ()
-    count, most = len(decoded.events), detector.limits.batch_events_max
+    sent = sent_with(decoded.context)
+    return evaluate_batch(detector, [(event.fields, event.timestamp_ms, sent) for event in decoded.events])
+
+
+def evaluate_batch(detector: Detector, events: Sequence[Event]) -> tuple[Answer, tuple[int, ...]]:
+    """Evaluate events that consist of JSON values in order; see `evaluate_batch_body`."""
+    count, most = len(events), detector.limits.batch_events_max
     if count > most:
         return Refused((Entry(1400, f"the batch has {count} events, at most {most} are accepted"),)), ()
-    sent = sent_with(decoded.context)
-    results, refused = results_within(
-        detector, [(event.fields, event.timestamp_ms, sent) for event in decoded.events]
-    )
+    results, refused = results_within(detector, events)
     if len(results) < count:
         refused = (*refused, *range(len(results), count))
         results += [no_room(detector.limits.answer_bytes_max)] * (count - len(results))

@@ -54,7 +54,7 @@ def explain_body(detector: Detector, body: bytes) -> Done:
     rules: list[bytes] = []
     left = BYTES_MAX
     for explained in explanation.rules:
-        rules.append(_encoded(rule_document(explained)))
+        rules.append(encoded(rule_document(explained)))
         left -= len(rules[-1])
         if left < 0 and len(explanation.rules) > 1:
             said = f"the explanation is larger than {BYTES_MAX} bytes, which is the limit; name one rule"
@@ -63,6 +63,7 @@ def explain_body(detector: Detector, body: bytes) -> Done:
     return Done(b'{"rules":[' + b",".join(rules) + b"]}", messages)
 
 
-def _encoded(document: object) -> bytes:
+def encoded(document: object) -> bytes:
+    """Return plain data as JSON."""
     # The standard library encodes integers of any size, which events may hold.
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()

@@ -9,9 +9,14 @@ from engine.evaluation.wire.timelines import TimelineAsked
 from engine.language.condition import Scalar
 
 EVALUATE: Final = "evaluate"
+EVALUATE_EXPLAINED: Final = "evaluate_explained"
 EVALUATE_BATCH: Final = "evaluate_batch"
 EVALUATE_MSGPACK: Final = "evaluate_msgpack"
 EVALUATE_LINES: Final = "evaluate_lines"
+DRY_RUN: Final = "dry_run"
+DRY_RUN_EXPLAINED: Final = "dry_run_explained"
+DRY_RUN_BATCH: Final = "dry_run_batch"
+DRY_RUN_MSGPACK: Final = "dry_run_msgpack"
 EXPLAIN: Final = "explain"
 TIMELINE: Final = "timeline"
 RULES: Final = "rules"
@@ -23,11 +28,17 @@ REMOVE_RULE: Final = "remove_rule"
 BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSGPACK: "msgpack"}
 """The encoding of the payload, for each kind that evaluates batches."""
 
-READS: Final = frozenset({EXPLAIN, TIMELINE, RULES, RULE})
+DRY_BATCH_FORMS: Final[dict[str, BatchForm]] = {DRY_RUN_BATCH: "json", DRY_RUN_MSGPACK: "msgpack"}
+"""The same for the kinds that only tell what a batch would do."""
+
+READS: Final = frozenset({DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, TIMELINE, RULES, RULE})
 """The kinds that do not change the detector."""
 
 BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
 """The kind that evaluates a batch of an encoding."""
+
+DRY_BATCH_KINDS: Final = {form: kind for kind, form in DRY_BATCH_FORMS.items()}
+"""The kind that only tells what a batch would do."""
 
 
 class Operation(NamedTuple):
@@ -63,9 +74,19 @@ class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
     notify: bool | None = None
 
 
-def evaluate(body: bytes, key: str = "") -> Operation:
-    """Evaluate the event in a request's body."""
-    return Operation(EVALUATE, body, key)
+def evaluate(body: bytes, key: str = "", *, explained: bool = False) -> Operation:
+    """Evaluate the event in a request's body; `explained` adds why rules fire."""
+    return Operation(EVALUATE_EXPLAINED if explained else EVALUATE, body, key)
+
+
+def dry_run(body: bytes, *, explained: bool = False) -> Operation:
+    """Tell what `evaluate` would answer, and record nothing."""
+    return Operation(DRY_RUN_EXPLAINED if explained else DRY_RUN, body)
+
+
+def dry_run_batch(body: bytes, form: BatchForm = "json") -> Operation:
+    """Tell what `evaluate_batch` would answer, and record nothing."""
+    return Operation(DRY_BATCH_KINDS[form], body)
 
 
 def evaluate_batch(body: bytes, key: str = "", form: BatchForm = "json") -> Operation:

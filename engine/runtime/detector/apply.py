@@ -9,6 +9,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.rules import Rule
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
 from engine.evaluation.wire.explanations import explain_body
+from engine.evaluation.wire.firings import dry_run_batch_body, dry_run_body, evaluate_explained_body
 from engine.evaluation.wire.lines import evaluate_lines
 from engine.evaluation.wire.timelines import timeline
 from engine.language.diagnostics import Refusal
@@ -16,7 +17,9 @@ from engine.language.json.writer import condition_to_document
 from engine.runtime.contract import operations
 from engine.runtime.contract.operations import (
     BATCH_FORMS,
+    DRY_BATCH_FORMS,
     EVALUATE,
+    EVALUATE_EXPLAINED,
     AddRule,
     ChangeRule,
     NamedRule,
@@ -51,9 +54,14 @@ def apply(
                 return Applied(explain_body(detector, operation.payload))
             case operations.TIMELINE:
                 return Applied(timeline(detector, operation.payload))
+            case operations.DRY_RUN | operations.DRY_RUN_EXPLAINED as kind:
+                explained = kind == operations.DRY_RUN_EXPLAINED
+                return Applied(dry_run_body(detector, operation.payload, explained=explained))
+            case kind if kind in DRY_BATCH_FORMS:
+                return Applied(dry_run_batch_body(detector, operation.payload, DRY_BATCH_FORMS[kind]))
             case operations.EVALUATE_LINES:
                 return _lines_evaluated(detector, operation)
-            case kind if kind == EVALUATE or kind in BATCH_FORMS:
+            case kind if kind in (EVALUATE, EVALUATE_EXPLAINED) or kind in BATCH_FORMS:
                 return _evaluated(detector, answers, operation, now_us)
             case _:
                 result, entry = _ruled(detector, detector_id, operation)
@@ -64,6 +72,10 @@ def apply(
 
 def _evaluated(detector: Detector, answers: IdempotencyCache, operation: Operation, now_us: int) -> Applied:
     """Evaluate, or repeat the stored answer. Raises Refusal 1006 and 1401 for the idempotency key."""
+    explained = operation.kind == EVALUATE_EXPLAINED
+    if explained:
+        # The journal has one kind of evaluation, so a stored answer does not tell them apart.
+        operation = operation._replace(kind=EVALUATE)
     key = key_digest(operation.key) if operation.key else b""
     if key:
         before = answers.find(key, operation, now_us)
@@ -74,7 +86,8 @@ def _evaluated(detector: Detector, answers: IdempotencyCache, operation: Operati
     answer: Answer
     refused: tuple[int, ...]
     if form is None:
-        answer, refused = evaluate_body(detector, operation.payload), ()
+        evaluate = evaluate_explained_body if explained else evaluate_body
+        answer, refused = evaluate(detector, operation.payload), ()
     else:
         answer, refused = evaluate_batch_body(detector, operation.payload, form)
     if isinstance(answer, Refused):

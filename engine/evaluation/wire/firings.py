@@ -1,0 +1,73 @@
+"""Evaluations that explain what fired, and dry runs, which record nothing: bodies and answers as JSON."""
+
+from typing import Final
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.explanation.document import node_document
+from engine.evaluation.explanation.firings import Firings, check_nodes, evaluate_explained, foretell
+from engine.evaluation.explanation.nodes import Node
+from engine.evaluation.rules import Rule
+from engine.evaluation.wire.events import (
+    Answer,
+    BatchForm,
+    Done,
+    Refused,
+    decode_batch,
+    decode_evaluate,
+    evaluate_batch,
+    sent_with,
+)
+from engine.evaluation.wire.explanations import BYTES_MAX, encoded
+from engine.evaluation.wire.results import encode_entries
+from engine.language.diagnostics import Refusal
+
+DRY_BATCH_NODES_MAX: Final = 4_000
+"""The most nodes of rules in the dry run of a batch, for which all rules are prepared anew."""
+
+
+def evaluate_explained_body(detector: Detector, body: bytes) -> Answer:
+    """Evaluate the event of a body, and explain the rules that fire."""
+    try:
+        decoded = decode_evaluate(body, detector.limits)
+        event = decoded.event
+        firings = evaluate_explained(detector, event.fields, event.timestamp_ms, sent_with(decoded.context))
+    except Refusal as refusal:
+        return Refused(refusal.entries)
+    return _answer(firings, explained=True)
+
+
+def dry_run_body(detector: Detector, body: bytes, *, explained: bool) -> Done:
+    """Return what an evaluation of a body would answer. Raises Refusal; nothing is changed in any case."""
+    decoded = decode_evaluate(body, detector.limits)
+    event = decoded.event
+    firings = foretell(detector, event.fields, event.timestamp_ms, sent_with(decoded.context))
+    return _answer(firings, explained=explained)
+
+
+def dry_run_batch_body(detector: Detector, body: bytes, form: BatchForm) -> Answer:
+    """Return what the evaluation of a batch would answer. Raises Refusal; nothing is changed in any case.
+
+    The events are evaluated by a copy of the detector, which has only their keys.
+    """
+    decoded = decode_batch(body, detector.limits, form)
+    check_nodes(detector, DRY_BATCH_NODES_MAX)
+    sent = sent_with(decoded.context)
+    events = [(event.fields, event.timestamp_ms, sent) for event in decoded.events]
+    answer, _ = evaluate_batch(detector.fork(events), events)
+    return answer
+
+
+def _answer(firings: Firings, *, explained: bool) -> Done:
+    actions = [rule.action_json() for rule in firings.rules]
+    if explained:
+        left = BYTES_MAX
+        for place, (rule, node) in enumerate(zip(firings.rules, firings.nodes, strict=False)):
+            actions[place] = _explained(rule, node)
+            left -= len(actions[place])
+            if left < 0:
+                break
+    return Done(b'{"actions":[' + b",".join(actions) + b"]}", encode_entries(firings.messages))
+
+
+def _explained(rule: Rule, node: Node) -> bytes:
+    return rule.action_json()[:-1] + b',"node":' + encoded(node_document(node)) + b"}"

@@ -1,0 +1,110 @@
+"""Dry runs in a worker: the journal, the state and the snapshot are those of a twin that never saw one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.evaluation.explanation import explaining, firings
+from engine.evaluation.wire import firings as wire
+from engine.evaluation.wire.events import Done, Refused
+from engine.runtime.contract import operations as ops
+from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.actor import DetectorActor
+from tests.local_runtime import newborn
+
+IDS = ("1" * 32, "2" * 32)
+RULES = ("per user (count(a == 1) within 1m >= 2)", "per user (previous a == 1) and not a == 2", "b > 1")
+
+
+def body(*events: dict[str, Any]) -> bytes:
+    told = [{"fields": fields, "timestamp_ms": 1_000 * place} for place, fields in enumerate(events)]
+    return json.dumps({"event": told[0]} if len(told) == 1 else {"events": told}).encode()
+
+
+def tried(operation: Operation) -> Operation:
+    dry = {ops.EVALUATE: ops.dry_run, ops.EVALUATE_BATCH: ops.dry_run_batch}
+    return dry[operation.kind](operation.payload)
+
+
+@pytest.fixture
+def actors(tmp_path: Path) -> list[DetectorActor]:
+    """Give two workers with equal detectors."""
+    made = []
+    for detector_id in IDS:
+        newborn(tmp_path, detector_id)
+        actor = DetectorActor(RuntimeSettings(data=tmp_path), now_us=lambda: 10**12)
+        actor.activate(detector_id, 1)
+        for number, rule in enumerate(RULES):
+            actor._the_active().detector.add_rule(rule, rule, rule_id=str(number) * 32)
+        made.append(actor)
+    return made
+
+
+def test_a_twin_that_never_saw_a_dry_run_is_equal(actors: list[DetectorActor], tmp_path: Path) -> None:
+    one, two = actors
+    batches = [
+        [ops.evaluate(body({"user": "ada", "a": 1})), ops.evaluate(body({"user": "bob", "a": 1, "b": 2}))],
+        [
+            ops.evaluate_batch(
+                body({"user": "ada", "a": 1}, {"user": "ada", "a": 0}, {"user": "cleo", "a": 1})
+            )
+        ],
+        [ops.evaluate(body({"user": "ada", "a": 1, "b": 3}))],
+    ]
+    fired = 0
+    for batch in batches:
+        for operation in batch:
+            (foretold,) = one.handle([tried(operation)]).answers
+            (answer,) = one.handle([operation]).answers
+            assert foretold == answer
+            assert two.handle([operation]).answers == [answer]
+            assert isinstance(answer, Done)
+            fired += answer.result.count(b"ruleId")
+    assert fired >= 5
+    detectors = [actor._the_active().detector for actor in actors]
+    assert detectors[0].dump() == detectors[1].dump()
+    folders = [tmp_path / "detectors" / each for each in IDS]
+    lengths = [sum(path.stat().st_size for path in folder.glob("*.rdj")) for folder in folders]
+    assert lengths[0] == lengths[1] > 0
+
+
+def test_an_explained_evaluation_is_journaled_as_any_other(actors: list[DetectorActor]) -> None:
+    one, two = actors
+    for fields in ({"user": "ada", "a": 1}, {"user": "ada", "a": 1, "b": 2}):
+        (explained,) = one.handle([ops.evaluate(body(fields), explained=True)]).answers
+        (plain,) = two.handle([ops.evaluate(body(fields))]).answers
+        assert isinstance(explained, Done)
+        assert isinstance(plain, Done)
+        actions = json.loads(explained.result)["actions"]
+        nodes = [action.pop("node") for action in actions]
+        assert {"actions": actions} == json.loads(plain.result)
+        assert all(node["verdict"] for node in nodes)
+    assert len(nodes) == 3
+    assert one._the_active().store.journal_bytes == two._the_active().store.journal_bytes
+
+
+def test_rules_beyond_the_bounds_have_no_node_or_are_no_longer_tried(
+    actors: list[DetectorActor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = actors
+    monkeypatch.setattr(firings, "NODES_MAX", 1)
+    one.handle([ops.evaluate(body({"user": "ada", "a": 1}))])
+    (answer,) = one.handle([ops.dry_run(body({"user": "ada", "a": 1, "b": 2}), explained=True)]).answers
+    assert isinstance(answer, Done)
+    assert ["node" in action for action in json.loads(answer.result)["actions"]] == [True, False, False]
+    monkeypatch.setattr(firings, "NODES_MAX", explaining.NODES_MAX)
+    monkeypatch.setattr(wire, "BYTES_MAX", 300)
+    (answer,) = one.handle([ops.dry_run(body({"user": "ada", "a": 1, "b": 2}), explained=True)]).answers
+    assert isinstance(answer, Done)
+    assert ["node" in action for action in json.loads(answer.result)["actions"]] == [True, False, False]
+    for module, name, operation in (
+        (firings, "FORETOLD_NODES_MAX", ops.dry_run(body({}))),
+        (wire, "DRY_BATCH_NODES_MAX", ops.dry_run_batch(body({}, {}))),
+    ):
+        monkeypatch.setattr(module, name, 3)
+        (refused,) = one.handle([operation]).answers
+        assert isinstance(refused, Refused)
+        assert refused.entries[0].code == 1400
