@@ -4,11 +4,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.runtime.catalogue.directory import recovered_state
+from engine.runtime.catalogue.directory import UNFINISHED_COPY, recovered_state
 from snapshots.backup import copy_folder
 from snapshots.data_folder.lock import FolderLock
 from snapshots.errors import NothingUsable, StorageError
-from snapshots.files import RealFiles, storage_errors
+from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.format.file_names import listing
 from snapshots.inspection import inspect_folder, read_only
 
@@ -23,37 +23,56 @@ class Copied:
     """Why a recovery would refuse a folder, for each such one; those without a snapshot are not copied."""
 
 
-def copy_data_folder(source: Path, target: Path) -> Copied:
+def copy_data_folder(source: Path, target: Path, files: Files | None = None) -> Copied:
     """Copy a data folder to a new or empty folder, durably. The source may be in use.
 
     Every detector is copied as it was at some moment during the call. The copy has no id: it is another
-    folder. The catalogue gets its name last, so a copy that was interrupted has none. Raises StorageError,
-    FolderInUse.
+    folder. The catalogue gets its name last, so a copy whose process was killed has none; a copy that fails
+    is removed. Raises StorageError, FolderInUse.
     """
+    files = files or RealFiles()
     if not (source / "directory").is_dir():
         raise StorageError(f"{source} is no data folder: there is no folder {source / 'directory'}")
+    if target.resolve().is_relative_to(source.resolve()):
+        raise StorageError(f"{target} is in {source}, which is to be copied")
     with storage_errors(f"{source} cannot be copied to {target}"):
-        if target.exists() and any(target.iterdir()):
-            raise StorageError(f"{target} is not empty")
+        files.make_folder(target)
+        _refuse_used(target, files)
         with FolderLock(target):
-            return _copy(source, target)
+            # Another copy may have been made before this one had the lock.
+            _refuse_used(target, files)
+            try:
+                return _copy(source, target, files)
+            except (Exception, KeyboardInterrupt):
+                for name in (UNFINISHED_COPY, "detectors", "directory"):
+                    shutil.rmtree(target / name, ignore_errors=True)
+                raise
 
 
-def _copy(source: Path, target: Path) -> Copied:
-    unfinished, detectors = target / "directory.unfinished", target / "detectors"
+def _refuse_used(target: Path, files: Files) -> None:
+    """Raise StorageError if a folder holds anything but a lock, which a copy that failed leaves."""
+    names = set(files.names(target)) - {"lock"}
+    if UNFINISHED_COPY in names:
+        raise StorageError(f"{target} holds a copy that was interrupted: remove it")
+    if names:
+        raise StorageError(f"{target} is not empty")
+
+
+def _copy(source: Path, target: Path, files: Files) -> Copied:
+    unfinished, detectors = target / UNFINISHED_COPY, target / "detectors"
     copied: dict[str, int] = {}
     missing: set[str] = set()
     unusable: dict[str, str] = {}
     while True:
         # Before the detectors: each detector that it names has a folder, unless it was deleted meanwhile.
         shutil.rmtree(unfinished, ignore_errors=True)
-        catalogue_bytes = copy_folder(source / "directory", unfinished)
+        catalogue_bytes = copy_folder(source / "directory", unfinished, files)
         named = recovered_state(read_only(unfinished)).detectors.keys()
         gone = set()
         for detector_id in named - copied.keys():
             folder = source / "detectors" / detector_id
             try:
-                copied[detector_id] = copy_folder(folder, detectors / detector_id)
+                copied[detector_id] = copy_folder(folder, detectors / detector_id, files)
             except NothingUsable as error:
                 if detector_id not in missing:
                     # It may be being removed; then the next catalogue does not name it.
@@ -68,7 +87,6 @@ def _copy(source: Path, target: Path) -> Copied:
     for detector_id in copied.keys() - named:
         shutil.rmtree(detectors / detector_id)
         del copied[detector_id]
-    files = RealFiles()
     if copied:
         files.sync_folder(detectors)
     files.rename(unfinished, target / "directory")

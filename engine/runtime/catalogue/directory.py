@@ -43,6 +43,9 @@ the amortized cost of snapshots per change is constant."""
 _SEGMENTS_MAX: Final = 8
 """More segments than this trigger a snapshot at the opening, since each opening may leave one."""
 
+UNFINISHED_COPY: Final = "directory.unfinished"
+"""The catalogue of a copy of a data folder that is not complete."""
+
 _REMARKS_KEPT: Final = 10
 _RECORD_BYTES_MAX: Final = 4096
 """The maximum size of a change in the journal."""
@@ -137,6 +140,8 @@ class Directory:
 
     def _begin(self) -> None:
         """Initialize an unused folder. Raises NothingUsable if detectors exist but the catalogue is lost."""
+        if UNFINISHED_COPY in self._files.names(self._data):
+            raise NothingUsable(f"{self._data} holds a copy that was interrupted: remove it, and copy again")
         if not self._files.names(self._folder) and self._files.names(self._detectors_folder):
             raise NothingUsable(f"{self._folder} is gone or empty, though there are detectors")
         if is_unused(self._folder, self._files):

@@ -1,6 +1,8 @@
 """`backup` and `restore`: copies of a data folder that a service goes on using."""
 
 import asyncio
+import contextlib
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -11,8 +13,10 @@ from click.testing import CliRunner, Result
 from api.cli import main
 from api.cli.inspection.data_folder import read_data_folder
 from engine.runtime.catalogue.backup import copy_data_folder
+from engine.runtime.catalogue.directory import opened_offline
 from engine.runtime.contract.operations import add_rule, evaluate, rules
-from snapshots.files import RealFiles
+from snapshots.errors import NothingUsable, StorageError
+from tests.faulty_files import Died, FaultyFiles
 from tests.local_runtime import LocalService, local_service
 
 
@@ -108,8 +112,9 @@ def test_a_copy_has_no_id_so_it_is_another_folder(data: Path, tmp_path: Path) ->
 
 
 def test_what_is_no_backup_or_would_overwrite_something_is_refused(data: Path, tmp_path: Path) -> None:
+    run("backup", "--data", data, tmp_path / "whole")
     before = sorted(data.rglob("*"))
-    refused = run("restore", "--data", data, data)
+    refused = run("restore", "--data", data, tmp_path / "whole")
     assert (refused.exit_code, "is not empty" in refused.stderr) == (1, True)
     assert sorted(data.rglob("*")) == before
     refused = run("backup", "--data", tmp_path / "nothing", tmp_path / "backup")
@@ -118,14 +123,62 @@ def test_what_is_no_backup_or_would_overwrite_something_is_refused(data: Path, t
     assert not (tmp_path / "backup").exists()
 
 
-def test_an_interrupted_copy_is_no_data_folder(data: Path, tmp_path: Path, monkeypatch) -> None:
-    def killed(*_: object) -> None:
-        raise OSError("killed")
+def test_a_folder_is_not_copied_into_itself(data: Path) -> None:
+    before = sorted(data.rglob("*"))
+    for target in (data / "backup", data / "detectors" / "backup"):
+        refused = run("backup", "--data", data, target)
+        assert (refused.exit_code, refused.stderr) == (
+            1,
+            f"rule-detector: {target} is in {data}, which is to be copied\n",
+        )
+    assert sorted(data.rglob("*")) == before
 
-    monkeypatch.setattr(RealFiles, "rename", killed)
-    assert run("backup", "--data", data, tmp_path / "backup").exit_code == 1
-    refused = run("restore", "--data", tmp_path / "again", tmp_path / "backup")
-    assert "is no data folder" in refused.stderr
+
+def test_a_copy_that_fails_anywhere_leaves_nothing_and_can_be_repeated(data: Path, tmp_path: Path) -> None:
+    call = 0
+    while True:
+        target = tmp_path / str(call)
+        files = FaultyFiles(fails_at=call, error=errno.ENOSPC)
+        try:
+            copied = copy_data_folder(data, target, files)
+        except StorageError:
+            assert files.failed
+            assert [path.name for path in target.glob("*")] in ([], ["lock"])
+            copied = copy_data_folder(data, target)
+        assert (copied.detectors, copied.damage) == (2, ())
+        assert read_data_folder(target).whole
+        call += 1
+        if not files.failed:
+            break
+    assert call > 50
+
+
+def test_a_copy_whose_process_is_killed_anywhere_is_whole_or_no_data_folder(
+    data: Path, tmp_path: Path
+) -> None:
+    call = whole = 0
+    while True:
+        target, again = tmp_path / str(call), tmp_path / f"{call} again"
+        files = FaultyFiles(fails_at=call, dies=True)
+        with contextlib.suppress(Died):
+            copy_data_folder(data, target, files)
+        if (target / "directory").exists():
+            whole += 1
+            assert read_data_folder(target).whole
+            assert run("restore", "--data", again, target).exit_code == 0
+        elif target.exists():
+            assert "is no data folder" in run("restore", "--data", again, target).stderr
+            started = set(target.iterdir()) - {target / "lock"}
+            refused = run("backup", "--data", data, target)
+            assert refused.exit_code == (1 if started else 0)
+            if started:
+                assert "holds a copy that was interrupted: remove it" in refused.stderr
+                with pytest.raises(NothingUsable, match="interrupted"), opened_offline(target):
+                    pass
+        call += 1
+        if not files.failed:
+            break
+    assert whole >= 2
 
 
 def test_damage_is_copied_and_told(data: Path, tmp_path: Path) -> None:
