@@ -24,7 +24,7 @@ class NothingUsable(StorageError):
 
 
 class NoRoom(StorageError):
-    """The disk is full. Nothing has changed."""
+    """The disk is full or read-only. Nothing has changed."""
 
 
 class WriteFailed(StorageError):

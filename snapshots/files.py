@@ -15,8 +15,11 @@ from snapshots.errors import NoRoom, StorageError
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The errors of a full disk."""
+
+NO_ROOM: Final = FULL | {errno.EROFS}
+"""The errors of a disk that takes nothing. Some file systems become read-only after an error of the disk."""
 
 _KEEP_SIZE: Final = 1
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
@@ -214,7 +217,7 @@ class RealFiles:
 
 @contextmanager
 def storage_errors(what: str) -> Iterator[None]:
-    """Raise an OSError as a StorageError, as NoRoom if the disk is full. `what` begins the message."""
+    """Raise an OSError as a StorageError, as NoRoom if the disk takes nothing. `what` begins the message."""
     try:
         yield
     except OSError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from snapshots.errors import StorageError
-from snapshots.files import NO_ROOM
+from snapshots.files import FULL
 
 _SUBFOLDERS: Final = ("directory", "detectors")
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -42,7 +42,7 @@ def unusable(folder: Path, error: OSError) -> StorageError:
         reason = f"{reason} ({place})"
     mend = (
         "make room on its disk"
-        if error.errno in NO_ROOM
+        if error.errno in FULL
         else "name a folder that this user can create and write to"
     )
     return StorageError(f"the data folder {folder} cannot be used: {reason}; {mend}")

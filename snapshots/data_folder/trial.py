@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from snapshots.data_folder.mounts import check_mount
 from snapshots.errors import UnsafeFolder
-from snapshots.files import FILE_MODE, NO_ROOM, Files, OpenFile, RealFiles, write_all
+from snapshots.files import FILE_MODE, FULL, Files, OpenFile, RealFiles, write_all
 
 _PREFIX: Final = "trial-"
 _FORGOTTEN_S: Final = 3600
@@ -62,7 +62,7 @@ def try_folder(
             _try(folder, look or look_from_a_process, peer, files, opened)
         return [*_little_room(data), *([doubtful] if doubtful else [])]
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if error.errno not in FULL:
             raise
         return [f"the data folder {data} is not tried, because its disk is full: {error}"]
     finally:
@@ -148,7 +148,7 @@ def _trying(folder: Path, what: str, mend: str) -> Iterator[None]:
     try:
         yield
     except (OSError, _UnmetError) as error:
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
+        if isinstance(error, OSError) and error.errno in FULL:
             raise
         raise UnsafeFolder(
             f"the data folder {folder.parent} cannot be used, because its file system fails {what}: {error}; "

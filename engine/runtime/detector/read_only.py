@@ -5,10 +5,8 @@ and changes that it wrote but never acknowledged may be visible here and disappe
 are always visible.
 """
 
-import errno
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from engine.evaluation.wire.events import Answer, Refused
 from engine.language.diagnostics import Entry
@@ -20,16 +18,14 @@ from engine.runtime.detector.apply import apply
 from engine.runtime.detector.idempotency import IdempotencyCache
 from engine.runtime.detector.replay_attempts import ReplayAttempt
 from snapshots.errors import NoRoom, StorageError
-from snapshots.files import Files
+from snapshots.files import NO_ROOM, Files
 from snapshots.inspection import read_only
-
-_CANNOT_WRITE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 def cannot_write(error: StorageError) -> bool:
     """Whether the only obstacle is a full disk or a read-only file system."""
     cause = error.__cause__
-    return isinstance(error, NoRoom) or (isinstance(cause, OSError) and cause.errno in _CANNOT_WRITE)
+    return isinstance(error, NoRoom) or (isinstance(cause, OSError) and cause.errno in NO_ROOM)
 
 
 class ReadOnlyDetector:

@@ -1,5 +1,6 @@
 """A disk that is full for real: what cannot be kept is refused, and all goes on when there is room."""
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -15,6 +16,7 @@ import pytest
 from engine.evaluation.wire.events import Done, Refused
 from engine.language.text.parser import parse
 from engine.runtime.broker.fleet import Fleet
+from engine.runtime.catalogue.tokens import digest_of
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from tests.local_runtime import local_service, until
@@ -46,7 +48,7 @@ def file_system(kind: str, folder: Path) -> Iterator[Path]:
         with image.open("wb") as file:
             file.truncate(DISK_BYTES)
         made = subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], capture_output=True, check=False)
-        done = made.returncode == 0 and mounted(at, "mount", "-o", "loop", str(image))
+        done = made.returncode == 0 and mounted(at, "mount", "-o", "loop,errors=remount-ro", str(image))
     if not done:
         pytest.skip(NO_SUCH_FILE_SYSTEM)
     try:
@@ -73,6 +75,17 @@ def take_all_inodes(disk: Path) -> None:
     with contextlib.suppress(OSError):
         for number in itertools.count():
             (disk / f"inode {number}").touch()
+
+
+def make_read_only(disk: Path) -> None:
+    """Have the file system meet an error, after which it takes nothing more."""
+    found = subprocess.run(
+        ["findmnt", "-no", "SOURCE", str(disk)], capture_output=True, text=True, check=True
+    )
+    trigger = Path("/sys/fs/ext4", Path(found.stdout.strip()).name, "trigger_fs_error")
+    if not trigger.exists():
+        pytest.skip(NO_SUCH_FILE_SYSTEM)
+    trigger.write_text("1")
 
 
 class Detector:
@@ -189,3 +202,24 @@ async def test_a_full_disk_refuses_what_it_cannot_keep_and_nothing_else(tmp_path
             assert await detector.rules() == list(detector.reference.rules)
             assert await detector.event(next(numbers))
     print(f"{kind}: {len(detector.reference.events)} events taken, {refused} requests refused")
+
+
+async def test_a_disk_that_has_become_read_only_refuses_changes_and_can_be_read(tmp_path: Path) -> None:
+    with file_system("ext4", tmp_path) as disk:
+        async with local_service(disk / "data", word_age_max_s=1) as service:
+            fleet = service.fleet
+            minted = await fleet.mint_token()
+            detectors = [Detector(fleet, await fleet.create_detector(name)) for name in "ab"]
+            for detector in detectors:
+                assert await detector.add_rule()
+                assert await detector.event(1)
+            make_read_only(disk)
+            for number in range(2, 6):
+                for detector in detectors:
+                    assert not await detector.event(number)
+                    assert await detector.rules() == list(detector.reference.rules)
+                with pytest.raises(DetectorUnavailable, match="Read-only"):
+                    await fleet.create_detector("c")
+                await asyncio.sleep(0.5)
+            # Tokens are known only while the directory goes on telling of them.
+            assert fleet.token_known(digest_of(minted.token))

@@ -227,9 +227,10 @@ def told(directory):
     return changes.tokens.whole, changes.detectors.whole
 
 
-def test_a_disk_without_room_refuses_a_change_and_takes_it_when_there_is_room(opened, files):
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_without_room_refuses_a_change_and_takes_it_when_there_is_room(opened, files, error):
     directory = opened()
-    files.error, files.for_good = errno.ENOSPC, True
+    files.error, files.for_good = error, True
     files.fail_next("reserve", "create", "make_folder")
     with pytest.raises(NoRoom):
         directory.create_detector(A, "a")

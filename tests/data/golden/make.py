@@ -1,0 +1,199 @@
+"""Makes a golden data folder: what the service of an earlier commit left when it was killed under load.
+
+python -m tests.data.golden.make COMMIT [--stop]
+
+Runs that commit's `serve` in a worktree of this repository, with this Python and its packages. Eight clients
+create a detector each, add rules to it and send it events, until each has sent all or, in the midst of that,
+every process of the service gets SIGKILL. (`--stop`: SIGTERM, for versions before the journal, which promised
+no more.) Then packs the data folder, and what was sent and answered, as COMMIT.tar.xz beside this file.
+tests/integration/test_golden_folders.py opens them.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+HERE: Final = Path(__file__).parent
+CLIENTS: Final = 8
+EVENTS: Final = 160
+KILL_AT: Final = 60
+"""How many requests every client has sent when the service is killed."""
+
+RULES: Final = (
+    'kind == "a" and per user once within 5s kind == "b"',
+    'per user (kind == "a" since kind == "b")',
+    'per host ((n > 3) since within 8s kind == "c")',
+    "per user (historically for 4s n < 9)",
+    "n >= 5 and not once within 2s n == 0",
+    'per user per host (once (kind == "b" and n > 6))',
+    'historically (n < 10) or host matches "^h[01]$"',
+)
+RUN: Final = """
+import sys
+try:
+    from api.cli import main
+except ImportError:
+    from api.commands import main
+main()
+"""
+
+
+class Client(threading.Thread):
+    """Creates one detector, adds rules and sends events, and remembers every answer."""
+
+    def __init__(self, url: str, token: str, number: int) -> None:
+        super().__init__()
+        self._http = httpx.Client(
+            base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30, trust_env=False
+        )
+        self._chance = random.Random(number)
+        self.detector = self._send("POST", "/api/detectors", {"name": f"golden {number}"})["id"]
+        self.asked: list[dict[str, Any]] = []
+        """What was sent, in order, with its answer; only the last has none."""
+        self._at_ms = 1_700_000_000_000
+
+    def run(self) -> None:
+        with contextlib.suppress(httpx.TransportError):
+            for number in range(EVENTS):
+                if number % 18 == 0 and number // 18 < len(RULES):
+                    self._add_rule(RULES[number // 18], number // 18)
+                if number in {50, 90}:
+                    self._change_rule(number)
+                self._evaluate()
+
+    def _add_rule(self, condition: str, number: int) -> None:
+        document = {"name": f"rule {number}", "condition": condition, "notify": number % 2 == 0}
+        self._ask("POST", f"/api/detectors/{self.detector}/rules", document)
+
+    def _change_rule(self, number: int) -> None:
+        added = [one["answer"]["id"] for one in self.asked if one["path"].endswith("/rules")]
+        if number == 50:
+            self._ask("PATCH", f"/api/detectors/{self.detector}/rules/{added[0]}", {"enabled": False})
+            self._ask("PATCH", f"/api/detectors/{self.detector}/rules/{added[0]}", {"enabled": True})
+        else:
+            self._ask("DELETE", f"/api/detectors/{self.detector}/rules/{added[1]}")
+
+    def _evaluate(self) -> None:
+        document = {"event": {"fields": fields(self._chance), "timestamp_ms": self._at_ms}}
+        self._at_ms += self._chance.choice((0, 1, 300, 1000, 2500))
+        self._ask("POST", f"/api/detectors/{self.detector}/evaluate", document)
+
+    def _ask(self, method: str, path: str, document: object = None) -> None:
+        asked = {"method": method, "path": path, "document": document, "answer": None}
+        self.asked.append(asked)
+        asked["answer"] = self._send(method, path, document)
+
+    def _send(self, method: str, path: str, document: object) -> Any:
+        envelope = self._http.request(method, path, json=document).json()
+        if {entry["code"] for entry in envelope["errors"]} & {1501, 1502, 1503}:
+            raise httpx.TransportError("the service is being killed")
+        assert envelope["success"], envelope
+        return envelope["result"]
+
+
+def fields(chance: random.Random) -> dict[str, Any]:
+    """Return the fields of an event."""
+    return {
+        "kind": chance.choice("abc"),
+        "user": f"u{chance.randrange(4)}",
+        "host": f"h{chance.randrange(3)}",
+        "n": chance.randrange(11),
+    }
+
+
+def make(commit: str, *, stop: bool) -> None:
+    """Make the folder of a commit."""
+    with tempfile.TemporaryDirectory(prefix="golden-") as folder:
+        work = Path(folder)
+        subprocess.run(["git", "worktree", "add", "--detach", str(work / "tree"), commit], check=True)
+        try:
+            clients = _load(work, stop=stop)
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(work / "tree")], check=True)
+        sent = {client.detector: client.asked for client in clients}
+        (work / "sent.json").write_text(json.dumps(sent, separators=(",", ":")))
+        with tarfile.open(HERE / f"{commit}.tar.xz", "w:xz", preset=9) as packed:
+            for name in ("data", "sent.json"):
+                packed.add(work / name, name, filter=_anonymous)
+
+
+def _load(work: Path, *, stop: bool) -> list[Client]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    token = "rd_" + secrets.token_urlsafe(32)
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN, "serve", "--port", str(port), "--data", str(work / "data")],
+        cwd=work,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(work / "tree"),
+            "RULE_DETECTOR_BOOTSTRAP_TOKEN": token,
+            "RULE_DETECTOR_SNAPSHOT_INTERVAL_S": "0.4",
+        },
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(url, process)
+        clients = [Client(url, token, number) for number in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        while not stop and min(len(client.asked) for client in clients) < KILL_AT:
+            time.sleep(0.001)
+        for client in clients if stop else []:
+            client.join()
+    finally:
+        everyone = [process.pid, *_descendants(process.pid)]
+        for pid in [process.pid] if stop else everyone:
+            os.kill(pid, signal.SIGTERM if stop else signal.SIGKILL)
+        process.wait()
+    for client in clients:
+        client.join()
+    return clients
+
+
+def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
+    while True:
+        assert process.poll() is None, "the service has ended"
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(url + "/readyz", trust_env=False).status_code == 200:
+                return
+        time.sleep(0.1)
+
+
+def _descendants(pid: int) -> list[int]:
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, path.read_text().split()):
+            found += [child, *_descendants(child)]
+    return found
+
+
+def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    return info
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("commit")
+    parser.add_argument("--stop", action="store_true")
+    given = parser.parse_args()
+    make(given.commit, stop=given.stop)

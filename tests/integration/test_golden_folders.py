@@ -1,0 +1,122 @@
+"""Data folders of earlier versions that were killed under load: nothing is lost, and verdicts go on."""
+
+import json
+import random
+import tarfile
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.language.text.parser import parse
+from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract import operations as ops
+from tests.data.golden.make import KILL_AT, fields
+from tests.local_runtime import local_service
+from tests.reference import ReferenceDetector
+
+GOLDEN = Path(__file__).parent.parent / "data" / "golden"
+COMMITS = sorted(path.name.partition(".")[0] for path in GOLDEN.glob("*.tar.xz"))
+MORE_EVENTS = 40
+
+# Each takes seconds of the reference.
+pytestmark = pytest.mark.storm
+
+
+class History:
+    """What a detector has done if the first requests happened, by the reference."""
+
+    def __init__(self, asked: list[dict[str, Any]]) -> None:
+        self.reference = ReferenceDetector()
+        self.at_ms = 0
+        for one in asked:
+            self.take(one)
+
+    def take(self, asked: dict[str, Any]) -> None:
+        """Do what was asked; if it was answered, the answer must be the same."""
+        reference, document, answer = self.reference, asked["document"], asked["answer"]
+        match asked["method"], asked["path"].rpartition("/")[2]:
+            case "POST", "evaluate":
+                fired = self.evaluate(document["event"])
+                if answer is not None:
+                    assert fired == [action["ruleId"] for action in answer["actions"]]
+            case "POST", _:
+                # The id of a rule whose creation had no answer is not known.
+                rule_id = answer["id"] if answer else "?"
+                condition, notify = parse(document["condition"]), document["notify"]
+                reference.add_rule(rule_id, document["name"], condition, notify=notify)
+            case "PATCH", rule_id:
+                reference.change_rule(rule_id, **document)
+            case _, rule_id:
+                del reference.rules[rule_id]
+
+    def evaluate(self, event: dict[str, Any]) -> list[str]:
+        """Return the ids of the rules that fire."""
+        self.at_ms = event["timestamp_ms"]
+        actions = self.reference.evaluate(event["fields"], event["timestamp_ms"])
+        assert actions is not None
+        return [action[1] for action in actions]
+
+    def rules(self) -> list[tuple[str, bool]]:
+        return [(rule.name, rule.enabled) for rule in self.reference.rules.values()]
+
+
+def unpacked(commit: str, folder: Path) -> Path:
+    with tarfile.open(GOLDEN / f"{commit}.tar.xz") as packed:
+        packed.extractall(folder, filter="data")
+    return folder / "data"
+
+
+async def result(fleet: Fleet, detector_id: str, operation: ops.Operation) -> Any:
+    return json.loads((await fleet.call(detector_id, operation)).result)  # type: ignore[union-attr] -- it is Done
+
+
+def histories(asked: list[dict[str, Any]], rules: list[dict[str, Any]]) -> list[History]:
+    """Return the possible histories of a detector with these rules: the last request may be lost."""
+    assert all(one["answer"] is not None for one in asked[:-1])
+    without = History(asked[:-1])
+    possible = [deepcopy(without), without]
+    possible[0].take(asked[-1])
+    if asked[-1]["answer"] is not None:
+        possible.pop()
+    found = [(rule["name"], rule["enabled"]) for rule in rules]
+    possible = [one for one in possible if one.rules() == found]
+    for one in possible:
+        one.reference.rules = dict(
+            zip([rule["id"] for rule in rules], one.reference.rules.values(), strict=True)
+        )
+    return possible
+
+
+async def go_on(fleet: Fleet, detector_id: str, possible: list[History]) -> list[History]:
+    """Send events, and return the histories by which the answers are right."""
+    chance = random.Random(detector_id)
+    at_ms = max(one.at_ms for one in possible)
+    for _ in range(MORE_EVENTS):
+        at_ms += chance.choice((0, 1, 700, 2500))
+        event = {"fields": fields(chance), "timestamp_ms": at_ms}
+        answer = await result(fleet, detector_id, ops.evaluate(json.dumps({"event": event}).encode()))
+        fired = [action["ruleId"] for action in answer["actions"]]
+        possible = [one for one in possible if one.evaluate(event) == fired]
+        assert possible, f"{fired} fired at {event}, as in no possible history"
+    return possible
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+async def test_nothing_that_was_answered_is_lost_and_verdicts_go_on(tmp_path: Path, commit: str) -> None:
+    data = unpacked(commit, tmp_path)
+    sent = json.loads((tmp_path / "sent.json").read_text())
+    assert min(map(len, sent.values())) >= KILL_AT
+    possible: dict[str, list[History]] = {}
+    for _ in range(2):
+        # The second time, it is opened as this version has saved it.
+        async with local_service(data) as service:
+            fleet = service.fleet
+            assert dict(await fleet.detectors()).keys() == sent.keys()
+            for detector_id, asked in sent.items():
+                if detector_id not in possible:
+                    rules = (await result(fleet, detector_id, ops.rules()))["rules"]
+                    possible[detector_id] = histories(asked, rules)
+                possible[detector_id] = await go_on(fleet, detector_id, possible[detector_id])
+            assert not (await fleet.status()).amiss
