@@ -122,6 +122,7 @@ class LocalDetector:
     def __init__(self, worker: "LocalWorker", actor: MeasuredActor) -> None:
         self._worker = worker
         self._actor = actor
+        self.cpu_s = 0.0
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         return await self._call("activate", lambda: self._actor.activate(detector_id, epoch))

@@ -94,6 +94,11 @@ class Activation:
         """Return what the detector holds, even while a call is under way; None if that is unknown."""
         return self._port.figures()
 
+    @property
+    def cpu_s(self) -> float:
+        """The processor time of its batches, as far as they were executed beside other detectors."""
+        return self._port.cpu_s
+
     # -- when ------------------------------------------------------------------------------------------------
 
     def should_save(self, now_s: float) -> bool:

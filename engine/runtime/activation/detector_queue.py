@@ -80,6 +80,8 @@ class DetectorQueue:
         self._ended: Ended | None = None
         self._lost_because = "it did not end in time"
         self._cancelled = False
+        self._alone = False
+        """Whether the detector needs a worker of its own."""
 
     @property
     def held(self) -> Held | None:
@@ -120,6 +122,11 @@ class DetectorQueue:
         """Note that another detector waits for the slot."""
         self.activation.room_wanted = True
         self._stir()
+
+    def move(self, *, alone: bool) -> None:
+        """Have the detector passivated after its turn, to be active elsewhere; if `alone`, by itself."""
+        self._alone = alone
+        self.make_room()
 
     async def delete(self) -> None:
         """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
@@ -219,7 +226,7 @@ class DetectorQueue:
     async def _passivate(self) -> None:
         outcome = await self.activation.passivate(draining=self._closing)
         if isinstance(outcome, int):
-            self._ended = Ended(resident_bytes=outcome)
+            self._ended = Ended(resident_bytes=outcome, alone=self._alone)
         elif self._closing:
             self._lose(outcome)
 

@@ -1,6 +1,7 @@
 """What a worker does for front ends and for the supervisor: calls on its detectors, and their activation."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,16 +9,19 @@ from functools import partial
 from typing import NamedTuple
 
 from engine.runtime.activation.detector_queue import DetectorQueue, Submission
+from engine.runtime.activation.loads import Load, leaver
 from engine.runtime.contract.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer
 from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.usage import usage
+from engine.runtime.process.usage import resident_bytes, usage
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_server import MOVED, LinkServer, Outcome
 from engine.runtime.transport.messages import Batch, Note
+
+_log = logging.getLogger(__name__)
 
 MAKE_ROOM = "make room"
 
@@ -56,6 +60,9 @@ class DetectorService:
         self._supervisor: LinkServer | None = None
         self._activating: set[asyncio.Task[Activated]] = set()
         self._discards: set[asyncio.Task[None]] = set()
+        self._cpu_s: dict[int, float] = {}
+        """What each active detector had taken of a processor when that was looked at last."""
+        self._looking: asyncio.TimerHandle | None = None
 
     def link(self) -> Link:
         """Make the link for a connection that is about to be made."""
@@ -93,7 +100,26 @@ class DetectorService:
         activated = await queue.activation.activate()
         self.queues[epoch] = queue
         queue.start()
+        if self._looking is None:
+            self._look()
         return activated
+
+    def _look(self) -> None:
+        """Have a detector leave that takes too much from those that it shares the worker with."""
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(self._settings.load_s, self._look) if len(self.queues) > 1 else None
+        before_s = self._cpu_s
+        self._cpu_s = {epoch: queue.activation.cpu_s for epoch, queue in self.queues.items()}
+        loads = {
+            epoch: Load(cpu_s - before_s[epoch], self.queues[epoch].figures().state_bytes)
+            for epoch, cpu_s in self._cpu_s.items()
+            if epoch in before_s
+        }
+        settings = self._settings
+        found = leaver(loads, settings.load_s, resident_bytes(), settings.actor_bytes_max)
+        if found is not None:
+            _log.warning("the detector %s leaves its worker", self.queues[found.epoch].detector_id)
+            self.queues[found.epoch].move(alone=found.alone)
 
     def _begun(self, activating: asyncio.Task[Activated]) -> None:
         self._activating.discard(activating)

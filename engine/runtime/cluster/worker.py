@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -62,6 +63,8 @@ class DetectorThread:
         self._actor = actor
         self._threads = threads
         self._alone = alone
+        self.cpu_s = 0.0
+        """The processor time of its batches, as far as they were executed beside other detectors."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector. Raises StorageError."""
@@ -75,7 +78,7 @@ class DetectorThread:
         """
         if self._alone() and sum(len(operation.payload) for operation in batch) <= _SMALL_BYTES:
             return self._actor.handle(batch)
-        return await self._threads.calls.call(partial(self._actor.handle, batch))
+        return await self._threads.calls.call(partial(self._handle, batch))
 
     async def sync(self) -> None:
         """Sync the journal to the disk. Raises StorageError."""
@@ -100,6 +103,13 @@ class DetectorThread:
     def figures(self) -> DetectorFigures | None:
         """Return what the active detector holds, even while a call is under way; None if there is none."""
         return self._actor.figures()
+
+    def _handle(self, batch: Sequence[Operation]) -> Reply:
+        before_s = time.thread_time()
+        try:
+            return self._actor.handle(batch)
+        finally:
+            self.cpu_s += time.thread_time() - before_s
 
     def _activate(self, detector_id: str, epoch: int) -> Activated:
         activated = self._actor.activate(detector_id, epoch)

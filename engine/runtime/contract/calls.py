@@ -42,6 +42,8 @@ class Ended(msgspec.Struct, frozen=True):
     hung: bool = False
     """Whether a call may still run in the process, which is then of no use to other detectors either."""
     resident_bytes: int = 0
+    alone: bool = False
+    """Whether the detector takes so much that it needs a worker of its own."""
 
 
 class Report(msgspec.Struct, frozen=True):

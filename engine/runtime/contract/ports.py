@@ -40,6 +40,10 @@ class DetectorPort(Protocol):
     async def discard(self) -> None:
         """Drop the detector without saving it."""
 
+    @property
+    def cpu_s(self) -> float:
+        """The processor time of its batches, as far as they were executed beside other detectors."""
+
     def figures(self) -> DetectorFigures | None:
         """Return what the active detector holds, even while a call is under way; None if there is none."""
 

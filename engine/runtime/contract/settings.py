@@ -67,6 +67,8 @@ class RuntimeSettings:
     actor_bytes_max: int = 1024 * 1024 * 1024
     """A worker whose process holds more memory after a passivation takes no more detectors, and is ended once
     it has none."""
+    load_s: float = 5.0
+    """How often a worker looks whether one of its detectors takes too much from the others."""
     hung_s: float = 60.0
     """A worker that has not answered for so long counts as dead, and is ended."""
 

@@ -252,7 +252,7 @@ class PlacedDetector:
     async def _activate_once(self) -> bool:
         """Try one worker. Afterwards it has the detector, is given back, or is ended."""
         workers = self._services.workers
-        worker = await workers.take()
+        worker = await workers.take(alone=self.detector_id in self._services.alone)
         empty, unwanted = True, False
         try:
             epoch = await self._services.directory.lease(self.detector_id, worker.port.name)
@@ -338,6 +338,10 @@ class PlacedDetector:
                 self._lose(report.ended.reason)
                 return
             self._lost_because = report.ended.reason
+        if report.ended.alone:
+            services.alone.add(self.detector_id)
+        elif not self._room_wanted:
+            services.alone.discard(self.detector_id)
         self._leave()
         services.workers.give_back(worker, report.ended.resident_bytes)
 

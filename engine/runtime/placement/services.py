@@ -26,5 +26,7 @@ class Services:
     """Called with a detector's id and what happened to its files while it was active."""
     trouble: Callable[[str, str | None], None]
     """Called with a detector's id and why it cannot be activated or saved; None once it can be again."""
+    alone: set[str] = field(default_factory=set)
+    """The ids of detectors that take so much that each needs a worker of its own."""
     counts: Counter[str] = field(default_factory=Counter)
     """How often each event of `counters.COUNTERS` happened, over all detectors."""

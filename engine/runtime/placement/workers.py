@@ -3,8 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from engine.runtime.contract.calls import Report
@@ -33,6 +32,8 @@ class DetectorWorker:
     activations: int = 0
     taken: int = 0
     """The detectors that are active in it or about to be."""
+    alone: bool = False
+    """Whether its only detector is to share it with no other."""
     worn: bool = False
     """Whether it takes no more detectors, and is ended once it has none."""
     dead: bool = False
@@ -87,7 +88,8 @@ class DetectorWorkers:
         self._per_worker = settings.detectors_per_worker
         self._open: list[DetectorWorker] = []
         """The workers that take detectors; the last one used is the last."""
-        self._takers: deque[asyncio.Future[DetectorWorker]] = deque()
+        self._takers: dict[asyncio.Future[DetectorWorker], bool] = {}
+        """Those who wait, in order, and whether each needs a worker to itself."""
         self._all: set[DetectorWorker] = set()
         self._starts: set[asyncio.Task[None]] = set()
         self._endings: set[asyncio.Task[None]] = set()
@@ -110,10 +112,13 @@ class DetectorWorkers:
         """Begin to start spare workers."""
         self._fill()
 
-    async def take(self) -> DetectorWorker:
-        """Return a worker for a detector, or wait until one has started; first come, first served."""
+    async def take(self, *, alone: bool = False) -> DetectorWorker:
+        """Return a worker for a detector, or wait until one has started; first come, first served.
+
+        With `alone` it has no other detector.
+        """
         taker: asyncio.Future[DetectorWorker] = asyncio.get_running_loop().create_future()
-        self._takers.append(taker)
+        self._takers[taker] = alone
         self._serve()
         self._fill()
         try:
@@ -123,8 +128,7 @@ class DetectorWorkers:
                 self.give_back(taker.result())
             raise
         finally:
-            with contextlib.suppress(ValueError):
-                self._takers.remove(taker)
+            self._takers.pop(taker, None)
 
     def adopt(self, worker: DetectorWorker) -> None:
         """Add a worker that is started already, perhaps with detectors."""
@@ -152,6 +156,7 @@ class DetectorWorkers:
         if worker.dead:
             return
         worker.taken -= 1
+        worker.alone = worker.alone and worker.taken > 0
         if not worker.activating:
             worker.early.clear()
         worker.worn = (
@@ -167,7 +172,7 @@ class DetectorWorkers:
             self._open.remove(worker)
         if not worker.taken and (worker.worn or self._surplus or self._closed):
             self.lose(worker)
-        elif worker.worn or worker.taken >= self._per_worker:
+        elif worker.worn or worker.alone or worker.taken >= self._per_worker:
             self._fill()
         else:
             self._open.append(worker)
@@ -215,34 +220,37 @@ class DetectorWorkers:
 
     def _serve(self) -> None:
         """Hand workers with room to those who wait for one."""
-        while self._open and self._takers:
-            taker = self._takers.popleft()
-            if taker.done():
+        for taker, alone in list(self._takers.items()) if self._open else ():
+            worker = self._fullest(self._unused if alone else self._open)
+            if worker is None or taker.done():
                 continue
-            worker = self._fullest()
+            del self._takers[taker]
             worker.activations += 1
             worker.taken += 1
-            if worker.taken == self._per_worker:
+            worker.alone = alone
+            if alone or worker.taken == self._per_worker:
                 self._open.remove(worker)
             taker.set_result(worker)
 
-    def _fullest(self) -> DetectorWorker:
+    def _fullest(self, workers: Sequence[DetectorWorker]) -> DetectorWorker | None:
         """Return the worker for the next detector: few workers are filled, unless activations wait there.
 
         Last in, first out: the workers unused longest stay unused, and have grown least.
         """
-        return max(reversed(self._open), key=lambda worker: (-worker.activating, worker.taken))
+        found = reversed(workers)
+        return max(found, key=lambda worker: (-worker.activating, worker.taken), default=None)
 
     def _fill(self) -> None:
         """Start the workers that are waited for or wanted as spares, unless they are starting already."""
         if self._closed:
             return
         unused = len(self._unused)
-        waited_for = sum(not taker.done() for taker in self._takers)
+        waiting = [alone for taker, alone in self._takers.items() if not taker.done()]
+        waited_for, alone = len(waiting) - sum(waiting), sum(waiting)
         taken = sum(worker.taken for worker in self._all)
         room = sum(self._per_worker - worker.taken for worker in self._open if worker.taken)
-        more = max(0, self._settings.max_resident - taken - waited_for - room)
-        wanted = self._workers_for(waited_for) + min(self._settings.spares, self._workers_for(more))
+        more = max(0, self._settings.max_resident - taken - len(waiting) - room)
+        wanted = self._workers_for(waited_for) + alone + min(self._settings.spares, self._workers_for(more))
         wanted -= unused + len(self._starts)
         for _ in range(min(wanted, self._settings.starts_at_once - len(self._starts))):
             start = asyncio.create_task(self._start())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Refusal
+from engine.runtime.activation.loads import Leaver, Load, leaver
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
@@ -234,6 +235,61 @@ async def test_one_that_is_deleted_while_it_is_activated_leaves_the_others_alone
         assert await fired(service, others[0], 2) == ["seen"]
         more = await detectors(service, 1)
         home(service, *others, *more)
+
+
+async def test_one_that_takes_too_much_of_the_processor_gets_a_worker_of_its_own(tmp_path):
+    async with local_service(tmp_path, **{**SHARED, "load_s": 0.02, "turn_s": 0.0}) as service:
+        busy, *others = await detectors(service, 3)
+        worker = home(service, busy, *others)
+        (queue,) = [one for one in worker.service.queues.values() if one.detector_id == busy]
+        # It has begun to be looked at, and then takes all of a processor.
+        await until(lambda: queue.epoch in worker.service._cpu_s)
+        queue.activation._port.cpu_s += 1
+        await until(lambda: worker.hosts == set(others))
+        assert await fired(service, busy, 2) == ["seen"]
+        own = home(service, busy)
+        assert own is not worker
+        more = await detectors(service, 1)
+        assert home(service, *others, *more) is worker
+        assert own.hosts == {busy}
+
+
+async def test_the_largest_leaves_a_worker_that_holds_too_much_memory(tmp_path, monkeypatch):
+    held = [0]
+    monkeypatch.setattr("engine.runtime.activation.detector_service.resident_bytes", lambda: held[0])
+    settings = {**SHARED, "load_s": 0.02, "turn_s": 0.0, "actor_bytes_max": 2**40}
+    async with local_service(tmp_path, **settings) as service:
+        large, small = await detectors(service, 2)
+        worker = home(service, large, small)
+        await service.fleet.call(large, ops.add_rule("per", "per k once a == 1"))
+        for key in range(50):
+            await fired(service, large, 2, a=1, k=str(key))
+        await asyncio.sleep(0.1)
+        assert worker.hosts == {large, small}
+        held[0] = 2**41
+        await until(lambda: worker.hosts == {small})
+        held[0] = 0
+        assert await fired(service, large, 3) == ["seen"]
+        assert not worker.dead
+
+
+LIGHT, BUSY, LARGE = Load(0.1, 100), Load(1.3, 200), Load(0.2, 300)
+
+
+@pytest.mark.parametrize(
+    ("loads", "resident_bytes", "leaves"),
+    [
+        ({1: LIGHT, 2: BUSY, 3: LARGE}, 0, Leaver(2, alone=True)),
+        ({1: LIGHT, 3: LARGE}, 0, None),
+        ({1: LIGHT, 3: LARGE}, 1_000, None),
+        ({1: LIGHT, 3: LARGE}, 1_001, Leaver(3, alone=True)),
+        ({1: LIGHT, 2: LIGHT}, 1_001, Leaver(1, alone=False)),
+        ({2: BUSY}, 1_001, None),
+        ({}, 1_001, None),
+    ],
+)
+def test_who_takes_too_much_leaves(loads, resident_bytes, leaves):
+    assert leaver(loads, 5.0, resident_bytes, 1_000) == leaves
 
 
 STEP = st.one_of(

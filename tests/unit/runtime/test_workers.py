@@ -240,6 +240,28 @@ async def test_the_death_of_a_worker_is_told_to_all_but_who_caused_it(make):
     assert told == [0, 2]
 
 
+async def test_who_needs_a_worker_alone_has_it_and_holds_up_nobody(make):
+    pool, actors = make(detectors_per_worker=3, spares=0)
+    shared = await pool.take()
+    shared.host(1, Hosted(lambda _: None, lambda: None))
+    actors.refuse = True
+    waits = asyncio.create_task(pool.take(alone=True))
+    await settled()
+    second = await pool.take()
+    assert second is shared
+    second.host(2, Hosted(lambda _: None, lambda: None))
+    actors.refuse = False
+    alone = await asyncio.wait_for(waits, 2)
+    assert alone is not shared
+    alone.host(3, Hosted(lambda _: None, lambda: None))
+    assert await pool.take() is shared
+    assert await pool.take() not in (shared, alone)
+    alone.leave(3)
+    pool.give_back(alone)
+    assert not alone.alone
+    assert alive(actors) >= 2
+
+
 async def test_closing_ends_every_actor(make):
     pool, actors = make()
     await pool.take()

@@ -1,0 +1,42 @@
+"""Which of the detectors that share a worker must leave it, because it takes too much from the others."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+SHARE_MAX: Final = 0.25
+"""The share of a processor from which on a detector gets a worker of its own."""
+LARGE: Final = 0.25
+"""The share of the worker's memory from which on a detector that has to leave gets a worker of its own."""
+
+
+class Load(NamedTuple):
+    """What a detector has taken of its worker."""
+
+    cpu_s: float
+    """Of a processor, in the time that is looked at."""
+    state_bytes: int
+
+
+class Leaver(NamedTuple):
+    """The detector that must leave."""
+
+    epoch: int
+    alone: bool
+    """Whether it must have a worker of its own, or only a place in another worker."""
+
+
+def leaver(loads: Mapping[int, Load], seconds: float, resident_bytes: int, bytes_max: int) -> Leaver | None:
+    """Return who must leave, by the epochs of the activations; None if nobody must.
+
+    `seconds` is the time that is looked at. One at a time leaves: what the others take is judged again
+    without it.
+    """
+    if len(loads) <= 1:
+        return None
+    busiest = max(loads, key=lambda epoch: loads[epoch].cpu_s)
+    if loads[busiest].cpu_s > SHARE_MAX * seconds:
+        return Leaver(busiest, alone=True)
+    if resident_bytes > bytes_max:
+        largest = max(loads, key=lambda epoch: loads[epoch].state_bytes)
+        return Leaver(largest, alone=loads[largest].state_bytes > LARGE * bytes_max)
+    return None

@@ -1,0 +1,258 @@
+"""Thousands of detectors that are busy, in few processes: latency, memory, and the death of one process.
+
+    python -m tests.bench.many             2 000 detectors, 200 a worker, for five minutes
+    python -m tests.bench.many --quick     200 detectors, 50 a worker, for twenty seconds
+
+Each detector has two rules and gets an event every two seconds, over HTTP, synced before it is answered. In
+the middle one worker is killed. At the end every acknowledged event must be in the detectors' files. The exit
+status is 1 if one is not, or if, before the kill, 95 % of the answers do not come within 50 ms of the time at
+which their event was due.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.bench.processes import cpu_s, descendants, held_bytes
+from tests.service_process import Served, served
+
+PERIOD_S: Final = 2.0
+P95_MS_MAX: Final = 50.0
+CONNECTIONS: Final = 64
+RULES: Final = (
+    'action == "login" and ok == false and per user (count(ok == false) within 1m >= 10)',
+    "per user (once within 10m ok == false) and amount > 100",
+)
+_WORKER: Final = b"ray::WorkerActor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is measured."""
+
+    detectors: int
+    per_worker: int
+    seconds: float
+    stored: int
+    """Detectors of the folder whose start is timed."""
+
+
+FULL: Final = Size(detectors=2_000, per_worker=200, seconds=300, stored=10_000)
+QUICK: Final = Size(detectors=200, per_worker=50, seconds=20, stored=500)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What became of the events."""
+
+    took_ms: list[float] = field(default_factory=list)
+    """From when each was due to its answer."""
+    acknowledged: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    refused: Counter[int] = field(default_factory=Counter)
+    last_trouble_s: float = 0.0
+    """When the last event was refused, or answered later than a second after it was due."""
+
+    def __str__(self) -> str:
+        p50, p95, p99 = (self.within_ms(share) for share in (0.5, 0.95, 0.99))
+        refused = f", refused {dict(self.refused)}" if self.refused else ""
+        return (
+            f"p50 {p50:.1f} ms, p95 {p95:.1f} ms, p99 {p99:.1f} ms, worst {max(self.took_ms):.0f} ms{refused}"
+        )
+
+    def within_ms(self, share: float) -> float:
+        """Give the time within which that share was answered."""
+        ordered = sorted(self.took_ms)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+class Envelope(msgspec.Struct):
+    """What a caller reads of a reply."""
+
+    success: bool
+    errors: list[dict[str, object]]
+    result: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_decoder: Final = msgspec.json.Decoder(Envelope)
+
+
+class Callers:
+    """Connections to the service, each with one request at a time."""
+
+    def __init__(self, running: Served) -> None:
+        self._place = running.url.removeprefix("http://").split(":")
+        self._token = running.token
+        self._free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+
+    async def open(self) -> None:
+        """Connect."""
+        host, port = self._place
+        for _ in range(CONNECTIONS):
+            self._free.put_nowait(await asyncio.open_connection(host, int(port)))
+
+    async def post(self, path: str, document: object) -> Envelope:
+        """Send a request once a connection is free, and give the reply."""
+        body = msgspec.json.encode(document)
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: service\r\nAuthorization: Bearer {self._token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        reader, writer = connection = await self._free.get()
+        writer.write(head.encode() + body)
+        fields = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(fields.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
+        reply = await reader.readexactly(length)
+        self._free.put_nowait(connection)
+        return _decoder.decode(reply)
+
+    async def create(self, count: int, rules: Sequence[str]) -> list[str]:
+        """Make detectors, and give their ids."""
+
+        async def one(number: int) -> str:
+            reply = await self.post("/api/detectors", {"name": f"detector {number}"})
+            detector = str(msgspec.json.decode(reply.result, type=dict[str, str])["id"])
+            for index, rule in enumerate(rules):
+                path = f"/api/detectors/{detector}/rules"
+                added = await self.post(path, {"name": f"rule {index}", "condition": rule})
+                assert added.success, added.errors
+            return detector
+
+        return await asyncio.gather(*map(one, range(count)))
+
+
+async def load(callers: Callers, ids: list[str], seconds: float, seen: Seen) -> None:
+    """Send each detector an event every `PERIOD_S`, all spread evenly, whatever becomes of earlier ones."""
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    under_way: set[asyncio.Task[None]] = set()
+
+    async def send(detector: str, number: int, due_s: float) -> None:
+        fields = {"user": f"u{number % 50}", "action": "login", "ok": number % 3 != 0, "amount": number % 200}
+        event = {"fields": fields, "timestamp_ms": time.time_ns() // 1_000_000}
+        reply = await callers.post(f"/api/detectors/{detector}/evaluate", {"event": event})
+        took_s = loop.time() - due_s
+        seen.took_ms.append(took_s * 1e3)
+        if reply.success:
+            seen.acknowledged[detector] += 1
+        else:
+            seen.refused[int(str(reply.errors[0]["code"]))] += 1
+            seen.unknown[detector] += 1
+        if not reply.success or took_s > 1:
+            seen.last_trouble_s = loop.time()
+
+    for number in range(int(seconds / PERIOD_S * len(ids))):
+        due_s = begin_s + number * PERIOD_S / len(ids)
+        if (wait_s := due_s - loop.time()) > 0:
+            await asyncio.sleep(wait_s)
+        task = loop.create_task(send(ids[number % len(ids)], number // len(ids), due_s))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+    await asyncio.gather(*under_way)
+
+
+async def busy(running: Served, size: Size) -> tuple[list[str], Seen, Seen]:
+    """Keep detectors busy, and kill a worker in the middle; give their ids, and what was before and after."""
+    callers = Callers(running)
+    await callers.open()
+    while not (spares := descendants(running.process.pid, _WORKER)):  # noqa: ASYNC110 -- no event tells of it
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(1)
+    empty_bytes = held_bytes(spares[0])
+    began_s = time.monotonic()
+    ids = await callers.create(size.detectors, RULES)
+    rate = size.detectors / (time.monotonic() - began_s)
+    print(f"{size.detectors} detectors created, with {len(RULES)} rules each: {rate:.0f}/s", flush=True)
+    warm = Seen()
+    await load(callers, ids, 2 * PERIOD_S, warm)
+    before = Seen(acknowledged=warm.acknowledged, unknown=warm.unknown)
+    workers = descendants(running.process.pid, _WORKER)
+    front = running.process.pid
+    used_s = sum(map(cpu_s, workers)), cpu_s(front)
+    await load(callers, ids, size.seconds / 2, before)
+    hosting = [pid for pid in workers if held_bytes(pid) > empty_bytes + 2**20]
+    each_bytes = sum(held_bytes(pid) - empty_bytes for pid in hosting) / size.detectors
+    sent = len(before.took_ms)
+    in_workers, in_front = sum(map(cpu_s, workers)) - used_s[0], cpu_s(front) - used_s[1]
+    print(f"in {len(hosting)} workers, {2 * sent / size.seconds:.0f} events/s: {before}")
+    print(
+        f"CPU for an event: workers {in_workers / sent * 1e6:.0f}, front end {in_front / sent * 1e6:.0f} us"
+    )
+    print(f"memory: {each_bytes / 1024:.0f} KB a detector, and {empty_bytes / 2**20:.0f} MB a worker")
+    after = Seen(acknowledged=before.acknowledged, unknown=before.unknown)
+    os.kill(max(hosting, key=held_bytes), signal.SIGKILL)
+    killed_s = asyncio.get_running_loop().time()
+    await load(callers, ids, size.seconds / 2, after)
+    trouble_s = max(0.0, after.last_trouble_s - killed_s)
+    print(f"a worker killed: {after}; the last trouble {trouble_s:.1f} s later", flush=True)
+    return ids, before, after
+
+
+def lost(data: Path, ids: list[str], seen: Seen) -> list[str]:
+    """Give what is wrong in the detectors' files."""
+    from api.cli.inspection.data_folder import read_data_folder  # noqa: PLC0415 -- slow to import
+
+    report = read_data_folder(data)
+    found = {one.id: one.contents.events_seen for one in report.detectors if one.contents is not None}
+    return [
+        f"{detector}: {seen.acknowledged[detector]} acknowledged, {found.get(detector)} seen"
+        for detector in ids
+        if not 0 <= found.get(detector, 0) - seen.acknowledged[detector] <= seen.unknown[detector]
+    ]
+
+
+async def create_stored(running: Served, count: int) -> str:
+    """Make detectors without rules; give how fast the first and the last tenth were."""
+    callers = Callers(running)
+    await callers.open()
+    rates = []
+    for _ in range(10):
+        began_s = time.monotonic()
+        await callers.create(count // 10, ())
+        rates.append(count / 10 / (time.monotonic() - began_s))
+    return f"{count} detectors created: {rates[0]:.0f}/s for the first tenth, {rates[-1]:.0f}/s for the last"
+
+
+def main(given: Sequence[str]) -> int:
+    """Measure, print, and give the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.many", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer detectors, for a shorter time")
+    size = QUICK if parser.parse_args(given).quick else FULL
+    options = ("--detectors-per-worker", str(size.per_worker), "--max-resident", str(size.detectors))
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "busy"
+        with served(data, *options, "--spares", "1") as running:
+            ids, before, after = asyncio.run(busy(running, size))
+            began_s = time.monotonic()
+            running.end()
+        print(f"ended, with everything saved, within {time.monotonic() - began_s:.1f} s")
+        wrong = lost(data, ids, after)
+        print(f"{after.acknowledged.total()} events acknowledged, lost in {len(wrong)} detectors", *wrong[:5])
+        data = Path(folder) / "stored"
+        with served(data) as running:
+            print(asyncio.run(create_stored(running, size.stored)))
+            running.end()
+            token = running.token
+        began_s = time.monotonic()
+        with served(data) as running:
+            running.token = token
+            while running.request("GET", "/readyz").status_code != 200:
+                time.sleep(0.05)
+            print(f"started with {size.stored} detectors within {time.monotonic() - began_s:.1f} s")
+            running.end()
+    return 1 if wrong or before.within_ms(0.95) > P95_MS_MAX else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
