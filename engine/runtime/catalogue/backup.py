@@ -1,8 +1,11 @@
 """Copies a data folder, in use or not: backups, and their restoration."""
 
 import shutil
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from engine.runtime.catalogue.directory import UNFINISHED_COPY, recovered_state
 from snapshots.backup import copy_folder
@@ -11,6 +14,8 @@ from snapshots.errors import NothingUsable, StorageError
 from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.format.file_names import listing
 from snapshots.inspection import inspect_folder, read_only
+
+_COPIES_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +74,17 @@ def _copy(source: Path, target: Path, files: Files) -> Copied:
         catalogue_bytes = copy_folder(source / "directory", unfinished, files)
         named = recovered_state(read_only(unfinished)).detectors.keys()
         gone = set()
-        for detector_id in named - copied.keys():
-            folder = source / "detectors" / detector_id
-            try:
-                copied[detector_id] = copy_folder(folder, detectors / detector_id, files)
-            except NothingUsable as error:
-                if detector_id not in missing:
-                    # It may be being removed; then the next catalogue does not name it.
-                    gone.add(detector_id)
-                elif folder.exists():
-                    unusable[detector_id] = str(error)
-                # Otherwise it never had a folder: old versions made it at the first use.
+        for detector_id, done in _copy_detectors(
+            source / "detectors", detectors, named - copied.keys(), files
+        ):
+            if isinstance(done, int):
+                copied[detector_id] = done
+            elif detector_id not in missing:
+                # It may be being removed; then the next catalogue does not name it.
+                gone.add(detector_id)
+            elif (source / "detectors" / detector_id).exists():
+                unusable[detector_id] = str(done)
+            # Otherwise it never had a folder: old versions made it at the first use.
         # A directory that was opened again meanwhile has given later epochs than the copied catalogue knows.
         if not gone and _epoch(source / "directory") == _epoch(unfinished):
             break
@@ -96,6 +101,22 @@ def _copy(source: Path, target: Path, files: Files) -> Copied:
     damage = [f"{folder}: {reason}" for folder, reason in refusals.items() if reason]
     damage += [reason for detector_id, reason in unusable.items() if detector_id in named]
     return Copied(len(copied), catalogue_bytes + sum(copied.values()), tuple(damage))
+
+
+def _copy_detectors(
+    source: Path, target: Path, ids: Iterable[str], files: Files
+) -> Iterator[tuple[str, int | NothingUsable]]:
+    """Copy the folders of detectors; yield the bytes of each, or why it has nothing to copy."""
+
+    def copy_one(detector_id: str) -> tuple[str, int | NothingUsable]:
+        try:
+            return detector_id, copy_folder(source / detector_id, target / detector_id, files)
+        except NothingUsable as error:
+            return detector_id, error
+
+    # The system makes syncs that come together one.
+    with ThreadPoolExecutor(_COPIES_AT_ONCE) as threads:
+        yield from threads.map(copy_one, ids)
 
 
 def _epoch(folder: Path) -> int:

@@ -29,7 +29,7 @@ from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import begin_folder, check_identity
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.mounts import check_mount
-from snapshots.errors import NewerFormat, NoRoom, NothingUsable, StorageError
+from snapshots.errors import Fenced, NewerFormat, NoRoom, NothingUsable, StorageError
 from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.folders import create_folder, destroy_folder, is_unused
 from snapshots.store import Store
@@ -330,9 +330,13 @@ class Directory:
         Before each answer, though nothing is read: a successor may have revoked a token or granted a lease
         while this process was stopped or cut off.
         """
-        with storage_errors(f"{self._data} cannot be read"):
-            self._check_folder()
-        self._store.check_owner()
+        try:
+            self._store.check_owner()
+        except Fenced:
+            # Another folder in the place of the right one is another trouble than a successor.
+            with storage_errors(f"{self._data} cannot be read"):
+                self._check_folder()
+            raise
 
 
 def recovered_state(recovered: Recovered) -> CatalogueState:
