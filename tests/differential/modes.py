@@ -9,7 +9,7 @@ from engine.evaluation.dispatch import compiler, rule_set
 from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import ir
-from engine.evaluation.state import columns, slices, tidying
+from engine.evaluation.state import columns, records, slices, tidying
 from tests.differential import fused
 
 LOOKED_UP = (
@@ -30,6 +30,7 @@ MODES = {
         (rule_set, "index_pays", fused.in_turns),
         (columns, "PAGED_FROM", 1),
         (columns, "SPARSE_SHARE", 1 << 62),
+        (records, "IN_ROW_MAX", 2),
     ),
     "indexed, in pages, looked up": (
         *LOOKED_UP,

@@ -68,6 +68,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_eviction.py",
                 "unit/evaluation/test_shared_memories.py",
                 "unit/evaluation/test_records.py",
+                "unit/evaluation/test_record_rows.py",
                 "unit/evaluation/test_intervals.py",
             ),
             files=(
@@ -96,6 +97,9 @@ ROOMS: Final = {
                 "plan/shapes.py",
                 "state/panes.py",
                 "state/records.py",
+                "state/interned.py",
+                "state/times.py",
+                "state/values.py",
                 "state/unkeyed.py",
                 "state/slices.py",
                 "state/tables.py",

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from engine.evaluation.explanation.tallies import Past
 from engine.evaluation.memory import NEVER, Regime
 from engine.evaluation.paths import Path
-from engine.evaluation.state.columns import Column
+from engine.evaluation.state.records import Records
 from engine.evaluation.state.slices import NodeName, State
 
 
@@ -33,15 +33,15 @@ class Remembered:
         """Return the time that a memory holds for the event's slice, or None."""
         state = self._state
         store = state.store_of(name)
-        assert isinstance(store, int | Column), name
+        assert not isinstance(store, Records), name
         time_us = self._of_cell(store) if isinstance(store, int) else store.past_us(self._slot_of(name.path))
         return time_us if time_us > self._since_us(name) else None
 
     def past(self, name: NodeName) -> Past:
         """Return the record that a memory has for the event's slice."""
         store = self._state.store_of(name)
-        assert not isinstance(store, int | Column), name
-        record = store.few.get(self._slot_of(name.path) if name.path else 0)
+        assert isinstance(store, Records), name
+        record = store.record(self._slot_of(name.path) if name.path else 0)
         return Past(record, self._since_us(name))
 
     def copied(self) -> "Copied":
@@ -49,11 +49,11 @@ class Remembered:
         times, records = {}, {}
         for name in self._state.users:
             store = self._state.store_of(name)
-            if isinstance(store, int | Column):
-                times[name] = self.past_us(name)
-            else:
+            if isinstance(store, Records):
                 record, since_us = self.past(name)
-                records[name] = Past(None if record is None else store.later(record, NEVER), since_us)
+                records[name] = Past(None if record is None else store.copy_of(record), since_us)
+            else:
+                times[name] = self.past_us(name)
         return Copied(times, records)
 
     def _since_us(self, name: NodeName) -> int:

@@ -5,10 +5,9 @@ shared.
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.dispatch.rule_set import RuleSet
@@ -17,8 +16,7 @@ from engine.evaluation.paths import Path
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.state.columns import NO_SLOT, Column
 from engine.evaluation.state.joining import Joining
-from engine.evaluation.state.panes import Panes
-from engine.evaluation.state.records import Times, Values
+from engine.evaluation.state.records import Records
 from engine.evaluation.state.slices import Joined, NodeName, State
 from engine.evaluation.state.tables import Key, KeyTable
 
@@ -68,16 +66,7 @@ class CapturedColumn(NamedTuple):
     ticks: Mapping[int, int]
 
 
-class CapturedRecords(NamedTuple):
-    """A copy of records: for each the slot and the length, and what they hold, one after another."""
-
-    slots: "array[int]"
-    lengths: "array[int]"
-    values: list[Any] | None
-    columns: "Mapping[str, array[int] | array[float]]"
-
-
-Memory: TypeAlias = CapturedCell | CapturedColumn | CapturedRecords
+Memory: TypeAlias = CapturedCell | CapturedColumn | Records[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +114,7 @@ def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
                 name,
                 CapturedCell(cells[store], ticks[store])
                 if isinstance(store, int)
-                else _store(store, slots.get(name.path)),
+                else _column(store, slots.get(name.path)),
             )
             for name, store in state.stores.items()
         ],
@@ -156,7 +145,9 @@ def _table(table: KeyTable, slots: Slots | None) -> CapturedTable:
     )
 
 
-def _column(column: Column, slots: Slots | None) -> CapturedColumn:
+def _column(column: Column, slots: Slots | None) -> CapturedColumn | Records[Any]:
+    if isinstance(column, Records):
+        return column.copied(slots)
     ticks = _at(column.ticks, slots) if column.ticks else _NOTHING
     if slots is not None:
         few = {new: column.at(slot) for slot, new in slots.items() if column.at(slot) != NEVER}
@@ -176,41 +167,3 @@ def _at(entries: dict[int, T], slots: Slots | None) -> dict[int, T]:
     if slots is None:
         return entries.copy()
     return {new: entries[slot] for slot, new in slots.items() if slot in entries}
-
-
-def _store(store: Column | Times | Values | Panes, slots: Slots | None) -> CapturedColumn | CapturedRecords:
-    match store:
-        case Column():
-            return _column(store, slots)
-        case Times():
-            times = _at(store.few, slots)
-            return _records(times, times.values(), {"times": _joined("q", times.values())})
-        case Values():
-            values = _at(store.few, slots)
-            seen = array("q", chain.from_iterable([each.values() for each in values.values()]))
-            return _records(values, values.values(), {"times": seen})._replace(
-                values=list(chain.from_iterable(values.values()))
-            )
-        case Panes():
-            sums = _at(store.few, slots)
-            columns: dict[str, array[int] | array[float]] = {
-                "panes": _joined("q", [each.panes for each in sums.values()]),
-                "sums": _joined("d", [each.sums for each in sums.values()]),
-            }
-            if store.counted:
-                columns["counts"] = _joined("q", [each.counts for each in sums.values()])
-            return _records(sums, [each.panes for each in sums.values()], columns)
-        case _:
-            assert_never(store)
-
-
-def _records(
-    slots: Iterable[int], records: Iterable[Any], columns: "Mapping[str, array[int] | array[float]]"
-) -> CapturedRecords:
-    return CapturedRecords(array("q", slots), array("q", map(len, records)), None, columns)
-
-
-def _joined(kind: str, arrays: Iterable[Any]) -> "array[Any]":
-    whole: array[Any] = array(kind)
-    whole.frombytes(b"".join(arrays))
-    return whole

@@ -17,13 +17,17 @@ from engine.evaluation.paths import Path
 from engine.evaluation.persistence.capturing import (
     Captured,
     CapturedCell,
-    CapturedRecords,
     CapturedTable,
     Memory,
 )
 from engine.evaluation.rules import Rule
+from engine.evaluation.state.columns import PAGED_FROM
+from engine.evaluation.state.panes import Panes, Sum
+from engine.evaluation.state.records import Records
 from engine.evaluation.state.slices import NodeName
 from engine.evaluation.state.tables import Key
+from engine.evaluation.state.times import Times
+from engine.evaluation.state.values import Values
 from engine.language.condition import Condition
 from engine.language.json.writer import condition_to_document
 
@@ -39,6 +43,9 @@ ANY_TEXT: Final = "surrogatepass"
 _KEYS: Final = 4096
 _NUMBERS: Final = 1 << 17
 """The most keys, or numbers, in a piece."""
+
+_RECORDS: Final = 256
+"""After this many records, a piece ends."""
 
 _NUMBERED: Final = ("held", "seen", "times", "first_ticks", "first_times")
 """The arrays of a table that have a number for each slot."""
@@ -138,7 +145,7 @@ def _memory(node: NodeName, remembered: Memory) -> Iterator[bytes]:
     if isinstance(remembered, CapturedCell):
         yield packer.pack(remembered)
         return
-    if isinstance(remembered, CapturedRecords):
+    if isinstance(remembered, Records):
         yield from _records(remembered)
         return
     marks = {
@@ -157,18 +164,56 @@ def _memory(node: NodeName, remembered: Memory) -> Iterator[bytes]:
         yield page if sys.byteorder == "little" else numbers_packed(array("q", page))
 
 
-def _records(records: CapturedRecords) -> Iterator[bytes]:
+def _records(records: Records[Any]) -> Iterator[bytes]:
     packer = _packer()
-    columns = {"slots": records.slots, "lengths": records.lengths, **records.columns}
-    yield packer.pack_map_header(len(columns) + (records.values is not None))
-    for name, column in columns.items():
+    slots, lengths = array("q", records.slots()), array("q")
+    columns = _columns(records)
+    for number, slot in enumerate(slots):
+        parts = _parts(records.record(slot))
+        for column, part in zip(columns.values(), parts, strict=True):
+            column.extend(part)
+        lengths.append(len(parts[0]))
+        if not number % _RECORDS:
+            yield b""
+    paged = records.few is None
+    # Few records are hardly ever paged, and documents of before there were pages did not say so.
+    marks = {"paged": paged} if paged or len(slots) > PAGED_FROM else {}
+    yield packer.pack_map_header(2 + len(columns) + len(marks))
+    yield b"".join(packer.pack(name) + packer.pack(mark) for name, mark in marks.items())
+    for name, column in {"slots": slots, "lengths": lengths, **columns}.items():
         yield packer.pack(name)
-        yield from _numbers(column)
-    if records.values is not None:
-        yield packer.pack("values") + packer.pack_array_header(len(records.values))
-        for first in range(0, len(records.values), _KEYS):
-            for value in records.values[first : first + _KEYS]:
+        if isinstance(column, array):
+            yield from _numbers(column)
+            continue
+        yield packer.pack_array_header(len(column))
+        for first in range(0, len(column), _KEYS):
+            for value in column[first : first + _KEYS]:
                 yield packer.pack(value if type(value) is str else _scalar(value))
+
+
+def _columns(records: Records[Any]) -> "dict[str, array[int] | array[float] | list[Any]]":
+    """Return an empty column for each part of a record."""
+    match records:
+        case Times():
+            return {"times": array("q")}
+        case Values():
+            return {"times": array("q"), "values": []}
+        case Panes(counted=counted):
+            columns: dict[str, Any] = {"panes": array("q"), "sums": array("d")}
+            return {**columns, "counts": array("q")} if counted else columns
+        case _:
+            raise AssertionError(records)
+
+
+def _parts(record: Any) -> list[Any]:
+    """Return what a record holds, column by column."""
+    match record:
+        case dict():
+            return [record.values(), record]
+        case Sum(panes=panes, sums=sums, counts=counts):
+            return [panes, sums] if counts is None else [panes, sums, counts]
+        case _:
+            return [record]
 
 
 def _numbers(column: "array[int] | array[float]") -> Iterator[bytes]:

@@ -12,7 +12,8 @@
               which it is complete]. With a path it has that event; either the slots and times of its few
               entries, or its pages one after another and the number of entries on each; and the slots and
               events of its `ticks`, see `Column`. Records have their slots and lengths, and one after another
-              what they hold, see `Records`: times; values and times; or panes, sums and perhaps counts
+              what they hold, see `Records`: times; values and times; or panes, sums and perhaps counts. If
+              they are paged or more than 512, it is said whether they are paged; in older documents it is not
     joined:   [condition as JSON, path, birth, birth of the shared memory that rules of the first birth read,
               time in microseconds up to which they ignore it]
     newborn:  [condition as JSON, path, birth, time of the last event before it] of memories that no event has
@@ -29,7 +30,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import msgpack
 import msgspec
@@ -47,12 +48,14 @@ from engine.evaluation.persistence.migrations import (
 )
 from engine.evaluation.persistence.packing import ANY_TEXT, BIG_INTEGER, LONG_TEXT_TYPE, packed
 from engine.evaluation.rules import Rule
-from engine.evaluation.state.columns import PAGE_SLOTS, Column
+from engine.evaluation.state.columns import PAGE_SLOTS, PAGED_FROM, Column
 from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.panes import Panes, Sum
-from engine.evaluation.state.records import Times, Values
+from engine.evaluation.state.records import Records
 from engine.evaluation.state.slices import Joined, NodeName
-from engine.evaluation.state.tables import Key, KeyedStore, KeyTable
+from engine.evaluation.state.tables import Key, KeyTable
+from engine.evaluation.state.times import Times
+from engine.evaluation.state.values import Values
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_from_stored
 
@@ -119,7 +122,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         detector.rule_set.joins.await_all(detector.events_seen, detector.clock_us or 0)
     for row in document["tables"]:
         _load_table(state.tables[_path(row["path"])], row)
-    columns: dict[Path, list[KeyedStore]] = {path: [] for path in state.tables}
+    columns: dict[Path, list[Column]] = {path: [] for path in state.tables}
     for condition, saved_path, birth, remembered in document["memories"]:
         name = NodeName(stored_condition(condition), _path(saved_path), birth)
         store = state.stores[name]
@@ -127,10 +130,10 @@ def load(detector: Saved, document: Any, version: int) -> None:
             time_us, state.whole.ticks[store] = remembered
             state.whole.restore(store, time_us)
             continue
-        if isinstance(store, Column):
-            _load_column(store, remembered)
+        if isinstance(store, Records):
+            _load_records(store, remembered, keyed=bool(name.path))
         else:
-            _load_records(store, remembered)
+            _load_column(store, remembered)
         if name.path:
             columns[name.path].append(store)
     for path, table in state.tables.items():
@@ -174,29 +177,25 @@ def _load_column(column: Column, row: dict[str, Any]) -> None:
     column.restore(few, pages, _entries(row["ticks"]), row["whole_at"])
 
 
-def _load_records(records: Times | Values | Panes, row: dict[str, Any]) -> None:
+def _load_records(records: Records[Any], row: dict[str, Any], *, keyed: bool) -> None:
     slots, ends = _unpacked(row["slots"]), [0, *accumulate(_unpacked(row["lengths"]))]
     spans = [slice(*span) for span in pairwise(ends)]
+    held: list[Any]
     match records:
         case Times():
             times = _unpacked(row["times"])
-            records.restore({slot: times[span] for slot, span in zip(slots, spans, strict=True)})
+            held = [times[span] for span in spans]
         case Values():
             seen = list(zip(_keys(row["values"], several=False), _unpacked(row["times"]), strict=True))
-            records.restore(
-                {slot: records.record(seen[span]) for slot, span in zip(slots, spans, strict=True)}
-            )
+            held = [records.ordered(seen[span]) for span in spans]
         case Panes():
             panes, sums = _unpacked(row["panes"]), _doubles(row["sums"])
             counts = _unpacked(row["counts"]) if records.counted else None
-            records.restore(
-                {
-                    slot: Sum(panes[span], sums[span], None if counts is None else counts[span])
-                    for slot, span in zip(slots, spans, strict=True)
-                }
-            )
+            held = [Sum(panes[span], sums[span], None if counts is None else counts[span]) for span in spans]
         case _:
-            assert_never(records)
+            raise AssertionError(records)
+    paged = row.get("paged", keyed and len(slots) > PAGED_FROM)
+    records.restore_records(dict(zip(slots, held, strict=True)), paged=paged)
 
 
 def _entries(columns: list[bytes]) -> dict[int, int]:

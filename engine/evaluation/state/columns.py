@@ -290,6 +290,8 @@ class Column:
         page, first = self.pages[number], number << PAGE_BITS
         edge_us = now_us - self.expires_after_us
         offsets = [offset for offset, time_us in enumerate(page) if NEVER < time_us < edge_us]
+        slots = [first + offset for offset in offsets]
+        self._expire(slots)
         self.counts[number] -= len(offsets)
         self.held -= len(offsets)
         if self.counts[number]:
@@ -299,7 +301,10 @@ class Column:
             self._give_page_back(number)
         if not self.held:
             self._to_few()
-        self.table.let_go([first + offset for offset in offsets])
+        self.table.let_go(slots)
+
+    def _expire(self, slots: list[int]) -> None:
+        """Drop what is kept besides for slots whose entries are about to be dropped."""
 
     def drop_tick(self, slot: int) -> None:
         """Drop a slot from `ticks`, if it is there."""

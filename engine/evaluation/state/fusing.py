@@ -5,8 +5,7 @@ What was read from a clock is written, and names that have joined another have a
 
 from engine.evaluation.memory import NEVER, Regime
 from engine.evaluation.state.columns import Column
-from engine.evaluation.state.panes import Panes
-from engine.evaluation.state.records import Times, Values
+from engine.evaluation.state.records import Records
 from engine.evaluation.state.slices import Joined, NodeName, State
 
 
@@ -15,8 +14,7 @@ def entries_to_write(state: State) -> int:
     shared = [store for name in state.joined if not isinstance(store := state.store_of(name), int)]
     clocked = [column for table in state.tables.values() for column in table.stamped]
     return sum(
-        store.held if isinstance(store, Times | Values | Panes) else len(store.table.keys)
-        for store in (*shared, *clocked)
+        store.held if isinstance(store, Records) else len(store.table.keys) for store in (*shared, *clocked)
     )
 
 
@@ -57,9 +55,9 @@ def _complete(column: Column) -> None:
 def _part(state: State, name: NodeName, joined: Joined, tick: int, now_us: int) -> None:
     """Give a name that has joined another a memory of its own, which reads the same."""
     shared = state.stores[joined.name]
-    if not isinstance(shared, int | Column):
+    if isinstance(shared, Records):
         own = state.stores[name] = state.new_store(name, tick)
-        assert type(own) is type(shared), name
+        assert isinstance(own, Records), name
         own.take_over(shared, joined.since_us, now_us)
         return
     if not isinstance(shared, Column):

@@ -19,8 +19,9 @@ PAGE_BYTES: Final = 2150
 TICK_BYTES: Final = 110
 """For each entry in the `ticks` of a column."""
 
-RECORD_BYTES: Final = 90
-"""For each record of varying length, an array or a dict, without what it holds."""
+RECORD_BYTES: Final = 170
+"""For each record that is an object, an array or a dict: its entry in a dict, and the object without what it
+holds."""
 
 RECORD_STEP: Final = 16
 STEP_BYTES: Final = 8 * RECORD_STEP
@@ -29,6 +30,10 @@ STEP_BYTES: Final = 8 * RECORD_STEP
 VALUE_BYTES: Final = 130
 """For each value in a record of values, without the value: its entry in a dict, and its time."""
 
+INTERNED_BYTES: Final = 130
+"""For each different value in rows of values, without the value: its entry in a dict, and its number."""
+
+_ARRAY_BYTES: Final = 100
 _TUPLE_BYTES: Final = 56
 _REFERENCE_BYTES: Final = 8
 _FLOAT_BYTES: Final = 24
@@ -37,6 +42,16 @@ _ASCII_BYTES: Final = 52
 _DIGITS_BYTES: Final = 40
 _TEXT_BYTES: Final = 76
 _LATIN_END, _BASIC_END = 1 << 8, 1 << 16
+
+
+def steps_bytes(length: int) -> int:
+    """Return the size of this many numbers in an array that grows."""
+    return STEP_BYTES * (length // RECORD_STEP + 1)
+
+
+def array_bytes(length: int) -> int:
+    """Return the size of an array of this many numbers."""
+    return _ARRAY_BYTES + 8 * length
 
 
 def key_bytes(key: Any) -> int:

@@ -124,13 +124,11 @@ class State:
                 return self.whole.new_cell(tick)
             return new_records(recorded, Keyless(self, self.whole))
         table = self.table(name.path)
-        if recorded is None:
-            column = Column(table, self.traits.expiry_of(name.condition), tick)
-            table.columns.append(column)
-            return column
-        records = new_records(recorded, table)
-        table.columns.append(records)
-        return records
+        column = Column(table, self.traits.expiry_of(name.condition), tick)
+        if recorded is not None:
+            column = new_records(recorded, table)
+        table.columns.append(column)
+        return column
 
     def store_of(self, name: NodeName) -> Store:
         """Return the memory that rules read under a name."""
@@ -204,12 +202,10 @@ class State:
         waits = len(self._shared[name[:2]]) > 1
         if waits or isinstance(store, int) or since_us == NEVER:
             return
-        slots: Iterable[int] = store.slots()
-        if isinstance(store, Column) and store.clocked:
-            slots = range(len(store.table.keys))
-        store.drop_until(since_us, first.birth)
         table = store.table
-        if isinstance(table, KeyTable):
+        slots = range(len(table.keys)) if store.clocked else store.slots()
+        store.drop_until(since_us, first.birth)
+        if name.path:
             self.free_expired(table, slots, now_us)
             self.eviction.renew()
 
@@ -230,13 +226,13 @@ class State:
         if isinstance(store, int):
             self.whole.drop(store)
             return
-        table = store.table
-        if not isinstance(table, KeyTable):
+        if not name.path:
             store.drop_all()
             return
+        table = store.table
         table.columns.remove(store)
         slots: Iterable[int] = store.slots()
-        if isinstance(store, Column) and store.clocked:
+        if store.clocked:
             slots = range(len(table.keys))
             table.remove_clock(store)
         store.drop_all()
@@ -275,10 +271,10 @@ class State:
 
     def mark_complete(self, store: Store, tick: int) -> None:
         """Mark a memory as complete up to an event."""
-        if isinstance(store, Column):
-            store.complete_at = tick
-        elif isinstance(store, int):
+        if isinstance(store, int):
             self.whole.ticks[store] = tick
+        else:
+            store.complete_at = tick
 
     def _set_regime(self, name: NodeName, store: Store) -> None:
         regime = self.traits.regime_of(name.condition)
@@ -287,7 +283,6 @@ class State:
             self.views[name] = View(store, NEVER)
         if isinstance(store, int):
             self.whole.regimes[store] = regime
-        if not isinstance(store, Column):
             return
         store.regime = regime
         if regime in (Regime.STAMPED, Regime.BEGUN):

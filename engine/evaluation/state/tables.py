@@ -1,23 +1,19 @@
 """The live keys of one path: a slot for each, and the columns with entries there."""
 
+import sys
 from array import array
 from bisect import insort
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.memory import FOREVER, NEVER, Bucket
 from engine.evaluation.paths import Path, fact_of, is_filtered, order_of
 from engine.evaluation.state.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
-from engine.evaluation.state.panes import Panes
-from engine.evaluation.state.records import Times, Values
 from engine.evaluation.state.sizes import SLOT_BYTES, key_bytes
 
 Key = Any
 """The value of a path's keys: `key_of` for a single key, a tuple of `part_of_key` for several."""
-
-KeyedStore: TypeAlias = Column | Times | Values | Panes
-"""The memory of one node by slot."""
 
 SHARDS: Final = 251
 """The number of dicts for the slots of keys. A single dict pauses 21 ms when it grows at a million keys.
@@ -25,6 +21,9 @@ SHARDS: Final = 251
 Python's hash of an integer is nearly the integer itself. So a shard is chosen by the hash of a tuple that
 holds the key, modulo a prime: keys that are all multiples of one number are spread over all shards.
 """
+
+_SHARD_BYTES_MIN: Final = 4096
+_ENTRY_BYTES_MAX: Final = 150
 
 NOT_SEEN: Final = FOREVER
 """The last event of a free slot, which is therefore never the longest unseen."""
@@ -108,15 +107,14 @@ class KeyTable:
         self.roomy = bytearray()
         """For each page, whether it has a free slot."""
         self.live = 0
-        self.columns: list[KeyedStore] = []
+        self.columns: list[Column] = []
         self.dense: list[Column] = []
         """The paged columns."""
-        self.sparse: dict[int, KeyedStore | dict[KeyedStore, None]] = {}
-        """For each slot, the columns with an entry there in `few` or `ticks`, and the records; a single one
-        is stored without a dict."""
+        self.sparse: dict[int, Column | dict[Column, None]] = {}
+        """For each slot, the columns with an entry there in `few` or `ticks`; a single one without a dict."""
         self.log: list[int] = []
         """The slots touched by events since the last `hold`, if keys are tracked; see `eviction.py`."""
-        self.awake: dict[int, list[KeyedStore]] = {}
+        self.awake: dict[int, list[Column]] = {}
         """For each slot, the columns whose bucket its next event meets, except for those in `watched`."""
         self.watched: list[Column] = []
         """The paged columns with a bucket for slots that hold a time. Each event checks each of them."""
@@ -286,7 +284,7 @@ class KeyTable:
         for slot in slots:
             held[slot] -= 1
 
-    def hold_sparsely(self, slot: int, column: KeyedStore) -> None:
+    def hold_sparsely(self, slot: int, column: Column) -> None:
         """Record that a column has an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
@@ -296,7 +294,7 @@ class KeyTable:
         elif holders is not column:
             self.sparse[slot] = {holders: None, column: None}
 
-    def drop_sparsely(self, slot: int, column: KeyedStore) -> None:
+    def drop_sparsely(self, slot: int, column: Column) -> None:
         """Undo `hold_sparsely`."""
         holders = self.sparse[slot]
         if holders is column:
@@ -306,18 +304,18 @@ class KeyTable:
             if not holders:
                 del self.sparse[slot]
 
-    def sparse_at(self, slot: int) -> tuple[KeyedStore, ...]:
+    def sparse_at(self, slot: int) -> tuple[Column, ...]:
         """Return the columns with an entry in `few` or `ticks` at a slot."""
         holders = self.sparse.get(slot)
         if holders is None:
             return ()
         return tuple(holders) if isinstance(holders, dict) else (holders,)
 
-    def wake(self, slot: int, column: KeyedStore) -> None:
+    def wake(self, slot: int, column: Column) -> None:
         """Have the next events of a slice meet a column's bucket."""
         self.awake.setdefault(slot, []).append(column)
 
-    def rest(self, slot: int, column: KeyedStore) -> None:
+    def rest(self, slot: int, column: Column) -> None:
         """Undo `wake`."""
         columns = self.awake[slot]
         columns.remove(column)
@@ -364,6 +362,15 @@ class KeyTable:
         total.bytes -= SLOT_BYTES + key_bytes(key)
         if total.tracking:
             self.log.append(slot)
+
+
+def shrink(shard: dict[Any, int]) -> None:
+    """Rebuild a dict that takes much more memory than its entries: deleting from it does not free any."""
+    if sys.getsizeof(shard) > _SHARD_BYTES_MIN + _ENTRY_BYTES_MAX * len(shard):
+        # The dict object is kept: a new one would take memory that is about to be freed.
+        entries = list(shard.items())
+        shard.clear()
+        shard.update(entries)
 
 
 def _longest_first(column: Column) -> int:

@@ -4,12 +4,11 @@ Each step is bounded, so that no event waits long, however much expires at once.
 the number of the event, so a restored detector continues exactly like the one that was saved.
 """
 
-import sys
 from typing import Final
 
 from engine.evaluation.state.columns import PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.expiry import drop_expired, has_expired
-from engine.evaluation.state.tables import SHARDS, KeyTable
+from engine.evaluation.state.tables import SHARDS, KeyTable, shrink
 
 _PAGE_STEP: Final = 0x9E3779B1
 """Pages are visited in the order of the multiples of this prime. In sequence, a visit would follow the slots
@@ -24,10 +23,6 @@ SHRUNK_FROM: Final = 1 << 15
 
 _PAGES_SHRUNK: Final = 8
 _SHARDS_SHRUNK: Final = 16
-_SHARD_BYTES_MIN: Final = 4096
-_ENTRY_BYTES_MAX: Final = 150
-"""Each call inspects `_SHARDS_SHRUNK` shards, and rebuilds those with more than `_SHARD_BYTES_MIN` and
-`_ENTRY_BYTES_MAX` for each entry. Deleting from a dict does not free its memory."""
 
 
 def tidy(table: KeyTable, now_us: int, number: int) -> None:
@@ -61,12 +56,7 @@ def _shrink(table: KeyTable) -> None:
     """Free some of the memory that is no longer needed."""
     for _ in range(_SHARDS_SHRUNK):
         table.shrunk = (table.shrunk + 1) % SHARDS
-        shard = table.shards[table.shrunk]
-        if sys.getsizeof(shard) > _SHARD_BYTES_MIN + _ENTRY_BYTES_MAX * len(shard):
-            # The dict object is kept: a new one would take memory that is about to be freed.
-            entries = list(shard.items())
-            shard.clear()
-            shard.update(entries)
+        shrink(table.shards[table.shrunk])
     for _ in range(_PAGES_SHRUNK):
         page = (len(table.keys) - 1) >> PAGE_BITS
         first = page << PAGE_BITS

@@ -1,12 +1,15 @@
 """The memories of nodes without keys: a cell for each, or records with a single slot."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from engine.evaluation.memory import NEVER, Bucket, Kind, Recorded, Regime
+from engine.evaluation.state.columns import Column
 from engine.evaluation.state.panes import Panes
-from engine.evaluation.state.records import Slots, Times, Values
-from engine.evaluation.state.tables import Total
+from engine.evaluation.state.records import Records
+from engine.evaluation.state.tables import KeyTable, Total
+from engine.evaluation.state.times import Times
+from engine.evaluation.state.values import Values
 
 if TYPE_CHECKING:
     from engine.evaluation.state.views import Store
@@ -93,15 +96,16 @@ class Whole:
 
 
 class Keyless:
-    """The single slot, 0, of records without keys."""
+    """What records without keys have in place of a table: a single slot, 0."""
 
-    __slots__ = ("_total", "_whole", "held", "slot")
+    __slots__ = ("_total", "_whole", "held", "keys", "slot")
 
     def __init__(self, total: Total, whole: Whole) -> None:
         self._total = total
         self._whole = whole
         self.slot = 0
         self.held = [0]
+        self.keys = (None,)
 
     def admit(self, key: object, tick: int, now_us: int) -> int:
         """Return the slot."""
@@ -123,23 +127,24 @@ class Keyless:
     def let_go(self, slots: Iterable[int]) -> None:
         """Do nothing."""
 
-    def wake(self, slot: int, records: Times | Values | Panes) -> None:  # noqa: ARG002 -- as for a table
+    def wake(self, slot: int, records: Column) -> None:  # noqa: ARG002 -- as for a table
         """Have every event meet the bucket of records."""
         self._whole.awake[records] = records.bucket
 
-    def rest(self, slot: int, records: Times | Values | Panes) -> None:  # noqa: ARG002 -- as for a table
+    def rest(self, slot: int, records: Column) -> None:  # noqa: ARG002 -- as for a table
         """Undo `wake`."""
         del self._whole.awake[records]
 
 
-def new_records(recorded: Recorded, slots: Slots) -> Times | Values | Panes:
+def new_records(recorded: Recorded, slots: KeyTable | Keyless) -> Records[Any]:
     """Return empty records."""
+    table = cast("KeyTable", slots)
     match recorded.kind:
         case Kind.TIMES:
-            return Times(slots, recorded.window_us, recorded.most)
+            return Times(table, recorded.window_us, recorded.most)
         case Kind.VALUES:
-            return Values(slots, recorded.window_us, recorded.most)
+            return Values(table, recorded.window_us, recorded.most)
         case Kind.SUMS | Kind.MEANS:
-            return Panes(slots, recorded.window_us, counted=recorded.kind is Kind.MEANS)
+            return Panes(table, recorded.window_us, counted=recorded.kind is Kind.MEANS)
         case _:
             assert_never(recorded.kind)

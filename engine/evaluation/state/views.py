@@ -7,11 +7,10 @@ rule. If not, no decisive event since the birth exists, because it would have be
 from dataclasses import dataclass
 
 from engine.evaluation.state.columns import Column
-from engine.evaluation.state.panes import Panes
-from engine.evaluation.state.records import Times, Values
 
-Store = int | Column | Times | Values | Panes
-"""The memory of one node: the number of a cell without keys, a Column with keys, or records."""
+Store = int | Column
+"""The memory of one node: the number of a cell without keys, or a Column with keys. Records are columns, also
+those without keys."""
 
 
 @dataclass(slots=True)
