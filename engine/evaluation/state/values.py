@@ -53,7 +53,8 @@ class Values(Records[dict[Any, int]]):
                 return slot
         if slot >= 0 and self.few is None:
             number, offset = slot >> PAGE_BITS, slot & IN_PAGE
-            if self._add_to_row(self.rows[number], offset * self._width, now_us, value):
+            page, first = self.rows[number], offset * self._width
+            if 0 < page[first] < _LONG and self._add_to_row(page, first, now_us, value):
                 self.pages[number][offset] = now_us
                 return slot
         values = self.record(slot)
@@ -78,13 +79,10 @@ class Values(Records[dict[Any, int]]):
         return slot
 
     def _add_to_row(self, page: bytearray, first: int, now_us: int, value: Any) -> bool:
-        """Add a value to a row, unless it is empty, or full of values that count. Tell whether it was."""
-        count = page[first]
-        if not 0 < count < _LONG:
-            return False
+        """Add a value to a row that is not empty, unless all that is in it is needed. Tell whether it was."""
         interned = self._interned
         assert interned is not None, "there are rows"
-        begin = first + 1
+        count, begin = page[first], first + 1
         end = begin + count * _SIZE
         number = interned.shards[hash((value,)) % SHARDS].get(value)
         if number is not None:
