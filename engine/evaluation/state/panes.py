@@ -88,7 +88,7 @@ class Panes(Records[Sum]):
 
     def add(self, key: Any, slot: int, now_us: int, tick: int, value: Any) -> int:
         """Add the value of a fact, if it is a number within a double's range, and give the slot."""
-        number = double(value)
+        number = value if type(value) is float else double(value)
         if number is None:
             return slot
         pane = 0 if self.expires_after_us is None else now_us // self.width_us
@@ -144,15 +144,14 @@ class Panes(Records[Sum]):
             first = offset * self._width + 1
             count = numbers[first - 1]
             if count >= 0:
-                place = expired = 0
+                expired = 0
                 while expired < count and numbers[first + expired] < oldest:
                     expired += 1
-                place = offset * self._length
-                total = _added(sums[place + expired : place + count])
-                if not self.counted:
-                    return total, 0
+                place, total = offset * self._length, 0.0
+                for each in sums[place + expired : place + count]:
+                    total += each
                 place = first + self._length
-                return total, sum(numbers[place + expired : place + count])
+                return total, sum(numbers[place + expired : place + count]) if self.counted else 0
         record = self.long.get(slot)
         return (0.0, 0) if record is None else record.total(oldest)
 

@@ -54,18 +54,18 @@ class Values(Records[dict[Any, int]]):
         if slot >= 0 and self.few is None:
             number, offset = slot >> PAGE_BITS, slot & IN_PAGE
             page, first = self.rows[number], offset * self._width
-            if 0 < page[first] < _LONG and self._add_to_row(page, first, now_us, value):
+            if 0 < page[first] < _LONG:
                 self.pages[number][offset] = now_us
+                if not self._add_to_row(page, first, now_us, value):
+                    record = self._read_row(page, offset)
+                    assert record is not None, "the row is full"
+                    record[value] = now_us
+                    self._keep_record(slot, record)
                 return slot
-        values = self.record(slot)
+        values = self.long.get(slot)
         if values is None:
             return self._open(key, slot, now_us, tick, self.ordered([(value, now_us)]))
         self._set_latest(slot, now_us)
-        if slot not in self.long:
-            # The row is full.
-            values[value] = now_us
-            self._keep_record(slot, values)
-            return slot
         if value in values:
             del values[value]
         else:
