@@ -11,6 +11,7 @@ from engine.evaluation.explanation.firings import evaluate_explained, foretell
 from engine.evaluation.intake import Intake
 from engine.evaluation.outcomes import Outcome
 from tests.differential.comparison import Pair
+from tests.differential.feeding import submitted
 from tests.differential.modes import MODES, in_mode
 from tests.property.test_explanations import WORLDS
 from tests.worlds.scripts import Step, Submit
@@ -36,9 +37,9 @@ def batch_told_as_evaluated(engine: Detector, steps: Sequence[Step]) -> int:
     """Fork the detector for the next events, and give how many of them fired rules."""
     events = [clean(step) for step in steps[:BATCH] if isinstance(step, Submit)]
     before, whole = engine.dump(), twin(engine)
-    foretold = list(map(told, engine.fork(events).submit_clean(events).each()))
+    foretold = list(map(told, submitted(engine.fork(events), events)))
     assert engine.dump() == before
-    assert foretold == list(map(told, whole.submit_clean(events).each()))
+    assert foretold == list(map(told, submitted(whole, events)))
     whole.forget_lookups()
     return sum(one[0] not in {(), "refused"} for one in foretold)
 
@@ -47,7 +48,7 @@ def event_told_as_evaluated(engine: Detector, step: Submit) -> int:
     """Foretell an event, evaluate it in two copies, one of which explains, and give how many rules fired."""
     event = clean(step)
     before, plain, explaining = engine.dump(), twin(engine), twin(engine)
-    (outcome,) = plain.submit_many([event])
+    (outcome,) = submitted(plain, [event])
     if isinstance(outcome, Refusal):
         with pytest.raises(Refusal) as refused:
             foretell(engine, *event)
