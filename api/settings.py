@@ -236,6 +236,7 @@ class Settings:
         """The settings of the runtime."""
         return RuntimeSettings(
             data=self.data,
+            transport="unix" if self.ray_address == "local" else "auto",
             limits=self.limits(),
             deadline_s=self.deadline_s,
             detectors_max=self.max_detectors,

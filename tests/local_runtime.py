@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from engine.runtime.activation.detector_service import MAKE_ROOM, DetectorService, Node
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
-from engine.runtime.broker.remote_broker import RemoteBroker, methods_for_front_ends
+from engine.runtime.broker.remote_broker import RemoteBroker, Unreachable, methods_for_front_ends
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
 from engine.runtime.contract.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
@@ -433,7 +433,15 @@ async def front_end(service: LocalService, **settings: Any) -> AsyncIterator[Fro
     methods = methods_for_front_ends(service.broker, lambda: told.append(Note("revoked")))
     serves = LinkServer(methods, noted=notes.append, lost=lambda: lost.append("server"))
     await serves.start(ours)
-    asks = RemoteBroker(chosen, theirs, told.append, lambda: lost.append("front end"))
+    connected: list[LinkClient] = []
+
+    async def connect() -> LinkClient:
+        if connected:
+            raise Unreachable("the main process has ended")
+        connected.append(await LinkClient.over(theirs))
+        return connected[0]
+
+    asks = RemoteBroker(chosen, connect, noted=told.append, lost=lambda: lost.append("front end"))
     fleet = Fleet(chosen, asks, shared=True, connect=service.actors.connect)
     await fleet.start()
     try:

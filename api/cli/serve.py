@@ -47,8 +47,8 @@ def serve(**given: object) -> None:
     """Run the service until SIGTERM or Ctrl-C.
 
     Prints its address and, if the data folder has no token yet, the first token; every call needs one. All
-    data is stored in the data folder, which only one service at a time can use. Ray is started inside, or
-    joined with --ray-address. An option takes precedence over its environment variable.
+    data is stored in the data folder, which only services of one Ray cluster can share. Ray is started
+    inside, or joined with --ray-address. An option takes precedence over its environment variable.
     """
     try:
         chosen = settings_from(given, os.environ)

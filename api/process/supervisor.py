@@ -23,10 +23,9 @@ from api.process.workers import FrontEndFailed, Workers
 from api.setting import PREFIX
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.cluster import ray_session as cluster
 from engine.runtime.cluster.node_trial import try_nodes
-from engine.runtime.cluster.ray_ports import fleet_on_ray
+from engine.runtime.cluster.ray_fleet import fleet_on_ray
 from engine.runtime.contract.errors import DetectorUnavailable
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
@@ -125,7 +124,7 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
         # Without Ray, requests for detectors cannot finish.
         return settings.shutdown_grace_s if loss.reason is None else _LOST_GRACE_S
 
-    async with _fleet(settings, ray.watch.trouble) as fleet:
+    async with _fleet(settings, lambda: loss.reason or ray.watch.trouble()) as fleet:
         if stopping.is_set():
             return
         try:
@@ -155,7 +154,6 @@ async def _serve_by_workers(
     grace_s: Callable[[], float],
 ) -> None:
     """Serve by several front-end processes. Raises StartError."""
-    assert isinstance(fleet.broker, LocalBroker), "the main process runs the broker"
     workers = Workers(settings, fleet.broker, listeners)
     try:
         await workers.start()

@@ -16,8 +16,9 @@ from api.observability import logs
 from api.process.front_end import serve_on
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.broker.remote_broker import RemoteBroker
+from engine.runtime.broker.remote_broker import RemoteBroker, Unreachable
 from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 
 READY: Final = "ready"
@@ -52,7 +53,8 @@ class Worker:
         self._stopping = asyncio.Event()
         self._lost = False
         runtime = settings.runtime_settings()
-        self._broker = RemoteBroker(runtime, link, self._noted, self._on_loss)
+        self._link = link
+        self._broker = RemoteBroker(runtime, self._connect, noted=self._noted, lost=self._on_loss)
         self._fleet = Fleet(runtime, self._broker, shared=True)
 
     async def run(self) -> None:
@@ -74,6 +76,11 @@ class Worker:
         with suppress(DetectorUnavailable):
             await app.tally()
         await self._fleet.close()
+
+    async def _connect(self) -> LinkClient:
+        if self._lost:
+            raise Unreachable("the main process has ended")
+        return await LinkClient.over(self._link)
 
     async def _until_stopped(self) -> None:
         await self._stopping.wait()

@@ -12,7 +12,7 @@ from typing import Final
 
 from api.process import worker
 from api.settings import Settings
-from engine.runtime.broker.local_broker import LocalBroker
+from engine.runtime.broker.broker import Broker
 from engine.runtime.broker.remote_broker import methods_for_front_ends
 from engine.runtime.contract.counters import FRONT_ENDS_LOST
 from engine.runtime.transport import tls
@@ -39,7 +39,7 @@ class FrontEndFailed(Exception):
 class FrontEnd:
     """One front-end process, and the link to it."""
 
-    def __init__(self, process: Process, broker: LocalBroker, revoked: Callable[["FrontEnd"], None]) -> None:
+    def __init__(self, process: Process, broker: Broker, revoked: Callable[["FrontEnd"], None]) -> None:
         self.process = process
         self.serves = asyncio.Event()
         self.leaving = asyncio.Event()
@@ -51,7 +51,7 @@ class FrontEnd:
         cls,
         settings: Settings,
         listener: socket.socket,
-        broker: LocalBroker,
+        broker: Broker,
         revoked: Callable[["FrontEnd"], None],
     ) -> "FrontEnd":
         """Start one on a listening socket, which stays open here. Raises OSError."""
@@ -115,7 +115,7 @@ class Workers:
     The sockets stay open here, so connections made while a front end is replaced wait for the next one.
     """
 
-    def __init__(self, settings: Settings, broker: LocalBroker, listeners: Sequence[socket.socket]) -> None:
+    def __init__(self, settings: Settings, broker: Broker, listeners: Sequence[socket.socket]) -> None:
         self._settings = settings
         self._broker = broker
         self._listeners = listeners

@@ -17,6 +17,8 @@ from snapshots.files import FILE_MODE, FOLDER_MODE
 _LOOK_AGAIN_S: Final = 0.05
 _PID_CHARS: Final = 10
 """The most digits of a pid, so that each text overwrites the one before."""
+_CLUSTER_CHARS: Final = 64
+"""The longest id of a cluster, likewise."""
 
 
 class FolderLock:
@@ -24,22 +26,38 @@ class FolderLock:
 
     It is an `flock` on the file `lock`. The file shows a pid to people: `pid`, that of the service for which
     the lock is held, or this process's own. `acquire` waits up to `wait_s` for a holder that is just ending.
+
+    The lock keeps other services out, not a successor in the same `cluster`: its cut-off predecessor may hold
+    the lock for ever, and epochs fence it. The successor goes on without, and takes the lock when it can.
     """
 
-    def __init__(self, folder: Path, *, pid: int | None = None, wait_s: float = 0.0) -> None:
+    def __init__(
+        self, folder: Path, *, pid: int | None = None, wait_s: float = 0.0, cluster: str = ""
+    ) -> None:
         self._folder = folder
         self._pid = pid or os.getpid()
         self._wait_s = wait_s
+        self._cluster = cluster
         self._descriptor: int | None = None
 
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._descriptor is not None
+
     def acquire(self) -> None:
-        """Take the lock. Makes the folder if it is missing. Raises FolderInUse, StorageError."""
+        """Take the lock, or find it held by a predecessor in the same cluster.
+
+        Makes the folder if it is missing. Raises FolderInUse, StorageError.
+        """
         assert self._descriptor is None, "a lock is acquired once"
         give_up_s = time.monotonic() + self._wait_s
         while True:
             try:
                 self._descriptor = self._locked()
             except FolderInUse:
+                if self._cluster and self._holder()[1] == self._cluster:
+                    return
                 if time.monotonic() >= give_up_s:
                     raise
                 time.sleep(_LOOK_AGAIN_S)
@@ -51,16 +69,25 @@ class FolderLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = _pid(os.pread(descriptor, 32, 0))
             os.close(descriptor)
-            raise FolderInUse(self._folder, pid) from None
+            raise FolderInUse(self._folder, self._holder()[0]) from None
         except OSError as error:
             os.close(descriptor)
             raise StorageError(f"the data folder {self._folder} cannot be locked: {error}") from error
         # The pid is a courtesy: the service must start even on a full disk.
         with contextlib.suppress(OSError):
-            os.pwrite(descriptor, f"{self._pid:<{_PID_CHARS}}\n".encode(), 0)
+            text = f"{self._pid:<{_PID_CHARS}}\n{self._cluster:<{_CLUSTER_CHARS}}\n"
+            os.pwrite(descriptor, text.encode(), 0)
         return descriptor
+
+    def _holder(self) -> tuple[int | None, str]:
+        """Return the pid and the cluster that the file shows."""
+        descriptor = self._opened()
+        try:
+            pid, _, cluster = os.pread(descriptor, 128, 0).partition(b"\n")
+        finally:
+            os.close(descriptor)
+        return _pid(pid), cluster.decode("ascii", "replace").strip()
 
     def _opened(self) -> int:
         path = self._folder / "lock"

@@ -52,12 +52,13 @@ async def _turns(seconds: float, folder: Path) -> dict[str, float]:
     results = {}
     for name, asked in called.items():
         for length_s in (seconds / 4, seconds):
-            before = fleet.broker.counts[ACTIVATIONS]
+            before = (await fleet.status()).counts[ACTIVATIONS]
             began_s = time.perf_counter()
             done = await _ask(fleet, asked, began_s + length_s)
             took_s = time.perf_counter() - began_s
         results[name] = done / took_s
-        results[f"{name} activations"] = (fleet.broker.counts[ACTIVATIONS] - before) / took_s
+        woken = (await fleet.status()).counts[ACTIVATIONS] - before
+        results[f"{name} activations"] = woken / took_s
     await fleet.close()
     return results
 
@@ -107,7 +108,7 @@ async def _restart(detectors: int, folder: Path) -> dict[str, float]:
 
 
 async def _started(settings: RuntimeSettings) -> Any:
-    from engine.runtime.cluster.ray_ports import fleet_on_ray  # noqa: PLC0415 -- the other cases need no Ray
+    from engine.runtime.cluster.ray_fleet import fleet_on_ray  # noqa: PLC0415 -- the other cases need no Ray
 
     fleet = fleet_on_ray(settings)
     await fleet.start()

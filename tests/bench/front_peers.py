@@ -134,11 +134,11 @@ def call_ray() -> None:
     import uvloop  # noqa: PLC0415
 
     from engine.runtime.cluster import ray_session as cluster  # noqa: PLC0415
-    from engine.runtime.cluster.ray_ports import _OPTIONS, ray  # noqa: PLC0415
+    from engine.runtime.cluster.ray_calls import OPTIONS, ray  # noqa: PLC0415
     from tests.bench.transport import _Bare  # noqa: PLC0415
 
     started = cluster.start()
-    bare = ray.remote(**_OPTIONS)(_Bare).remote()
+    bare = ray.remote(**OPTIONS)(_Bare).remote()
 
     async def calls_ms(count: int) -> list[float]:
         took_ms = []

@@ -65,9 +65,9 @@ def delay(calls: int) -> dict[str, float]:
 
 
 async def _delay(calls: int, folder: Path) -> dict[str, float]:
-    from engine.runtime.cluster.ray_ports import _OPTIONS, ray  # noqa: PLC0415
+    from engine.runtime.cluster.ray_calls import OPTIONS, ray  # noqa: PLC0415
 
-    bare = ray.remote(**_OPTIONS)(_Bare).remote()
+    bare = ray.remote(**OPTIONS)(_Bare).remote()
     ways: dict[str, Callable[[], Awaitable[Any]]] = {BARE: bare.nothing.remote}
     fleets = []
     for way, transport, sync in (*((way, way, "interval") for way in WAYS), (SYNCED, "auto", "always")):
@@ -109,7 +109,7 @@ class _Bare:
 
 async def _fleet(settings: RuntimeSettings) -> tuple[Any, str]:
     """Give a started fleet, and a detector with a rule."""
-    from engine.runtime.cluster.ray_ports import fleet_on_ray  # noqa: PLC0415
+    from engine.runtime.cluster.ray_fleet import fleet_on_ray  # noqa: PLC0415
 
     fleet = fleet_on_ray(settings)
     await fleet.start()

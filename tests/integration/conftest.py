@@ -28,7 +28,7 @@ def ray_cluster() -> Iterator[str]:
 @pytest.fixture
 def ray_fleet(ray_cluster: str) -> RayFleet:
     """Gives a started Fleet on Ray over a folder, as an async context; settings are RuntimeSettings' own."""
-    from engine.runtime.cluster.ray_ports import fleet_on_ray  # noqa: PLC0415
+    from engine.runtime.cluster.ray_fleet import fleet_on_ray  # noqa: PLC0415
     from engine.runtime.contract.settings import RuntimeSettings  # noqa: PLC0415
 
     @asynccontextmanager

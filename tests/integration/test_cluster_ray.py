@@ -19,7 +19,7 @@ SERVICE = """
 import asyncio, signal, sys
 from pathlib import Path
 from engine.runtime.cluster import ray_session as cluster
-from engine.runtime.cluster.ray_ports import fleet_on_ray
+from engine.runtime.cluster.ray_fleet import fleet_on_ray
 from engine.runtime.contract import operations
 from engine.runtime.contract.settings import RuntimeSettings
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 from collections import Counter
@@ -24,7 +25,7 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.operations import Operation
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.data_folder.identity import begin_folder
-from snapshots.errors import FolderInUse, StorageError
+from snapshots.errors import StorageError
 from tests.local_runtime import until
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
@@ -63,9 +64,7 @@ def directory_pid(folder: Path) -> int:
 
 async def pid_of(fleet: Fleet, detector_id: str) -> int:
     """The process that hosts a detector."""
-    worker = fleet.broker._placed[detector_id]._worker
-    assert worker is not None
-    return await worker.port._client.ask("ping", int)
+    return await connection_of(fleet, detector_id).ask("ping", int)
 
 
 def connection_of(fleet: Fleet, detector_id: str) -> LinkClient:
@@ -142,7 +141,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(ray_flee
         await asyncio.gather(
             *(fired(fleet, one, 1000 + step) for one in ids for step in range(10) for _ in range(5))
         )
-        assert fleet.broker.active_detectors <= 2
+        assert (await fleet.status()).active_detectors <= 2
         for detector_id in ids:
             assert await fired(fleet, detector_id, 2000, a=0) == ["never yet"]
             assert await fired(fleet, detector_id, 2001, a=1) == []
@@ -183,8 +182,9 @@ async def test_an_actor_killed_while_idle_costs_nothing(ray_fleet, tmp_path):
     async with ray_fleet(tmp_path) as fleet:
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("always", "not a == 1"))
+        connection = connection_of(fleet, detector_id)
         os.kill(await pid_of(fleet, detector_id), signal.SIGKILL)
-        await until(lambda: not fleet.broker.active_detectors)
+        await until(lambda: not connection.link.usable)
         assert await fired(fleet, detector_id, 1000) == ["always"]
 
 
@@ -201,12 +201,32 @@ async def test_a_killed_directory_is_started_again_while_warm_detectors_go_on(ra
         assert await fleet.detectors() == [(warm, "warm"), (cold, "cold"), (three, "three")]
 
 
-async def test_a_second_service_on_the_same_folder_is_refused(ray_fleet, tmp_path):
-    async with ray_fleet(tmp_path) as fleet:
-        with pytest.raises(StorageError, match="another service of this cluster has the data folder"):
-            async with ray_fleet(tmp_path):
+async def test_services_of_one_cluster_share_a_folder_and_the_last_one_saves_it(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path) as one:
+        detector_id = await one.create_detector("one")
+        async with ray_fleet(tmp_path) as other:
+            await other.call(detector_id, ops.add_rule("seen", "once a == 1"))
+            assert await fired(other, detector_id, 1, a=1) == ["seen"]
+            assert await fired(one, detector_id, 2) == ["seen"]
+            assert await pid_of(one, detector_id) == await pid_of(other, detector_id)
+            minted = await other.mint_token()
+            assert await one.token_lookup(digest_of(minted.token))
+            await other.revoke_token(minted.id)
+            await until(lambda: not one.token_known(digest_of(minted.token)))
+            pid = await pid_of(one, detector_id)
+        # The other one's end takes nothing from it.
+        assert await fired(one, detector_id, 3) == ["seen"]
+        assert await pid_of(one, detector_id) == pid
+    await until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+async def test_a_copy_of_a_folder_that_is_served_is_refused(ray_fleet, tmp_path):
+    async with ray_fleet(tmp_path / "one"):
+        (tmp_path / "copy").mkdir()
+        shutil.copy(tmp_path / "one" / "identity", tmp_path / "copy" / "identity")
+        with pytest.raises(StorageError, match="remove the file `identity` if it is a copy"):
+            async with ray_fleet(tmp_path / "copy"):
                 pass
-        assert await fleet.detectors() == []
 
 
 async def test_a_folder_that_another_process_holds_is_refused_with_its_pid(ray_fleet, tmp_path):
@@ -214,7 +234,7 @@ async def test_a_folder_that_another_process_holds_is_refused_with_its_pid(ray_f
 
     # What has an id already is opened without the lock here, and with it there.
     begin_folder(tmp_path)
-    with FolderLock(tmp_path), pytest.raises(FolderInUse, match=f"pid {os.getpid()}"):
+    with FolderLock(tmp_path), pytest.raises(StorageError, match=f"pid {os.getpid()}"):
         async with ray_fleet(tmp_path, lock_wait_s=0.1):
             pass
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -27,11 +28,10 @@ MAKE_ROOM = "make room"
 
 
 class Node(NamedTuple):
-    """Where the worker runs, and how it is reached."""
+    """Where the worker runs: the id and the address of the Ray node."""
 
     id: str = ""
     address: str = ""
-    transport: str = "unix"
 
 
 class DetectorService:
@@ -56,7 +56,8 @@ class DetectorService:
         self._node = node
         self.queues: dict[int, DetectorQueue] = {}
         """The queues of the active detectors, by the epochs of their activations."""
-        self.servers: set[LinkServer] = set()
+        self.servers: dict[LinkServer, str] = {}
+        """With the transport of each."""
         self._supervisor: LinkServer | None = None
         self._activating: set[asyncio.Task[Activated]] = set()
         self._discards: set[asyncio.Task[None]] = set()
@@ -64,9 +65,9 @@ class DetectorService:
         """What each active detector had taken of a processor when that was looked at last."""
         self._looking: asyncio.TimerHandle | None = None
 
-    def link(self) -> Link:
-        """Make the link for a connection that is about to be made."""
-        server = LinkServer({}, self._submit, noted=self._noted, lost=lambda: self.servers.discard(server))
+    def link(self, transport: str = "unix") -> Link:
+        """Make the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
+        server = LinkServer({}, self._submit, noted=self._noted, lost=lambda: self._lost(server))
         server.methods = {
             "activate": partial(self._activate, server),
             "adopt": partial(self._adopt, server),
@@ -75,8 +76,11 @@ class DetectorService:
             "ping": self._ping,
             "figures": self._figures,
         }
-        self.servers.add(server)
+        self.servers[server] = transport
         return server.link()
+
+    def _lost(self, server: LinkServer) -> None:
+        del self.servers[server]
 
     def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> Submission | None:
         queue = self.queues.get(batch.epoch)
@@ -174,7 +178,7 @@ class DetectorService:
             ProcessFigures(*usage()),
             node.id,
             node.address,
-            {node.transport: len(self.servers)},
+            Counter(self.servers.values()),
             [queue.figures() for queue in self.queues.values()],
             self._measures.histograms,
             self._measures.keys_evicted,

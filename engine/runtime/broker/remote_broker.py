@@ -1,83 +1,135 @@
-"""The broker as a front-end process reaches it, over a connection to the broker's process."""
+"""The broker as another process reaches it, over a connection that is made again when it ends."""
 
 import asyncio
-import socket
-from collections.abc import Callable
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 import msgspec
 
+from engine.language.diagnostics import Refusal
 from engine.runtime.broker.broker import Broker, Status, Tallies
 from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
-from engine.runtime.contract.errors import OUTCOME_UNKNOWN, STARTING, ActorDied, DetectorUnavailable
+from engine.runtime.contract.errors import (
+    OUTCOME_UNKNOWN,
+    STARTING,
+    ActorDied,
+    DetectorUnavailable,
+    shutting_down,
+)
 from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures
 from engine.runtime.contract.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import Methods
 from engine.runtime.transport.messages import Note
+from snapshots.errors import StorageError
 
 T = TypeVar("T")
 
-_STATUS_S: Final = 5.0
-_OUT_OF_REACH: Final = "the broker's process cannot be reached"
-_SHUTTING_DOWN: Final = "the server is shutting down"
+Connect = Callable[[], Awaitable[LinkClient]]
+"""Returns a connection to the broker's process, which is ready to answer.
+
+Raises OSError and ActorDied if that may succeed soon, StorageError and Unreachable if not.
+"""
+
+_SOON_S: Final = 5.0
+"""How long the status may take."""
+_START_S: Final = 120.0
+_LEAVE_S: Final = 10.0
+"""How long a connection may take for the last word."""
+_OUT_OF_REACH: Final = "the owner of tokens and detectors cannot be reached: {}"
+
+
+class Unreachable(Exception):
+    """No later attempt to connect can succeed."""
 
 
 class RemoteBroker:
-    """Forwards every call to the broker's process at the other end of a socket pair.
+    """Forwards every call to the broker's process. A call during which it is lost is repeated.
 
-    `noted` is called with its notes, and `lost` when the connection ends. From then on every call raises
-    DetectorUnavailable.
+    Repeating is safe: the caller chooses the id of what it creates, and what is gone when a removal is
+    repeated was removed by the first attempt. `noted` is called with the broker's notes, and `lost` when a
+    connection ends. `trouble` returns what is wrong here, None if nothing is. With `end`, this is the broker
+    of a whole service: it tells when it leaves, and if it is the last one, it ends the broker's process.
     """
 
     def __init__(
         self,
         settings: RuntimeSettings,
-        end: socket.socket,
-        noted: Callable[[Note], None],
-        lost: Callable[[], None],
+        connect: Connect,
+        *,
+        noted: Callable[[Note], None] = lambda _: None,
+        lost: Callable[[], None] = lambda: None,
+        trouble: Callable[[], str | None] = lambda: None,
+        end: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._settings = settings
-        self._end = end
-        self._noted = noted
+        self._connect = connect
+        self.noted = noted
         self._when_lost = lost
+        self._trouble = trouble
+        self._end = end
         self._client: LinkClient | None = None
-        self._why_unknown = _OUT_OF_REACH
+        self._connecting: asyncio.Task[LinkClient] | None = None
+        self._asks: set[asyncio.Timeout] = set()
+        self._refusing = asyncio.Event()
+        self._last: Status | None = None
+        """The last status that the broker has told."""
+        self._untold: dict[tuple[str, ...], float] = {}
 
     async def start(self) -> None:
-        """Connect to the broker's process."""
-        self._client = await LinkClient.over(self._end)
-        self._client.noted, self._client.ended = self._noted, self._when_lost
+        """Connect to the broker's process. Raises StorageError and DetectorUnavailable."""
+        reason = ""
+        try:
+            async with asyncio.timeout(_START_S):
+                while True:
+                    try:
+                        await self._connected()
+                    except (ActorDied, OSError) as error:
+                        reason = str(error)
+                        await asyncio.sleep(self._settings.ask_s)
+                    else:
+                        return
+        except Unreachable as error:
+            raise StorageError(str(error)) from error
+        except TimeoutError:
+            raise self._out_of_reach(reason) from None
 
     async def close(self) -> list[str]:
-        """End the connection. The broker's process saves the detectors."""
+        """End the connection. The broker goes on for others, if there are any.
+
+        Returns a sentence for each detector that could not be saved.
+        """
+        unsaved = [] if self._end is None else await self._leave(self._end)
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait({self._connecting})
         if self._client is not None:
             self._client.close()
-        return []
+        return unsaved
 
     def refuse_all(self) -> None:
-        """Refuse all pending requests. Their outcome in the broker's process is unknown here."""
-        self._why_unknown = _SHUTTING_DOWN
-        if self._client is not None:
-            self._client.abandon()
+        """Refuse all pending and future requests. The outcome of pending ones is unknown here."""
+        self._refusing.set()
+        for ask in self._asks:
+            ask.reschedule(0.0)
 
     def note(self, name: str, body: bytes = b"") -> None:
-        """Send a note to the process that started this front end."""
-        self._connected().note(name, body)
+        """Send a note to the broker's process, if it can be reached."""
+        if self._client is not None:
+            self._client.note(name, body)
 
     # -- asks ------------------------------------------------------------------------------------------------
 
     async def route(self, detector_id: str, left_epoch: int) -> Route:
         """Return where a detector is, once it is active. Raises Refusal 1200 and DetectorUnavailable."""
-        try:
-            return await self._connected().ask("route", Route, detector_id, left_epoch)
-        except ActorDied:
-            raise self._out_of_reach() from None
+        return await self._ask("route", Route, detector_id, left_epoch, harmless=True)
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since those versions."""
-        return await self._ask("changes", Changes, tokens_seen, detectors_seen)
+        return await self._ask("changes", Changes, tokens_seen, detectors_seen, harmless=True)
 
     async def add_token(
         self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
@@ -87,15 +139,15 @@ class RemoteBroker:
 
     async def revoke_token(self, token_id: str) -> int:
         """Remove a token; return the version without it. Raises Refusal 1202."""
-        return await self._ask("revoke_token", int, token_id)
+        return await self._remove("revoke_token", token_id)
 
     async def tokens(self) -> list[TokenEntry]:
         """Return all tokens, in order of creation."""
-        return await self._ask("tokens", list[TokenEntry])
+        return await self._ask("tokens", list[TokenEntry], harmless=True)
 
     async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
         """Note that tokens were used."""
-        await self._ask("tokens_used", type(None), token_ids, at_ms)
+        await self._ask("tokens_used", type(None), token_ids, at_ms, harmless=True)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
         """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
@@ -103,51 +155,172 @@ class RemoteBroker:
 
     async def delete_detector(self, detector_id: str) -> int:
         """Remove a detector; return the version without it. Raises Refusal 1200."""
-        return await self._ask("delete_detector", int, detector_id)
+        return await self._remove("delete_detector", detector_id)
 
     async def tally(self, counted: Tallies) -> None:
-        """Add to the metrics of front ends."""
-        await self._ask("tally", type(None), list(counted.items()))
+        """Add to the metrics of front ends. What cannot be told now is told the next time."""
+        self._add_untold(counted)
+        told, self._untold = self._untold, {}
+        try:
+            await self._ask_soon("tally", type(None), list(told.items()))
+        except DetectorUnavailable:
+            self._add_untold(told)
+            raise
 
     async def status(self) -> Status:
-        """Return the broker's state. Raises DetectorUnavailable 1501 if it does not answer soon."""
-        return await self._soon("status", Status)
+        """Return the broker's state; while it is out of reach, the last one known, and that it is so.
+
+        Raises DetectorUnavailable 1501 if none is known.
+        """
+        try:
+            status = self._last = await self._ask_soon("status", Status)
+        except DetectorUnavailable as error:
+            if self._last is None or self._refusing.is_set():
+                raise
+            status = msgspec.structs.replace(self._last, amiss=[*self._last.amiss, error.message])
+        if (trouble := self._trouble()) is not None:
+            status = msgspec.structs.replace(status, reasons=[*status.reasons, trouble])
+        return status
 
     async def tell(self, figures: FrontEndFigures) -> None:
-        """Take what a front end tells of itself."""
-        await self._ask("tell", type(None), figures)
+        """Take what a front end tells of itself. Raises DetectorUnavailable 1501 if that takes too long."""
+        await self._ask_soon("tell", type(None), figures)
 
     async def cluster(self) -> ClusterFigures:
         """Return what runs where. Raises DetectorUnavailable 1501 if the broker does not answer soon."""
-        return await self._soon("cluster", ClusterFigures)
+        return await self._ask_soon("cluster", ClusterFigures)
 
-    async def _soon(self, method: str, kind: type[T]) -> T:
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    async def _leave(self, end: Callable[[], Awaitable[None]]) -> list[str]:
+        """Tell the broker that this service leaves. If it is the last one, everything is saved first."""
+        settings = self._settings
+        reason = ""
+        unsaved: list[str] | None
         try:
-            async with asyncio.timeout(_STATUS_S):
-                return await self._ask(method, kind)
+            async with asyncio.timeout(settings.drain_s + 4 * settings.hung_s):
+                while True:
+                    if self._trouble() is not None and not self._is_connected:
+                        # All detectors have ended with Ray.
+                        return []
+                    try:
+                        async with asyncio.timeout(_LEAVE_S):
+                            client = await self._connected()
+                        unsaved = await client.ask("leave", list[str] | None)
+                    except (ActorDied, OSError) as error:
+                        # A successor of a lost broker adopts the detectors and saves them.
+                        reason = str(error) or "it does not answer"
+                        await asyncio.sleep(settings.ask_s)
+                    else:
+                        break
+        except (StorageError, Unreachable, TimeoutError, DetectorUnavailable) as error:
+            return [f"whether all detectors were saved is not known: {error or reason}"]
+        if unsaved is None:
+            return []
+        await end()
+        return unsaved
+
+    async def _ask(self, method: str, kind: type[T], *arguments: object, harmless: bool = False) -> T:
+        return await self._repeated(lambda client: client.ask(method, kind, *arguments), harmless=harmless)
+
+    async def _ask_soon(self, method: str, kind: type[T], *arguments: object) -> T:
+        try:
+            async with asyncio.timeout(_SOON_S):
+                return await self._ask(method, kind, *arguments, harmless=True)
         except TimeoutError:
-            said = "the broker's process does not answer"
-            raise DetectorUnavailable(STARTING, said, self._settings.retry_s) from None
+            raise self._out_of_reach("it does not answer") from None
 
-    async def _ask(self, method: str, kind: type[T], *arguments: object) -> T:
-        client = self._connected()
+    async def _remove(self, method: str, removed_id: str) -> int:
+        """Remove something; return 0 if an earlier attempt has removed it, for the version is unknown."""
+        attempts = itertools.count()
+
+        async def remove(client: LinkClient) -> int:
+            earlier = next(attempts)
+            try:
+                return await client.ask(method, int, removed_id)
+            except Refusal:
+                if not earlier:
+                    raise
+                return 0
+
+        return await self._repeated(remove)
+
+    async def _repeated(self, call: Callable[[LinkClient], Awaitable[T]], *, harmless: bool = False) -> T:
+        """Make a call, and again on another connection if one ends, until the deadline.
+
+        Raises DetectorUnavailable: 1502 if the call was made and is not harmless, 1501 otherwise.
+        """
+        if self._refusing.is_set():
+            raise shutting_down()
+        reason = "it does not answer"
+        made = False
         try:
-            return await client.ask(method, kind, *arguments)
-        except ActorDied:
-            said = f"{self._why_unknown}; the outcome of the request is unknown"
-            raise DetectorUnavailable(OUTCOME_UNKNOWN, said, self._settings.retry_s) from None
+            async with self._within_deadline():
+                while True:
+                    try:
+                        client = await self._connected()
+                        made = True
+                        return await call(client)
+                    except (ActorDied, OSError) as error:
+                        reason = str(error)
+                    await asyncio.sleep(self._settings.ask_s)
+        except (Unreachable, StorageError) as error:
+            reason = str(error)
+        except TimeoutError:
+            if self._refusing.is_set() and (harmless or not made):
+                raise shutting_down() from None
+        if made and not harmless:
+            why = "the server is shutting down" if self._refusing.is_set() else _OUT_OF_REACH.format(reason)
+            said = f"{why}; the outcome of the request is unknown"
+            raise DetectorUnavailable(OUTCOME_UNKNOWN, said, self._settings.retry_s)
+        raise self._out_of_reach(reason)
 
-    def _connected(self) -> LinkClient:
-        if self._client is None or not self._client.link.usable:
-            raise self._out_of_reach()
-        return self._client
+    @asynccontextmanager
+    async def _within_deadline(self) -> AsyncIterator[None]:
+        async with asyncio.timeout(self._settings.deadline_s) as ask:
+            self._asks.add(ask)
+            try:
+                yield
+            finally:
+                self._asks.discard(ask)
 
-    def _out_of_reach(self) -> DetectorUnavailable:
-        return DetectorUnavailable(STARTING, _OUT_OF_REACH, self._settings.retry_s)
+    @property
+    def _is_connected(self) -> bool:
+        return self._client is not None and self._client.link.usable
+
+    async def _connected(self) -> LinkClient:
+        """Return the connection, or make one; all who need it wait for the same."""
+        if self._client is not None and self._is_connected:
+            return self._client
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._reconnect())
+            self._connecting.add_done_callback(_heed_no_error)
+        return await asyncio.shield(self._connecting)
+
+    async def _reconnect(self) -> LinkClient:
+        try:
+            client = await self._connect()
+            client.noted, client.ended = self.noted, self._when_lost
+            self._client = client
+            return client
+        finally:
+            self._connecting = None
+
+    def _add_untold(self, counted: Tallies) -> None:
+        for name, value in counted.items():
+            self._untold[name] = self._untold.get(name, 0) + value
+
+    def _out_of_reach(self, reason: str) -> DetectorUnavailable:
+        return DetectorUnavailable(STARTING, _OUT_OF_REACH.format(reason), self._settings.retry_s)
+
+
+def _heed_no_error(connecting: asyncio.Task[LinkClient]) -> None:
+    if not connecting.cancelled():
+        connecting.exception()
 
 
 def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Methods:
-    """Return the methods that front-end processes ask for. `revoked` is called after a token was revoked."""
+    """Return the methods that other processes ask for. `revoked` is called after a token was revoked."""
 
     async def revoke_token(token_id: str) -> int:
         version = await broker.revoke_token(token_id)

@@ -69,6 +69,8 @@ class DirectorySettings:
     """The process id that the folder's lock names; None for the directory's own."""
     folder_id: str | None = None
     """The id that the data folder must have; None accepts any."""
+    cluster: str = ""
+    """The cluster in which this directory may succeed another one that still holds the lock."""
     detectors_max: int | None = None
     """The maximum number of detectors; None for no limit."""
 
@@ -86,7 +88,9 @@ class Directory:
         self._detectors_folder = settings.data / "detectors"
         self._data = settings.data
         self._folder_id = settings.folder_id
-        self._lock = FolderLock(settings.data, pid=settings.service_pid, wait_s=settings.lock_wait_s)
+        self._lock = FolderLock(
+            settings.data, pid=settings.service_pid, wait_s=settings.lock_wait_s, cluster=settings.cluster
+        )
         self._store = Store(self._folder, snapshots_kept=settings.snapshots_kept, files=self._files)
         self._state = CatalogueState()
         self._leases: dict[str, Lease] = {}
@@ -196,6 +200,10 @@ class Directory:
     def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since the versions that a front end has seen. Raises StorageError."""
         self._check_owner()
+        if not self._lock.held:
+            # A predecessor that was cut off had it.
+            with contextlib.suppress(StorageError):
+                self._lock.acquire()
         state = self._state
         return Changes(
             self._tokens.since(

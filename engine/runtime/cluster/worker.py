@@ -1,34 +1,26 @@
 """The worker process: detectors whose calls run in threads, served by an event loop beside Ray's thread."""
 
-import asyncio
-import os
-import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-import ray
-import uvloop
-
-from engine.runtime.activation.detector_service import DetectorService, Node
+from engine.runtime.activation.detector_service import DetectorService
+from engine.runtime.cluster.serving_actor import ServingActor
 from engine.runtime.contract.calls import Activated
 from engine.runtime.contract.figures import DetectorFigures
 from engine.runtime.contract.measures import Measures
 from engine.runtime.contract.operations import Operation, Reply
-from engine.runtime.contract.routes import Address
-from engine.runtime.contract.settings import RuntimeSettings, Transport
+from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.measured_actor import MeasuredActor
 from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from engine.runtime.process.crashes import crashes_to
 from engine.runtime.process.large_blocks import map_large_blocks
 from engine.runtime.process.threads import Threads
-from engine.runtime.transport import tls
-from engine.runtime.transport.listener import Listener
+from engine.runtime.transport.link import Link
 
 T = TypeVar("T")
 
-_START_S: Final = 10.0
 _SMALL_BYTES: Final = 32 * 1024
 """Payloads of this size are evaluated in a few milliseconds."""
 _CALLS_AT_ONCE: Final = 4
@@ -122,51 +114,25 @@ class DetectorThread:
         return dropped
 
 
-class WorkerActor:
-    """The Ray actor of a worker's process. Ray starts it, ends it and tells of its death; calls go beside."""
+class WorkerActor(ServingActor):
+    """The Ray actor of a worker's process."""
 
     def __init__(self, settings: RuntimeSettings) -> None:
-        self._settings = settings
-        self._never = threading.Event()
-        self._listeners: list[Listener] = []
+        super().__init__(settings.transport)
         collect_seldom()
         map_large_blocks()
+        self._settings = settings
         self._measures = Measures()
         self._threads = WorkerThreads(settings.detectors_per_worker)
-        self._service: DetectorService
-        self._loop = uvloop.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="serving", daemon=True).start()
+        self._service: DetectorService | None = None
 
-    def listen(self, node: str, way: Transport) -> Address:
-        """Accept connections, and return the address for callers on that Ray node. Raises OSError."""
-        own = ray.get_runtime_context().get_node_id()
-        near = node == own
-        host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-        if near and way == "auto":
-            return self._run(self._listen(None, Node(own, host, "unix")))
-        encrypted = tls.required() and not near
-        return self._run(self._listen(host, Node(own, host, "tls" if encrypted else "tcp")))
-
-    def watch(self) -> None:
-        """Block for as long as the worker lives, so that a caller learns of its death at once.
-
-        Needs a thread of its own.
-        """
-        self._never.wait()
-
-    def pid(self) -> int:
-        """Return the id of this process."""
-        return os.getpid()
-
-    async def _listen(self, host: str | None, node: Node) -> Address:
-        self._service = DetectorService(self._settings, self._make_place, self._measures, node)
-        listener = await Listener.start(self._service.link, host=host, tls=node.transport == "tls")
-        self._listeners.append(listener)
-        return listener.address
+    def _link(self, transport: str) -> Link:
+        if self._service is None:
+            self._service = DetectorService(self._settings, self._make_place, self._measures, self.node)
+        return self._service.link(transport)
 
     def _make_place(self) -> DetectorThread:
         actor = MeasuredActor(self._settings, crashes_to=crashes_to, measures=self._measures)
-        return DetectorThread(actor, self._threads, lambda: len(self._service.queues) == 1)
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_START_S)
+        service = self._service
+        assert service is not None, "it asks for the place"
+        return DetectorThread(actor, self._threads, lambda: len(service.queues) == 1)

@@ -8,7 +8,7 @@ from typing import Literal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
 JournalSync = Literal["always", "interval", "off"]
-Transport = Literal["auto", "tcp"]
+Transport = Literal["auto", "unix", "tcp"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,8 @@ class RuntimeSettings:
     """The size of operations sent together; a single operation may be larger."""
 
     transport: Transport = "auto"
-    """How front ends reach a worker. `auto`: by a Unix socket on the same machine, by TCP from another.
-    `tcp`: always by TCP."""
+    """How processes reach workers and the directory. `auto`: by a Unix socket on the same node, by TCP from
+    another. `unix`, `tcp`: always so."""
 
     spares: int = 2
     """Started workers that wait for a detector."""
@@ -80,7 +80,11 @@ class RuntimeSettings:
     ask_s: float = 0.05
     """The minimum interval between such questions when an unknown token or detector causes one."""
     directory_hung_s: float = 10.0
-    """A directory that has not answered for so long counts as dead, and is restarted."""
+    """A directory whose disk has not answered for so long counts as dead, and is restarted."""
+    directory_silent_s: float = 3.0
+    """The same for a directory whose process does not answer."""
+    abandoned_s: float = 60.0
+    """A directory without any service for so long saves all detectors and ends."""
     word_age_max_s: float = 15.0
     """Tokens are not trusted when the directory's last answer is older."""
     lock_wait_s: float = 5.0

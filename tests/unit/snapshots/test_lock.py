@@ -97,3 +97,26 @@ def test_a_pipe_in_the_place_of_the_lock_is_refused(tmp_path):
     os.mkfifo(tmp_path / "lock")
     with pytest.raises(StorageError, match="no regular file"):
         FolderLock(tmp_path).acquire()
+
+
+def test_a_successor_in_the_same_cluster_goes_on_while_the_lock_is_held_and_takes_it_later(tmp_path):
+    predecessor = FolderLock(tmp_path, cluster="c1")
+    predecessor.acquire()
+    with pytest.raises(FolderInUse):
+        FolderLock(tmp_path, cluster="c2").acquire()
+    with pytest.raises(FolderInUse):
+        FolderLock(tmp_path).acquire()
+    successor = FolderLock(tmp_path, cluster="c1")
+    successor.acquire()
+    assert not successor.held
+    predecessor.release()
+    successor.acquire()
+    assert successor.held
+    successor.release()
+
+
+def test_a_lock_without_a_cluster_has_no_successor(tmp_path):
+    with FolderLock(tmp_path, cluster="c1"):
+        pass
+    with FolderLock(tmp_path), pytest.raises(FolderInUse):
+        FolderLock(tmp_path, cluster="c1").acquire()

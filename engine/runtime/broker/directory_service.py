@@ -1,0 +1,142 @@
+"""What the directory's process does for the services of a data folder: any number, on any machine."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from engine.runtime.broker.broker import Broker
+from engine.runtime.broker.remote_broker import methods_for_front_ends
+from engine.runtime.contract.errors import shutting_down
+from engine.runtime.contract.routes import Route
+from engine.runtime.transport.link import Link
+from engine.runtime.transport.link_server import LinkServer
+
+LOOK: Final = "look"
+"""To a service: another one has revoked a token."""
+
+LOGGED: Final = "logged"
+"""To a service: a record for its log."""
+
+_LINGER_S: Final = 2.0
+
+
+class Logged(msgspec.Struct, frozen=True, array_like=True):
+    """A record of the directory's log, for the log of a service."""
+
+    logger: str
+    level: int
+    message: str
+    fields: dict[str, str]
+    detail: str
+
+
+class DirectoryService:
+    """Serves the connections of services. The last one that leaves has everything saved.
+
+    `ended` is called some time after all is saved.
+    """
+
+    def __init__(
+        self, broker: Broker, *, folder: str, abandoned_s: float, ended: Callable[[], object]
+    ) -> None:
+        self._broker = broker
+        self._folder = folder
+        self._abandoned_s = abandoned_s
+        self._ended = ended
+        self._opening = asyncio.Lock()
+        self._opened = False
+        self._closing: asyncio.Task[list[str]] | None = None
+        self._services: dict[LinkServer, None] = {}
+        """In the order in which they came."""
+        self._abandoned: asyncio.TimerHandle | None = None
+        self._await_services()
+
+    def link(self) -> Link:
+        """Make the link for a connection that is about to be made."""
+        server = LinkServer({}, lost=lambda: self._lost(server))
+        server.methods = {"open": partial(self._open, server), "ping": self._ping}
+        return server.link()
+
+    def log(self, record: logging.LogRecord, detail: str) -> None:
+        """Send a record to the service that came first: it has a log that people read."""
+        fields: Mapping[str, Any] = getattr(record, "fields", None) or {}
+        for server in self._services:
+            told = Logged(
+                record.name,
+                record.levelno,
+                record.getMessage(),
+                {name: str(value) for name, value in fields.items()},
+                detail,
+            )
+            server.note(LOGGED, msgspec.msgpack.encode(told))
+            return
+
+    async def _open(self, server: LinkServer, node: str) -> str:
+        """Begin to serve a service on a node; return the path of the data folder.
+
+        Raises StorageError, and DetectorUnavailable 1503 if the last service is leaving.
+        """
+        async with self._opening:
+            if self._closing is not None:
+                raise shutting_down()
+            if not self._opened:
+                await self._broker.start()
+                self._opened = True
+        self._services[server] = None
+        if self._abandoned is not None:
+            self._abandoned.cancel()
+        methods = methods_for_front_ends(self._broker, partial(self._on_revoked, server))
+        server.methods = {
+            **server.methods,
+            **methods,
+            "route": partial(self._route, node),
+            "leave": partial(self._leave, server),
+        }
+        return self._folder
+
+    async def _ping(self) -> int:
+        return 0
+
+    async def _route(self, node: str, detector_id: str, left_epoch: int) -> Route:
+        route = await self._broker.route(detector_id, left_epoch)
+        return msgspec.structs.replace(route, address=route.address.seen_from(node))
+
+    async def _leave(self, server: LinkServer) -> list[str] | None:
+        """Note that a service leaves. If it is the last one, save everything.
+
+        Returns a sentence for each detector that could not be saved; None if there are other services.
+        """
+        self._services.pop(server, None)
+        if self._services:
+            return None
+        # The service may be gone before all is saved.
+        return await asyncio.shield(self._close())
+
+    def _close(self) -> asyncio.Task[list[str]]:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._save())
+        return self._closing
+
+    async def _save(self) -> list[str]:
+        try:
+            return await self._broker.close() if self._opened else []
+        finally:
+            # A service that has been answered ends the process earlier.
+            asyncio.get_running_loop().call_later(_LINGER_S, self._ended)
+
+    def _on_revoked(self, through: LinkServer) -> None:
+        for server in self._services:
+            if server is not through:
+                server.note(LOOK)
+
+    def _lost(self, server: LinkServer) -> None:
+        self._services.pop(server, None)
+        if not self._services and self._closing is None:
+            self._await_services()
+
+    def _await_services(self) -> None:
+        self._abandoned = asyncio.get_running_loop().call_later(self._abandoned_s, self._close)

@@ -1,0 +1,89 @@
+"""Calls to Ray actors: never on the event loop, with Ray's exceptions translated."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.process.off_loop import off_loop
+
+WATCH: Final = "watch"
+"""The concurrency group of `watch`, which never returns."""
+
+_END_S: Final = 2.0
+"""How long Ray may take to end an actor. An actor that survives ends with Ray."""
+
+OPTIONS: Final[dict[str, Any]] = {
+    # The pool replaces dead workers and services a dead directory; only idempotent calls are repeated.
+    "max_restarts": 0,
+    "max_task_retries": 0,
+    # An idle actor must not reserve a CPU.
+    "num_cpus": 0,
+    "concurrency_groups": {WATCH: 1},
+    # They outlive the process that has started them: its successor finds them by their names.
+    "lifetime": "detached",
+}
+
+
+class RayActor:
+    """A Ray actor whose exceptions are translated."""
+
+    def __init__(self, actor: Any, name: str) -> None:
+        self.actor = actor
+        self.name = name
+
+    async def end(self) -> None:
+        """End the actor's process. Nothing is saved."""
+        # The actor is dead already, or Ray does not answer; then the process ends with Ray.
+        with suppress(RayError, TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await off_loop(partial(ray.kill, self.actor), "ray kill")
+
+    async def ask(self, method: str, *arguments: object, group: str | None = None) -> Any:
+        """Call a method. Raises what it raises, and ActorDied if the actor cannot be reached."""
+        call = getattr(self.actor, method)
+        if group is not None:
+            call = call.options(concurrency_group=group)
+        try:
+            return await call.remote(*arguments)
+        except RayTaskError as error:
+            # Raised by the method; the cause has the traceback in the actor's process.
+            if isinstance(error.cause, Exception):
+                raise error.cause from error
+            raise
+        except RayActorError as error:
+            raise ActorDied(first_line(error)) from None
+        except RayError as error:
+            # Unreachable or out of memory: whether the call was executed is unknown, as after a death.
+            raise ActorDied(f"{type(error).__name__}: {first_line(error)}") from error
+
+
+async def created(create: Callable[[], Any]) -> Any:
+    """Create an actor. If the caller is cancelled meanwhile, the actor is ended."""
+    creating = off_loop(create, "ray actor")
+    try:
+        return await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        creating.add_done_callback(_end_unwanted)
+        raise
+
+
+def _end_unwanted(creating: asyncio.Future[Any]) -> None:
+    if not creating.cancelled() and creating.exception() is None:
+        off_loop(partial(ray.kill, creating.result()), "ray kill").add_done_callback(heed_no_error)
+
+
+def heed_no_error(ended: asyncio.Future[Any]) -> None:
+    """Mark the exception of a future as seen."""
+    if not ended.cancelled():
+        ended.exception()
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an exception's text."""
+    return str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,136 @@
+"""The directory as a service finds it: one in a cluster for each data folder, started by whoever needs it."""
+
+import asyncio
+import dataclasses
+import logging
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import ray
+from ray._private import worker as ray_worker
+from ray.exceptions import RayError
+
+from engine.runtime.broker.remote_broker import Unreachable
+from engine.runtime.catalogue.directory import DirectorySettings
+from engine.runtime.cluster.directory_actor import DirectoryActor
+from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line, heed_no_error
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.off_loop import off_loop
+from engine.runtime.transport.link_client import LinkClient
+from snapshots.errors import StorageError
+
+if TYPE_CHECKING:
+    from engine.runtime.contract.routes import Address
+
+_log = logging.getLogger(__name__)
+
+_ANSWER_S: Final = 15.0
+"""How long a directory may take to start, on a busy machine too."""
+_PING_S: Final = 1.0
+
+
+class RayDirectory:
+    """Connects to the directory of a data folder."""
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._silent_s = settings.directory_silent_s
+        data = settings.data.resolve()
+        settings = dataclasses.replace(settings, data=data)
+        directory = DirectorySettings(
+            data,
+            settings.snapshots_kept,
+            settings.lock_wait_s,
+            service_pid=os.getpid(),
+            folder_id=settings.folder_id,
+            cluster=_cluster_id(),
+            detectors_max=settings.detectors_max,
+        )
+        self._folder = str(data)
+        self._name = f"directory-{settings.folder_id}"
+        remote: Any = ray.remote(**OPTIONS)(DirectoryActor)
+        named = remote.options(name=self._name, get_if_exists=True)
+        self._get = partial(named.remote, settings, directory)
+        self._getting: asyncio.Future[Any] | None = None
+        self._actor: RayActor | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def connect(self) -> LinkClient:
+        """Return a connection to the directory, which has the data folder open.
+
+        Starts it if there is none. Raises StorageError and Unreachable, and ActorDied if a later attempt may
+        succeed.
+        """
+        actor = self._actor = RayActor(await self._got(), self._name)
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                address: Address = await actor.ask("listen")
+                node = ray.get_runtime_context().get_node_id()
+                client = await LinkClient.to(address.seen_from(node))
+        except OSError as error:
+            await actor.end()
+            raise ActorDied(f"it cannot be reached: {str(error) or 'it does not answer'}") from error
+        if self._watching is not None:
+            self._watching.cancel()
+        self._watching = asyncio.create_task(self._watch(actor, client))
+        try:
+            folder: str = await client.ask("open", str, node)
+            self._check_not_a_copy(folder)
+        except BaseException as error:
+            client.link.abort()
+            if isinstance(error, StorageError):
+                # Another process, perhaps on another node, may have more success.
+                await actor.end()
+            if isinstance(error, DetectorUnavailable):
+                raise ActorDied(error.message) from error
+            raise
+        return client
+
+    def _check_not_a_copy(self, served: str) -> None:
+        if served != self._folder:
+            raise Unreachable(
+                f"{self._folder} has the identity of {served}, which this cluster serves; "
+                "remove the file `identity` if it is a copy"
+            )
+
+    async def end(self) -> None:
+        """End the directory, which has saved everything."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._actor is not None:
+            await self._actor.end()
+
+    async def _got(self) -> Any:
+        """Return the actor. While Ray does not answer, all wait for one question."""
+        if self._getting is None:
+            self._getting = off_loop(self._get, "ray actor")
+            self._getting.add_done_callback(self._got_over)
+        try:
+            return await asyncio.shield(self._getting)
+        except (RayError, ValueError) as error:
+            # Or the name of the last one, which has just ended, is not free yet.
+            raise ActorDied(first_line(error)) from error
+
+    def _got_over(self, getting: asyncio.Future[Any]) -> None:
+        self._getting = None
+        heed_no_error(getting)
+
+    async def _watch(self, actor: RayActor, client: LinkClient) -> None:
+        """End the directory if its process does not answer: then another one takes its place."""
+        while client.link.usable:
+            await asyncio.sleep(_PING_S)
+            try:
+                async with asyncio.timeout(self._silent_s):
+                    await client.ask("ping", int)
+            except ActorDied:
+                return
+            except TimeoutError:
+                _log.warning("the directory has not answered for %g s, and is replaced", self._silent_s)
+                await actor.end()
+                client.link.abort()
+
+
+def _cluster_id() -> str:
+    store: Any = ray_worker.global_worker
+    return str(store.gcs_client.cluster_id.hex())

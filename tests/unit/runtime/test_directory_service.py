@@ -1,0 +1,283 @@
+"""The directory's process and the services that share it: who is served, who is last, what is repeated."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.language.diagnostics import Refusal
+from engine.runtime.broker.broker import Status
+from engine.runtime.broker.directory_service import LOGGED, LOOK, DirectoryService, Logged
+from engine.runtime.broker.local_broker import LocalBroker
+from engine.runtime.broker.remote_broker import RemoteBroker
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.routes import Address, Route
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.link import Link
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.messages import Note, responses
+from snapshots.data_folder.identity import begin_folder
+from snapshots.errors import StorageError
+from tests.local_runtime import LocalActors, LocalDirectories, Pipe, until
+
+ONE, OTHER = "1" * 32, "2" * 32
+
+
+class Directories:
+    """Directory processes of a folder, one after another; each here in this one."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.settings = RuntimeSettings(
+            data=folder, folder_id=begin_folder(folder), spares=0, ask_s=0.001, **settings
+        )
+        self.actors = LocalActors(self.settings)
+        self.ended: list[int] = []
+        self.clients: list[LinkClient] = []
+        self.refuse: Exception | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        self.directories = LocalDirectories(self.settings)
+        self.broker = LocalBroker(self.settings, self.actors, self.directories)
+        self.service = DirectoryService(
+            self.broker,
+            folder=str(self.settings.data),
+            abandoned_s=self.settings.abandoned_s,
+            ended=lambda: self.ended.append(1),
+        )
+
+    async def connect(self, node: str = "here") -> LinkClient:
+        if self.refuse is not None:
+            raise self.refuse
+        client = LinkClient(Link(responses))
+        Pipe.between(client.link, self.service.link())
+        self.clients.append(client)
+        assert await client.ask("open", str, node) == str(self.settings.data)
+        return client
+
+    def lose(self) -> None:
+        """As the process dies: the next connection is to a successor."""
+        for client in self.clients:
+            client.link.abort()
+        for directory in self.directories.started:
+            directory.die()
+        self.begin()
+
+    async def end(self) -> None:
+        self.ended.append(0)
+
+
+@asynccontextmanager
+async def service_of(directories: Directories, **more: Any) -> AsyncIterator[RemoteBroker]:
+    """The broker of a service that shares the directory."""
+    broker = RemoteBroker(directories.settings, directories.connect, end=directories.end, **more)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.close()
+
+
+async def test_the_last_service_that_leaves_has_everything_saved(tmp_path):
+    directories = Directories(tmp_path)
+    async with service_of(directories) as one:
+        await one.create_detector(ONE, "one")
+        async with service_of(directories) as other:
+            route = await other.route(ONE, 0)
+        assert directories.ended == []
+        assert await one.route(ONE, 0) == route
+        assert directories.broker.active_detectors == 1
+    assert directories.ended == [0]
+    assert directories.broker.active_detectors == 0
+    assert all(worker.dead for worker in directories.actors.started)
+
+
+async def test_a_service_that_dies_leaves_nothing_behind_it(tmp_path):
+    directories = Directories(tmp_path)
+    async with service_of(directories):
+        died = await directories.connect()
+        died.link.abort()
+    assert directories.ended == [0], "the one that lives is the last"
+
+
+async def test_a_directory_whose_last_service_leaves_accepts_no_other(tmp_path):
+    directories = Directories(tmp_path)
+    async with service_of(directories):
+        pass
+    with pytest.raises(DetectorUnavailable) as refused:
+        await directories.connect()
+    assert refused.value.code == 1503
+
+
+@pytest.mark.parametrize("come", [True, False])
+async def test_a_directory_without_services_saves_and_ends(tmp_path, come, monkeypatch):
+    monkeypatch.setattr("engine.runtime.broker.directory_service._LINGER_S", 0)
+    directories = Directories(tmp_path, abandoned_s=0.2)
+    if come:
+        client = await directories.connect()
+        await client.ask("create_detector", int, ONE, "one")
+        await client.ask("route", Route, ONE, 0)
+        await asyncio.sleep(0.4)
+        assert directories.ended == [], "there is a service"
+        client.link.abort()
+    await until(lambda: directories.ended)
+    assert directories.broker.active_detectors == 0
+
+
+async def test_a_service_that_is_gone_while_it_leaves_does_not_keep_others_from_being_saved(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("engine.runtime.broker.directory_service._LINGER_S", 0)
+    directories = Directories(tmp_path)
+    client = await directories.connect()
+    await client.ask("create_detector", int, ONE, "one")
+    await client.ask("route", Route, ONE, 0)
+    leaving = asyncio.create_task(client.ask("leave", list[str] | None))
+    await until(lambda: directories.service._closing)
+    client.link.abort()
+    with pytest.raises(ActorDied):
+        await leaving
+    await until(lambda: directories.ended)
+    assert all(worker.dead for worker in directories.actors.started)
+
+
+async def test_each_service_gets_the_address_for_its_node(tmp_path):
+    directories = Directories(tmp_path)
+    async with service_of(directories) as broker:
+        await broker.create_detector(ONE, "one")
+        await broker.route(ONE, 0)
+        far = Address(("192.0.2.1", 1), b"far")
+        for worker in directories.actors.started:
+            worker.address = Address("path", b"near", node="here", far=far)
+        assert (await broker.route(ONE, 0)).address.place == "path"
+        elsewhere = await directories.connect("elsewhere")
+        assert (await elsewhere.ask("route", Route, ONE, 0)).address == far
+
+
+async def test_other_services_hear_of_a_revocation_and_the_first_one_logs(tmp_path):
+    directories = Directories(tmp_path)
+    told: dict[str, list[Note]] = {"one": [], "other": []}
+    async with (
+        service_of(directories, noted=told["one"].append) as one,
+        service_of(directories, noted=told["other"].append) as other,
+    ):
+        await one.add_token(ONE, b"1", "hint")
+        await other.revoke_token(ONE)
+        record = logging.LogRecord("engine.x", logging.ERROR, "f", 1, "it %s", ("broke",), None)
+        record.fields = {"detector": ONE}
+        directories.service.log(record, "why")
+        await until(lambda: len(told["one"]) == 2)
+        assert [note.name for note in told["one"]] == [LOOK, LOGGED]
+        logged = msgspec.msgpack.decode(told["one"][1].body, type=Logged)
+        assert logged == Logged("engine.x", logging.ERROR, "it broke", {"detector": ONE}, "why")
+        assert told["other"] == []
+
+
+async def test_calls_go_on_with_a_successor_and_what_was_removed_stays_so(tmp_path):
+    directories = Directories(tmp_path)
+    async with service_of(directories) as broker:
+        await broker.add_token(ONE, b"1", "hint")
+        await broker.create_detector(OTHER, "other")
+        directories.lose()
+        assert (await broker.changes(0, 0)).tokens.whole == {b"1": ONE}
+        revoke = LocalBroker.revoke_token
+
+        async def lost_after(self: LocalBroker, token_id: str) -> int:
+            version = await revoke(self, token_id)
+            directories.broker.revoke_token = revoke.__get__(directories.broker)
+            directories.lose()
+            return version
+
+        directories.broker.revoke_token = lost_after.__get__(directories.broker)
+        directories.clients[-1].link.abort()
+        assert await broker.revoke_token(ONE) == 0, "an earlier attempt has done it"
+        assert (await broker.changes(0, 0)).tokens.whole == {}
+        with pytest.raises(Refusal):
+            await broker.revoke_token(ONE)
+        directories.lose()
+        with pytest.raises(Refusal):
+            await broker.delete_detector(ONE)
+
+
+async def test_what_was_asked_of_a_directory_that_stays_away_is_unknown_or_not_done(tmp_path):
+    directories = Directories(tmp_path, deadline_s=1.0, hung_s=1.0, drain_s=0.5)
+    async with service_of(directories) as broker:
+        hanging = asyncio.Event()
+
+        async def hang(*_: object) -> int:
+            await hanging.wait()
+            return 0
+
+        directories.broker.create_detector = directories.broker.route = hang  # type: ignore[method-assign]
+        directories.clients[-1].link.abort()
+        asked = [
+            asyncio.create_task(call) for call in (broker.create_detector(ONE, "one"), broker.route(ONE, 0))
+        ]
+        await until(lambda: len(directories.clients) == 2 and directories.clients[1].under_way)
+        directories.refuse = ActorDied("it is away")
+        directories.clients[-1].link.abort()
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert [getattr(outcome, "code", outcome) for outcome in outcomes] == [1502, 1501]
+        with pytest.raises(DetectorUnavailable) as away:
+            await broker.create_detector(ONE, "one")
+        assert (away.value.code, "it is away" in away.value.message) == (1501, True)
+        directories.refuse = StorageError("no such disk")
+        with pytest.raises(DetectorUnavailable, match="no such disk"):
+            await broker.create_detector(ONE, "one")
+        broker.refuse_all()
+        with pytest.raises(DetectorUnavailable) as refused:
+            await broker.changes(0, 0)
+        assert refused.value.code == 1503
+        directories.refuse = None
+
+
+async def test_status_and_counts_outlive_a_directory_that_is_away(tmp_path):
+    directories = Directories(tmp_path, deadline_s=0.05)
+    trouble: list[str] = []
+    async with service_of(directories, trouble=lambda: trouble[0] if trouble else None) as broker:
+        assert isinstance(known := await broker.status(), Status)
+        directories.refuse = ActorDied("it is away")
+        directories.lose()
+        with pytest.raises(DetectorUnavailable):
+            await broker.tally({("a",): 2.0})
+        status = await broker.status()
+        assert status.reasons == known.reasons
+        assert "it is away" in status.amiss[-1]
+        trouble.append("ray is silent")
+        assert "ray is silent" in (await broker.status()).reasons
+        directories.refuse = None
+        await broker.tally({("a",): 1.0})
+        assert (await broker.status()).tallies == {("a",): 3.0}
+
+
+async def test_leaving_a_lost_directory_has_its_successor_save(tmp_path):
+    directories = Directories(tmp_path)
+    async with service_of(directories) as broker:
+        await broker.create_detector(ONE, "one")
+        directories.lose()
+    assert directories.ended == [0]
+
+
+async def test_leaving_without_ray_waits_for_nothing(tmp_path):
+    directories = Directories(tmp_path)
+    async with asyncio.timeout(5), service_of(directories, trouble=lambda: "ray is gone"):
+        directories.refuse = ActorDied("no ray")
+        directories.lose()
+    assert directories.ended == []
+
+
+async def test_a_folder_that_cannot_be_saved_is_told_at_the_end(tmp_path):
+    directories = Directories(tmp_path)
+    broker = RemoteBroker(directories.settings, directories.connect, end=directories.end)
+    await broker.start()
+    directories.refuse = StorageError("no such disk")
+    directories.lose()
+    assert "no such disk" in (await broker.close())[0]
+    with contextlib.suppress(StorageError):
+        await broker.start()
