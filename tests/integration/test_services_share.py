@@ -1,0 +1,221 @@
+"""Several services on one folder in one Ray cluster: each may stop, die or lose the directory."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import process_table
+from tests.service_process import END_WITHIN_S, Served, environment, served
+
+pytestmark = pytest.mark.ray
+
+TOKEN = "rd_" + "t" * 43
+SUCCESSOR_WITHIN_S = 5.0
+
+CLUSTER = """
+import sys, time
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+cluster.add_node(num_cpus=2)
+print(cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """The address of a Ray cluster of two nodes on the loopback interface."""
+    with (tmp_path / "cluster.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", CLUSTER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment(RAY_AUTH_MODE="disabled", RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="1"),
+        )
+    assert process.stdout is not None
+    address = process.stdout.readline().decode().strip()
+    below = process_table.family(process.pid)
+    try:
+        assert address, (tmp_path / "cluster.log").read_text()
+        yield address
+    finally:
+        below |= process_table.family(process.pid)
+        process.communicate(b"", timeout=60)
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class Callers:
+    """Send events through services, each its own, and count the answers."""
+
+    def __init__(self, detector: str) -> None:
+        self.detector = detector
+        self.sent = 0
+        self.acknowledged: set[int] = set()
+        self.outcomes: Counter[str] = Counter()
+        self.gaps_s: list[float] = []
+        self.stop = threading.Event()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def call(self, service: Served, name: str) -> threading.Event:
+        """Begin to send through a service until the event that is given is set."""
+        stop = threading.Event()
+        thread = threading.Thread(target=self._run, args=(service, name, stop))
+        self._threads.append(thread)
+        thread.start()
+        return stop
+
+    def _run(self, service: Served, name: str, stop: threading.Event) -> None:
+        path = f"{service.url}/api/detectors/{self.detector}/evaluate"
+        client = httpx.Client(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60, trust_env=False)
+        with client:
+            answered_s = time.monotonic()
+            while not (self.stop.is_set() or stop.is_set()):
+                with self._lock:
+                    self.sent += 1
+                    number = self.sent
+                event = {"event": {"fields": {"n": number}, "timestamp_ms": 1_700_000_000_000}}
+                try:
+                    response = client.post(path, json=event)
+                    outcome = f"{name} {response.status_code}"
+                except httpx.TransportError as error:
+                    outcome = f"{name} {type(error).__name__}"
+                else:
+                    if response.status_code == 200:
+                        self.acknowledged.add(number)
+                        self.gaps_s.append(time.monotonic() - answered_s)
+                        answered_s = time.monotonic()
+                self.outcomes[outcome] += 1
+                time.sleep(0.01)
+
+    def until(self, more: int) -> None:
+        """Wait until so many more are acknowledged."""
+        wanted = len(self.acknowledged) + more
+        give_up_s = time.monotonic() + 60
+        while len(self.acknowledged) < wanted:
+            assert time.monotonic() < give_up_s, self.outcomes
+            time.sleep(0.01)
+
+    def end(self) -> None:
+        self.stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def directory_pid(folder: Path) -> int:
+    """The process that has the folder's lock."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(entry.readlink() == folder / "lock" for entry in (process / "fd").iterdir()):
+                return int(process.name)
+    raise AssertionError("nobody has the lock")
+
+
+def events_evaluated(service: Served, detector: str) -> int:
+    """How many different events the detector has evaluated: its rule counts them."""
+    document = {"event": {"fields": {}, "timestamp_ms": 1_700_000_000_000}}
+    (rule,) = service.call("POST", f"/api/detectors/{detector}/explain", document)["rules"]
+    found: int = rule["node"]["found"]
+    return found
+
+
+def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_a_new_directory(
+    cluster, tmp_path
+):
+    data = tmp_path / "data"
+
+    def start(stack: ExitStack) -> Served:
+        more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled"}
+        service = stack.enter_context(served(data, "--ray-address", cluster, **more))
+        service.token = TOKEN
+        return service
+
+    with ExitStack() as stack:
+        one, other = start(stack), start(stack)
+        detector = one.call("POST", "/api/detectors", {"name": "one"})["id"]
+        rules = f"/api/detectors/{detector}/rules"
+        other.call("POST", rules, {"name": "many", "condition": "distinct(n) > 9999"})
+        # A token revoked through one is refused by the other within a second.
+        minted = one.call("POST", "/api/token")
+        assert other.request("GET", "/api/detectors", token=minted["token"]).status_code == 200
+        one.call("DELETE", f"/api/token/{minted['id']}")
+        revoked_s = time.monotonic()
+        while other.request("GET", "/api/detectors", token=minted["token"]).status_code == 200:
+            assert time.monotonic() < revoked_s + 1.5
+
+        callers = Callers(detector)
+        try:
+            callers.call(one, "one")
+            stop_other = callers.call(other, "other")
+            callers.until(100)
+
+            # The directory dies: active detectors are served on, and a successor adopts them.
+            before = directory_pid(data)
+            os.kill(before, signal.SIGKILL)
+            died_s = time.monotonic()
+            one.call("POST", "/api/detectors", {"name": "two"})
+            successor_s = time.monotonic() - died_s
+            assert directory_pid(data) != before
+            callers.until(100)
+            assert set(callers.outcomes) == {"one 200", "other 200"}
+
+            # The directory is stopped, as on a node that is cut off.
+            stopped = directory_pid(data)
+            os.kill(stopped, signal.SIGSTOP)
+            stopped_s = time.monotonic()
+            one.call("POST", "/api/detectors", {"name": "three"})
+            replaced_s = time.monotonic() - stopped_s
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stopped, signal.SIGCONT)
+            callers.until(100)
+            assert set(callers.outcomes) == {"one 200", "other 200"}
+
+            # A rolling restart of the second service: another one comes, then it is asked to stop.
+            third = start(stack)
+            callers.call(third, "third")
+            callers.until(50)
+            other.send(signal.SIGTERM)
+            callers.until(50)
+            stop_other.set()
+            assert other.process.wait(END_WITHIN_S) == 0
+            callers.until(50)
+            lost = {name for name in callers.outcomes if not name.endswith(" 200")}
+            # Once it does not listen any more, a caller cannot connect, and knows that.
+            assert lost <= {"other ConnectError"}
+
+            # The death of the first one ends its own connections only.
+            one.send(signal.SIGKILL)
+            callers.until(50)
+            assert third.request("GET", "/readyz").status_code == 200
+        finally:
+            callers.end()
+        lost = {name for name in callers.outcomes if name.startswith("third") and name != "third 200"}
+        assert not lost
+        assert len(third.call("GET", "/api/detectors")) == 3
+
+        # The last one that leaves saves all, and a new service knows it.
+        evaluated = events_evaluated(third, detector)
+        assert len(callers.acknowledged) <= evaluated <= callers.sent
+        assert third.end() == 0
+        fourth = start(stack)
+        assert events_evaluated(fourth, detector) == evaluated
+        assert fourth.end() == 0
+    print(f"a killed directory was replaced in {successor_s:.1f} s, a stopped one in {replaced_s:.1f} s")
+    print(f"longest wait for an answer: {max(callers.gaps_s):.2f} s; outcomes: {dict(callers.outcomes)}")
+    assert successor_s < SUCCESSOR_WITHIN_S
+    assert replaced_s < 2 * SUCCESSOR_WITHIN_S
