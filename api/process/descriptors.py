@@ -12,8 +12,8 @@ _LIMIT_MAX: Final = 65_536
 """No more, since some child programs close every number up to their limit."""
 _OWN: Final = 128
 """The descriptors of the process itself, Ray's connections included; half as many are usual."""
-_OF_DETECTOR: Final = 4
-"""The file descriptors of an active detector; usually two."""
+_OF_WORKER: Final = 4
+"""The file descriptors for a detector worker; usually two."""
 
 
 def raise_limit() -> None:
@@ -32,7 +32,7 @@ def connections_max(settings: Settings) -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return settings.max_connections
-    own = _OWN + _OF_DETECTOR * settings.max_resident
+    own = _OWN + _OF_WORKER * -(-settings.max_resident // settings.detectors_per_worker)
     room = max(soft - own, soft // 2, 1)
     if room < settings.max_connections:
         _log.warning(

@@ -50,3 +50,9 @@ def test_connections_leave_descriptors_for_the_service_itself(
     limits[:] = [(limit, limit)]
     assert descriptors.connections_max(Settings(max_connections=wanted)) == given
     assert [record.levelname for record in caplog.records] == ([] if given == wanted else ["WARNING"])
+
+
+def test_detectors_that_share_a_worker_share_its_connections(limits: list[tuple[int, int]]) -> None:
+    limits[:] = [(10_000, 10_000)]
+    shared = Settings(max_connections=65_536, max_resident=2_000, detectors_per_worker=200)
+    assert descriptors.connections_max(shared) == 10_000 - 168

@@ -109,6 +109,9 @@ async def test_one_is_passivated_beside_the_others(tmp_path):
                 assert await fired(service, busy, step) == ["seen"]
                 step += 1
         assert not worker.dead
+        ways = service.fleet.router._ways
+        assert ways[idle]._client is None, "its front end was told"
+        assert ways[busy]._client is not None
         assert await fired(service, idle, 2) == ["seen"]
         assert home(service, idle, busy) is worker
 
@@ -190,6 +193,7 @@ async def test_one_that_has_a_later_owner_is_dropped_alone(tmp_path):
         await until(lambda: worker.hosts == {other})
         assert await fired(service, other, 2) == ["seen"]
         assert not worker.dead
+        await until(lambda: sum(one._active is not None for one in worker.actors) == 1)
 
 
 async def test_one_that_hangs_takes_the_worker_with_it_and_all_recover(tmp_path):
