@@ -193,7 +193,23 @@ async def test_one_that_has_a_later_owner_is_dropped_alone(tmp_path):
         await until(lambda: worker.hosts == {other})
         assert await fired(service, other, 2) == ["seen"]
         assert not worker.dead
-        await until(lambda: sum(one._active is not None for one in worker.actors) == 1)
+
+
+async def test_what_an_activation_that_failed_leaves_in_memory_is_dropped(tmp_path):
+    async with local_service(tmp_path, **SHARED) as service:
+        broken, other = await detectors(service, 2)
+        worker = home(service, broken, other)
+        (queue,) = [one for one in worker.service.queues.values() if one.detector_id == broken]
+
+        async def fails(_: Any) -> Any:
+            raise RuntimeError("the test")
+
+        queue.activation._port.handle = fails
+        assert await outcome(service, broken, event(2)) == 1500
+        await until(lambda: worker.hosts == {other})
+        await until(lambda: not any(_has(actor, broken) for actor in worker.actors))
+        assert await fired(service, broken, 3) == ["seen"]
+        assert home(service, broken, other) is worker
 
 
 async def test_one_that_hangs_takes_the_worker_with_it_and_all_recover(tmp_path):
