@@ -1,5 +1,6 @@
 """A file system that lacks what the storage relies on is refused before a service starts on it."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -214,6 +215,16 @@ def mounted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 def test_file_systems_on_which_the_storage_works_are_taken(mounted: Path) -> None:
     said = try_folder(mounted)
     assert all("nearly full" in one for one in said)
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("mounted", ["tmpfs", "ext4"], indirect=True)
+def test_a_full_disk_is_told_and_keeps_nobody(mounted: Path) -> None:
+    with contextlib.suppress(OSError), (mounted / "ballast").open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(bytes(512))
+    (said,) = try_folder(mounted)
+    assert said.startswith(f"the data folder {mounted} is not tried, because its disk is full: ")
 
 
 @pytest.mark.storm
