@@ -37,9 +37,7 @@ def mount_of(folder: Path, files: Files) -> Mount | None:
     place = folder.resolve()
     mounts = [_mount(line.split(" ")) for line in table.decode(errors="surrogateescape").splitlines()]
     on_the_way = [mount for mount in mounts if place.is_relative_to(mount.point)]
-    known = {mount.id for mount in on_the_way}
-    found = None
-    below = [mount for mount in on_the_way if mount.parent not in known]
+    found, below = None, on_the_way
     while below:
         # The path meets this one first. Those beside it, on a part of the path that it covers, are hidden.
         found = min(below, key=lambda mount: len(mount.point.parts))
