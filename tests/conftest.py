@@ -8,7 +8,7 @@ from collections.abc import Callable
 import hypothesis
 import pytest
 
-for name, examples in {"quick": 20, "ci": 100, "deep": 1_000}.items():
+for name, examples in {"quick": 15, "ci": 100, "deep": 1_000}.items():
     hypothesis.settings.register_profile(name, max_examples=examples, deadline=None, derandomize=False)
 # Tests read the profile while they are imported, which is after this.
 hypothesis.settings.load_profile(os.environ.get("RULE_DETECTOR_PROFILE", "quick"))

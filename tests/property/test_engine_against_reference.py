@@ -89,5 +89,6 @@ def test_scripts_reach_what_they_are_made_for(seed: int) -> None:
         for rule in reference.rules.values():
             if rule.enabled and reference.events[rule.birth :]:
                 verdicts[verdict(rule.condition, reference.events[rule.birth :])] += 1
-    assert seen == {"late", "refused", "born later", "condition", "enabled", "name", "notify"}
-    assert min(verdicts.values()) > 50
+        if len(seen) == 7 and min(verdicts.values()) > 50:
+            return
+    pytest.fail(f"{seen} {verdicts}")

@@ -19,11 +19,11 @@ from tests.worlds.shared_histories import SharedWorld
 from tests.worlds.steady_facts import BecomingIndexedWorld, SteadyFactsWorld
 
 WORLDS = {
-    "deep conditions": (World, 60, {"depth": 4, "steps_max": 18}),
-    "shallow conditions": (World, 60, {"depth": 2, "steps_max": 24}),
-    "shared histories": (SharedWorld, 30, {}),
-    "long histories": (LongHistoriesWorld, 20, {"steps_max": 40}),
-    "steady facts": (SteadyFactsWorld, 10, {"steps_max": 30}),
+    "deep conditions": (World, 30, {"depth": 4, "steps_max": 18}),
+    "shallow conditions": (World, 30, {"depth": 2, "steps_max": 24}),
+    "shared histories": (SharedWorld, 15, {}),
+    "long histories": (LongHistoriesWorld, 10, {"steps_max": 40}),
+    "steady facts": (SteadyFactsWorld, 5, {"steps_max": 30}),
     "becoming indexed": (BecomingIndexedWorld, 5, {"steps_max": 18}),
 }
 
@@ -119,5 +119,6 @@ def test_explanations_say_all_that_they_can_say(seed: int) -> None:
             if isinstance(step, Submit):
                 met += explained_and_judged(pair, step, drawn)
             pair.apply(step)
-    assert all(count >= 5 for count in met.values()), met
-    assert len(met) == 12, met
+        if len(met) == 12 and min(met.values()) >= 5:
+            return
+    pytest.fail(f"{met}")

@@ -37,7 +37,7 @@ TestStore.settings = hypothesis.settings(
 
 TestDetectors = DetectorMachine.TestCase
 TestDetectors.settings = hypothesis.settings(
-    max_examples=hypothesis.settings.default.max_examples, stateful_step_count=50, deadline=None
+    max_examples=hypothesis.settings.default.max_examples // 2, stateful_step_count=50, deadline=None
 )
 
 

@@ -91,7 +91,7 @@ async def test_more_detectors_than_places_take_turns_and_forget_nothing(tmp_path
 
         async def caller(detector_id: str) -> None:
             nonlocal most
-            for step in range(20):
+            for step in range(8):
                 await fleet.call(detector_id, event(1000 + step))
                 most = max(most, fleet.broker.active_detectors)
 
