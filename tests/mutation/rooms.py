@@ -121,6 +121,17 @@ ROOMS: Final = {
             replayed=True,
             decided=True,
         ),
+        Room(
+            "explanation",
+            "engine/evaluation/explanation",
+            tests=("unit/evaluation/test_explanations.py", "unit/evaluation/test_timelines.py"),
+        ),
+        Room(
+            "estimates",
+            "engine/evaluation/dispatch",
+            tests=("unit/evaluation/test_choice_of_dispatch.py", "unit/evaluation/test_intervals.py"),
+            files=("weighing.py", "indexing/selectivity.py"),
+        ),
         Room("language", "engine/language", tests=("unit/language/test_*.py", "property/test_language*.py")),
         Room(
             "patterns",

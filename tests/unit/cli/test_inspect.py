@@ -419,7 +419,7 @@ def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
     assert "deleted" in report["remarks"][0]
 
 
-def test_a_detector_of_old_times_that_was_never_awake_has_no_folder(tmp_path: Path) -> None:
+def test_a_detector_of_old_times_that_was_never_active_has_no_folder(tmp_path: Path) -> None:
     body = encode_state(CatalogueState(detectors={SECOND: "never used"}))
     create_folder(tmp_path / "directory", body, version=1)
     report = told(tmp_path)

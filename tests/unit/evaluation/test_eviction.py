@@ -173,7 +173,7 @@ def test_keys_that_live_no_longer_since_a_rule_was_removed_go_first() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_how_long_a_key_lives_is_the_same_told_by_page_and_one_by_one(mode: str) -> None:
+def test_how_long_a_key_is_live_is_the_same_told_by_page_and_one_by_one(mode: str) -> None:
     rules = (
         "per k once within 1s a == 1",
         "per k historically for 3s a between 0 and 1",

@@ -200,7 +200,7 @@ def test_what_was_found_is_forgotten_when_the_call_is_over() -> None:
         fields["x"][5], sent["owns"][0], sent["list"][7] = 5, 7, 7
 
 
-def test_a_rule_wakes_only_for_the_elements_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_is_a_candidate_only_for_the_elements_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))
     rules = [f'tags contains "{number} "' for number in range(500)]
     detector = _detector(iter([*rules, "tags contains 7", "tags contains true", 'tags contains ""']))
@@ -237,7 +237,7 @@ def test_rules_that_go_leave_no_literal_behind(monkeypatch: pytest.MonkeyPatch) 
     assert [action["ruleId"] for action in detector.evaluate({"x": text}, 0)] == [kept]
 
 
-def test_a_literal_and_a_pattern_of_one_spelling_both_wake_their_rule(
+def test_a_literal_and_a_pattern_of_one_spelling_both_trigger_their_rule(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(0))

@@ -129,7 +129,7 @@ def test_sums_of_rules_born_at_different_times_are_one_when_all_that_came_betwee
         assert len(made.evaluate({"a": 2}, 11_001)) == 2
 
 
-def test_a_key_filtered_by_history_wakes_nodes_by_its_own_birth():
+def test_a_key_filtered_by_history_triggers_nodes_by_its_own_birth():
     with in_mode("indexed"):
         made = detector()
         made.evaluate({"a": 1}, 0)

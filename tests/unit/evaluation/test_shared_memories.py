@@ -53,7 +53,7 @@ def test_an_event_has_few_of_many_memories_join_older_ones() -> None:
     assert joined == [16, 32, 40, 40]
 
 
-def test_memories_join_older_ones_at_the_same_event_in_a_second_life() -> None:
+def test_memories_join_older_ones_at_the_same_event_after_a_reload() -> None:
     first, second = Detector(), Detector()
     joined = []
     for place, time_ms in enumerate(

@@ -162,7 +162,7 @@ def test_rules_born_together_share_their_memory_and_others_do_not():
     assert len(made.state.stores) == 2
 
 
-def test_a_detector_whose_rules_have_slept_sleeps_on_after_a_reload_though_few_are_left():
+def test_a_detector_whose_rules_were_indexed_stays_indexed_after_a_reload_though_few_are_left():
     """Fused, it would take what the clocks of slices say for what it remembers."""
     with in_mode("becoming indexed"):
         stayed = detector(1_000, "t == 1 and per k once within 10s not a == 1", "a == 5", "a == 6")

@@ -186,7 +186,7 @@ async def test_those_within_share_the_open_places_with_those_who_wait():
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_one_that_wakes_slowly_keeps_its_place_until_all_are_open():
+async def test_one_that_is_slow_to_activate_keeps_its_slot_until_all_are_open():
     slots = ActivationSlots(2)
     slots.open(1)
     slow = await entered(slots, activates_fast=False)

@@ -224,7 +224,7 @@ async def test_too_many_bytes_that_wait_are_refused(scene):
         assert sorted(await outcomes(tasks), key=str) == [1401, 1401, "done", "done"]
 
 
-async def test_a_deadline_that_passes_while_the_detector_wakes_is_1501_and_nothing_is_evaluated(scene):
+async def test_a_deadline_that_passes_during_activation_is_1501_and_nothing_is_evaluated(scene):
     async with scene(deadline_s=0.3) as s:
         s.gate.held = {"activate"}
         assert await outcomes(s.asks(1, 2, 3)) == [1501] * 3
@@ -293,7 +293,7 @@ async def test_an_actor_that_does_not_answer_is_ended_and_the_detector_goes_on(s
         assert s.actor is not hung
 
 
-async def test_an_actor_that_hangs_while_it_wakes_a_detector_is_ended_and_another_does_it(scene):
+async def test_an_actor_that_hangs_while_it_activates_a_detector_is_ended_and_another_does_it(scene):
     async with scene(activation_hung_s=0.05) as s:
         s.gate.held = {"activate"}
         tasks = s.asks(1)
@@ -329,7 +329,7 @@ async def test_death_while_nothing_is_in_flight_is_noticed_by_nobody(scene):
         assert await outcomes(s.asks(2)) == ["done"]
 
 
-async def test_death_while_it_wakes_costs_only_time(scene):
+async def test_death_during_activation_costs_only_time(scene):
     async with scene() as s:
         s.gate.held = {"activate"}
         tasks = s.asks(1, 2)
@@ -361,7 +361,7 @@ async def test_a_detector_that_no_actor_survives_is_1501_and_is_tried_again_late
         assert tried <= len(s.service.actors.started)
 
 
-async def test_death_while_it_saves_or_rests_loses_no_request(scene):
+async def test_death_while_it_saves_or_passivates_loses_no_request(scene):
     for call in ("begin_saving", "passivate"):
         async with scene(snapshot_interval_s=0.01, idle_rest_s=0.05) as s:
             s.gate.held = {call}
@@ -450,7 +450,7 @@ async def test_deletion_answers_those_who_wait_with_1200_and_those_in_flight_wit
         assert await outcomes(s.asks(6)) == [1200]
 
 
-async def test_deletion_while_the_detector_wakes_answers_1200_at_once(scene):
+async def test_deletion_during_activation_answers_1200_at_once(scene):
     async with scene() as s:
         s.gate.held = {"activate"}
         tasks = s.asks(1, 2)
@@ -506,7 +506,7 @@ async def test_closing_says_where_what_was_answered_may_be_lost(scene):
         assert "not answered" in unsaved
 
 
-async def test_closing_while_a_detector_wakes_answers_1503(scene):
+async def test_closing_during_activation_answers_1503(scene):
     async with scene(drain_s=0.02) as s:
         s.gate.held = {"activate"}
         tasks = s.asks(1)
@@ -520,7 +520,7 @@ def keyed(timestamp_ms: float, key: str) -> Operation:
 
 
 @pytest.mark.parametrize(("ending", "code"), [("delete", 1200), ("close", 1502)])
-async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_lane_ends(scene, ending, code):
+async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_queue_ends(scene, ending, code):
     async with scene(drain_s=0.05) as s:
         s.gate.held = {"handle"}
         task = s.ask(keyed(1, "k"))
@@ -534,7 +534,7 @@ async def test_what_was_to_be_sent_again_is_answered_at_once_if_the_lane_ends(sc
         await asyncio.wait_for(ended, 5)
 
 
-async def test_a_detector_whose_journal_failed_as_it_went_to_rest_wakes_for_the_next_request(tmp_path):
+async def test_a_detector_whose_journal_failed_at_passivation_is_activated_for_the_next_request(tmp_path):
     files = FaultyFiles()
     settings: dict[str, Any] = {
         "journal_sync": "interval",
@@ -583,7 +583,7 @@ async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(
         assert [call for call, _ in calls].count("begin_saving") == 1
 
 
-async def test_a_snapshot_that_takes_long_keeps_a_detector_from_resting_and_no_request_from_its_answer(scene):
+async def test_a_snapshot_that_takes_long_keeps_a_detector_active_and_no_request_from_its_answer(scene):
     async with scene(journal_sync="off", snapshot_interval_s=0.01, hung_s=0.1, idle_rest_s=0.02) as s:
         s.gate.held = {"finish_saving"}
         # Where both are due at once, the detector rests instead. So it is asked until it is saved.

@@ -144,7 +144,7 @@ async def _flood(fleet: Any, detector_id: str) -> None:
         await fleet.call(detector_id, event(1))
 
 
-async def test_an_idle_detector_rests_and_its_lane_is_forgotten(tmp_path):
+async def test_an_idle_detector_is_passivated_and_its_queue_is_forgotten(tmp_path):
     async with local_fleet(tmp_path, idle_rest_s=0.01) as fleet:
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
@@ -154,7 +154,7 @@ async def test_an_idle_detector_rests_and_its_lane_is_forgotten(tmp_path):
         assert await fired(fleet, detector_id, 2) == ["r"]
 
 
-async def test_many_detectors_wake_and_rest_without_leaving_anything(tmp_path):
+async def test_many_detectors_are_activated_and_passivated_without_leaving_anything(tmp_path):
     async with local_service(tmp_path, max_resident=5, turn_s=0.0) as service:
         fleet = service.fleet
         ids = [await fleet.create_detector("") for _ in range(60)]
@@ -472,7 +472,7 @@ async def test_damage_is_reported_and_the_detector_goes_on_from_the_snapshot_bef
         assert fleet.broker.counts["files_set_aside"] == 1
 
 
-async def test_one_detector_that_cannot_be_woken_keeps_no_other_from_serving(tmp_path):
+async def test_one_detector_that_cannot_be_activated_keeps_no_other_from_serving(tmp_path):
     async with local_fleet(tmp_path) as fleet:
         broken, sound = await fleet.create_detector("broken"), await fleet.create_detector("sound")
         await fleet.call(broken, ops.add_rule("r", "a == 1"))
@@ -584,7 +584,7 @@ async def test_a_detector_that_nobody_waits_for_any_more_is_not_activated(tmp_pa
         assert calls.count("activate") == 1
 
 
-async def test_a_detector_that_has_a_later_owner_is_given_up_and_woken_from_what_that_one_did(tmp_path):
+async def test_a_detector_that_has_a_later_owner_is_given_up_and_activated_from_what_that_one_did(tmp_path):
     async with local_service(tmp_path) as service:
         fleet = service.fleet
         detector_id = await fleet.create_detector("one")
@@ -672,7 +672,7 @@ async def test_a_data_folder_that_is_swapped_under_a_service_is_told_of_and_left
         assert await fired(fleet, warm, 3) == ["seen"]
 
 
-async def test_a_process_with_another_folder_wakes_nothing_and_the_next_one_does(tmp_path):
+async def test_a_process_with_another_folder_activates_nothing_and_the_next_one_does(tmp_path):
     (tmp_path / "without the mount").mkdir()
     elsewhere = [tmp_path / "without the mount"]
     async with local_service(tmp_path / "data", retry_s=0.01, spares=0) as service:

@@ -71,7 +71,7 @@ def rules_of(answer: Any) -> list[str]:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
 @pytest.mark.parametrize("only", [WRITES, ("reserve",), ("write",)])
-def test_a_resting_detector_can_be_read_though_nothing_can_be_written(
+def test_a_passive_detector_can_be_read_though_nothing_can_be_written(
     make: Any, files: FaultyFiles, killed: list[str], error: int, only: tuple[str, ...]
 ) -> None:
     make_full(files, error)

@@ -63,7 +63,7 @@ async def test_a_segment_that_goes_under_its_owner_is_told_of_and_nothing_is_los
         assert said in await amiss(service)
 
 
-async def test_a_segment_that_is_gone_when_its_detector_rests_is_mended(tmp_path: Path) -> None:
+async def test_a_segment_that_is_gone_when_its_detector_is_passivated_is_mended(tmp_path: Path) -> None:
     async with local_service(tmp_path, max_resident=1, turn_s=0) as service:
         one, two = [await service.fleet.create_detector(name) for name in ("one", "two")]
         await service.fleet.call(one, ops.add_rule("seen", "once a == 1"))

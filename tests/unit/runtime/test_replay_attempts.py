@@ -166,7 +166,9 @@ def test_a_record_at_which_many_were_killed_is_left_alone_for_ten_minutes(
     assert world.activate() == 4
 
 
-def test_the_first_attempt_after_a_rest_is_not_marked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_attempt_after_a_passivation_is_not_marked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for _ in range(2):
         world.epoch += 1
         actor = DetectorActor(RuntimeSettings(data=world.data), now_us=lambda: world.now_us)

@@ -92,7 +92,7 @@ def test_where_other_rules_fire_than_did_it_is_told_and_the_detector_goes_on(dat
 
 
 @pytest.mark.usefixtures("later_version")
-def test_it_is_told_until_there_is_a_snapshot_which_rest_makes(data: Path) -> None:
+def test_it_is_told_until_there_is_a_snapshot_which_passivation_makes(data: Path) -> None:
     for epoch in (2, 3):
         actor, diverged = activate(data, epoch)
         assert diverged is not None

@@ -81,7 +81,7 @@ async def test_whoever_shares_out_places_is_told_how_many_are_started(tmp_path):
     await pool.close()
 
 
-async def test_no_more_are_started_than_may_be_awake(make):
+async def test_no_more_are_started_than_may_be_active(make):
     pool, actors = make(max_resident=3)
     for _ in range(3):
         await pool.take()

@@ -149,7 +149,7 @@ def test_copies_that_are_made_all_the_time_are_whole(folder, tmp_path):
         thread.join()
 
 
-def test_a_folder_that_never_rests_is_refused_in_the_end(folder, tmp_path, monkeypatch):
+def test_a_folder_that_never_stops_changing_is_refused_in_the_end(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(backup, "_PAUSE_S", 0.0)
     owner = Owner(folder)
 

@@ -320,7 +320,7 @@ def test_who_reads_finds_what_was_answered_before_a_segment_that_continues_it(fo
     assert found[:2] == [b"one", b"two"]
 
 
-def test_an_owner_that_rests_leaves_nothing_to_do_for_the_next_one(folder):
+def test_an_owner_that_releases_the_folder_leaves_nothing_to_do_for_the_next_one(folder):
     write(opened(folder, 1), b"one").release()
     assert not any(segment_name(1, CLAIM_NUMBER) in name for name in names(folder))
     files = FaultyFiles()
@@ -358,7 +358,7 @@ def test_an_owner_that_cannot_vouch_for_the_disk_leaves_its_claim(folder):
         assert "write_again" in files.calls
 
 
-def test_an_owner_that_was_fenced_off_takes_nobody_elses_claim_when_it_rests(folder):
+def test_an_owner_that_was_fenced_off_takes_nobody_elses_claim_when_it_releases_the_folder(folder):
     first = write(opened(folder, 1), b"one")
     second = opened(folder, 2)
     first.release()
