@@ -129,7 +129,11 @@ ROOMS: Final = {
         Room(
             "estimates",
             "engine/evaluation/dispatch",
-            tests=("unit/evaluation/test_choice_of_dispatch.py", "unit/evaluation/test_intervals.py"),
+            tests=(
+                "unit/evaluation/test_choice_of_dispatch.py",
+                "unit/evaluation/test_intervals.py",
+                "unit/evaluation/test_selectivity.py",
+            ),
             files=("weighing.py", "indexing/selectivity.py"),
         ),
         Room("language", "engine/language", tests=("unit/language/test_*.py", "property/test_language*.py")),

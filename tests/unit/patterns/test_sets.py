@@ -201,3 +201,13 @@ def test_hostile_texts_match_nothing_and_raise_nothing():
     assert set(patterns.found_among(known, "a" * 32_768)) == {"a", "", "[ab]+", r"\pL+"}
     assert set(patterns.found_among(known, "中" * 32_768)) == {"", r"\pL+"}
     assert patterns.found_among(known, "中" * 32_769) == []
+
+
+def test_a_removed_expression_weighs_nothing_whether_it_was_in_a_set_or_alone() -> None:
+    sets = sets_of(["word"])
+    weight = sets.weight
+    sets.add("alone", None, is_whole=False)
+    sets.add("other", "other", is_whole=True)
+    sets.remove("alone")
+    sets.remove("other")
+    assert sets.weight == weight
