@@ -12,8 +12,10 @@ from msgspec import UNSET
 
 from api.http.condition_parsing import parse_condition
 from api.http.request.query import read_key
+from api.http.state_view import state_view
 from api.schema import messages
 from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered, failure, refused, success
+from api.schema.state_messages import StateQuery
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry
@@ -147,6 +149,10 @@ class Handlers:
     async def explain(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
         """Explain an event without recording it; the detector decodes the body."""
         return await self._call(detectorId, operations.explain(body))
+
+    async def state(self, detectorId: str, query: StateQuery) -> Response:  # noqa: N803
+        """Return what a detector holds, or a part of it."""
+        return await state_view(partial(self._fleet.call, detectorId), query)
 
     async def timeline(
         self,

@@ -72,3 +72,16 @@ TIMELINE: Final[dict[str, Any]] = {
         }
     ],
 }
+STATE: Final[dict[str, Any]] = {
+    "clock_ms": EVENT["timestamp_ms"],
+    "events": 5_000,
+    "rules": {"total": 1, "enabled": 1},
+    "nodes": {"total": 3, "temporal": 1},
+    "indexed": False,
+    "keys": {"live": 400, "max": 1_000_000, "paths": [{"per": ["user"], "live": 400}]},
+    "bytes": {"held": 140_800, "max": 1_073_741_824},
+    "samples": 0,
+    "journal": {"record": 812, "bytes": 91_204, "segments": 1, "synced": True},
+    "snapshot": {"record": 640},
+    "worker": {"node": "worker-1", "pid": 4711, "epoch": 3, "resident_bytes": 92_000_000},
+}

@@ -8,6 +8,7 @@ import msgspec
 from api.schema import examples, messages
 from api.schema.cluster_example import CLUSTER_EXAMPLE
 from api.schema.envelope import JSON, MSGPACK, NDJSON
+from api.schema.state_messages import State, StateQuery
 from engine.evaluation.wire.events import BatchBody, EvaluateBody
 from engine.evaluation.wire.explanations import ExplainBody
 
@@ -222,6 +223,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=messages.Explanation,
         own_codes=(1201, 1400, 1402),
         result_example={"rules": [examples.EXPLAINED]},
+        is_addition=True,
+    ),
+    Operation(
+        name="state",
+        method="GET",
+        path="/api/detectors/{detectorId}/state",
+        summary="Look inside a detector",
+        text="Gives the detector in numbers: clock, events, rules, keys, bytes, journal, snapshot, worker. "
+        "With `list`, one page of its keys, its memories or its rules; with `rule` and `key`, the tree of a "
+        "rule between two events. Nothing waits for it for more than a few milliseconds.",
+        query=StateQuery,
+        result=State,
+        own_codes=(1201, 1401),
+        result_example=examples.STATE,
         is_addition=True,
     ),
     Operation(

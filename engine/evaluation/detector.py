@@ -137,6 +137,7 @@ class Detector:
         """Remove a rule and the memories that only it uses. Raises Refusal 1201."""
         live = self._named(rule_id)
         del self.live[rule_id]
+        self.verdicts.forget(live.rule.priority)
         if self._preparation is not None:
             self._preparation.remove(live.rule.condition)
         if live.rule.enabled:

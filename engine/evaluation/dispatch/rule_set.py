@@ -6,7 +6,7 @@ triggers. `stream` gives the function for either.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from engine.evaluation.dispatch.compiler import Compiler, ObserveMany, Row
@@ -95,6 +95,7 @@ class RuleSet:
             self.relations,
             self._rules,
         )
+        self.samples = self._indexed_stream.samples
 
     @property
     def texts(self) -> "Texts":
@@ -269,6 +270,7 @@ class RuleSet:
             self._bucket_of(store, blank=blank).add(member, depth, several=several)
 
     def _remove_member(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
+        self.samples.forget(member)
         several = may_meet_several(triggers)
         self._index.remove(member, triggers, depth, several=several)
         for store, blank in self._memories_among(birth, triggers):
@@ -305,6 +307,27 @@ class RuleSet:
             self._state.whole.unwatch(store)
         else:
             store.unwatch()
+
+    # -- what rules cost ------------------------------------------------------------------------------------
+
+    @property
+    def programs(self) -> Mapping[int, Program]:
+        """The enabled rules by priority."""
+        return self._by_priority
+
+    def time_ns(self, priority: int) -> float:
+        """Return the time that a rule took at the sampled events, with its part of the memories it shares.
+
+        As long as rules are not indexed, it is the estimated time at one event.
+        """
+        program = self._by_priority[priority]
+        if not self._state.indexed:
+            return (program.weight or weight_of(program.rule.condition)).fused_ns
+        took_ns, users = self.samples.time_ns, self._state.users
+        found = took_ns.get(priority, 0.0)
+        for name in map(self._state.memory_of, program.memories):
+            found += took_ns.get(self._updater_of[name], 0.0) / users[name]
+        return found
 
     # -- events ---------------------------------------------------------------------------------------------
 

@@ -30,9 +30,9 @@ def node_document(node: Node) -> dict[str, Any]:
     if node.key is not None:
         document["key"] = dict(node.key)
     if node.witness_us is not None:
-        document["witness_ms"] = _milliseconds(node.witness_us)
+        document["witness_ms"] = milliseconds(node.witness_us)
     if node.until_us is not None:
-        document["until_ms"] = _milliseconds(node.until_us)
+        document["until_ms"] = milliseconds(node.until_us)
     if node.found is not None and isfinite(node.found):
         # JSON has no infinities, to which a sum may come.
         document["found"] = node.found
@@ -41,5 +41,8 @@ def node_document(node: Node) -> dict[str, Any]:
     return document
 
 
-def _milliseconds(time_us: int) -> float:
+def milliseconds(time_us: int | None) -> float | None:
+    """Return a time in milliseconds, a whole number if it is one."""
+    if time_us is None:
+        return None
     return time_us / 1_000 if time_us % 1_000 else time_us // 1_000

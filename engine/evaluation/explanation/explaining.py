@@ -13,14 +13,14 @@ from engine.evaluation.explanation.predicates import Predicate, Predicates
 from engine.evaluation.explanation.remembered import Memories, Remembered
 from engine.evaluation.explanation.shown import Shown
 from engine.evaluation.explanation.tallies import Entry as Counted
-from engine.evaluation.explanation.tallies import entries_of, found_at, future_of
+from engine.evaluation.explanation.tallies import entries_of, future_of, told_at
 from engine.evaluation.explanation.why_not import why_not
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.intake import Intake
 from engine.evaluation.lateness import late
 from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Path, fact_of, step_of
-from engine.evaluation.plan.requirements import recorded_of, requirements_of
+from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.plan.triggers import Comparison
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.state.slices import NodeName
@@ -244,18 +244,13 @@ class _Explaining:
             return future_of(node, entries(truths), now_us, value_of).verdict
 
         now = entries(tuple(child.verdict for child in nodes))
-        found = found_at(node, now, now_us)
-        recorded = recorded_of(node)
-        if found is not None and recorded is not None and recorded.most:
-            # By chance more may be remembered.
-            found = min(found, recorded.most)
         shown = self._predicates.shown(names)
         return Node(
             condition=node,
             future=future_of(node, now, now_us, value_of),
             nodes=nodes,
             values={name: shown.value for name, shown in shown.items()},
-            found=found,
+            found=told_at(node, now, now_us),
             note="; ".join(_cut(shown)) or None,
             decide=decide if nodes else None,
         )

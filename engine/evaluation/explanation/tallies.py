@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, assert_never
 from engine.evaluation.explanation.futures import LATEST_US, Future
 from engine.evaluation.facts.values import double, scaled, slice_key_of
 from engine.evaluation.memory import pane_us
+from engine.evaluation.plan.requirements import recorded_of
 from engine.evaluation.plan.triggers import COMPARISONS, Comparison
 from engine.evaluation.state.panes import Sum
 from engine.language import condition as language
@@ -84,6 +85,15 @@ def found_at(node: Comparison, entries: Sequence[Entry], at_us: int) -> float | 
     if isinstance(node, language.Sum):
         return total
     return total / sum(entry.numbers for entry in counting) if counting else None
+
+
+def told_at(node: Comparison, entries: Sequence[Entry], at_us: int) -> float | None:
+    """Return the number that is compared at a time, no more of a count than the comparison needs."""
+    found, recorded = found_at(node, entries, at_us), recorded_of(node)
+    if found is None or recorded is None or not recorded.most:
+        return found
+    # By chance more may be remembered.
+    return min(found, recorded.most)
 
 
 def future_of(

@@ -130,6 +130,11 @@ class State:
         table.columns.append(column)
         return column
 
+    def memory_of(self, name: NodeName) -> NodeName:
+        """Return the name of the memory that rules read under a name."""
+        joined = self.joined.get(name)
+        return joined.name if joined else name
+
     def store_of(self, name: NodeName) -> Store:
         """Return the memory that rules read under a name."""
         joined = self.joined.get(name)

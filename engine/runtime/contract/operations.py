@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from engine.evaluation.wire.events import Answer, BatchForm
+from engine.evaluation.wire.states import StateAsked
 from engine.evaluation.wire.timelines import TimelineAsked
 from engine.language.condition import Scalar
 
@@ -18,6 +19,7 @@ DRY_RUN_EXPLAINED: Final = "dry_run_explained"
 DRY_RUN_BATCH: Final = "dry_run_batch"
 DRY_RUN_MSGPACK: Final = "dry_run_msgpack"
 EXPLAIN: Final = "explain"
+STATE: Final = "state"
 TIMELINE: Final = "timeline"
 RULES: Final = "rules"
 RULE: Final = "rule"
@@ -31,7 +33,9 @@ BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSG
 DRY_BATCH_FORMS: Final[dict[str, BatchForm]] = {DRY_RUN_BATCH: "json", DRY_RUN_MSGPACK: "msgpack"}
 """The same for the kinds that only tell what a batch would do."""
 
-READS: Final = frozenset({DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, TIMELINE, RULES, RULE})
+READS: Final = frozenset(
+    {DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, STATE, TIMELINE, RULES, RULE}
+)
 """The kinds that do not change the detector."""
 
 BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
@@ -107,6 +111,11 @@ def explain(body: bytes) -> Operation:
 def timeline(rule_id: str, key: dict[str, Scalar], after: int) -> Operation:
     """Return the last events on the timeline of a rule, which begins when it is asked for first."""
     return Operation(TIMELINE, msgspec.json.encode(TimelineAsked(rule_id, key, after)))
+
+
+def state(asked: StateAsked) -> Operation:
+    """Return what the detector holds, or a part of it."""
+    return Operation(STATE, msgspec.json.encode(asked))
 
 
 def rules() -> Operation:

@@ -15,7 +15,7 @@ from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.calls import Activated, Health
 from engine.runtime.contract.errors import STARTING
-from engine.runtime.contract.operations import READS, Crash, Operation, Reply
+from engine.runtime.contract.operations import READS, STATE, Crash, Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import detector_snapshot, journal_entries, replay
 from engine.runtime.detector.active_detector import ActiveDetector, PendingSnapshot, Position, position
@@ -25,6 +25,7 @@ from engine.runtime.detector.idempotency import PAGE_VERSION, IdempotencyCache
 from engine.runtime.detector.journal_entries import EVALUATED, RECORD_VERSION, JournalEntry, JournalRecord
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
 from engine.runtime.detector.replay_attempts import ReplayAttempt
+from engine.runtime.detector.storage_view import with_storage
 from engine.runtime.process.usage import resident_bytes
 from snapshots.data_folder.identity import check_identity
 from snapshots.data_folder.mounts import check_mount
@@ -297,7 +298,11 @@ class DetectorActor:
     # -- inside ----------------------------------------------------------------------------------------------
 
     def _take(self, active: ActiveDetector, operation: Operation, now_us: int) -> Applied:
-        return apply(active.detector, active.detector_id, active.answers, operation, now_us)
+        applied = apply(active.detector, active.detector_id, active.answers, operation, now_us)
+        if operation.kind == STATE:
+            answer = with_storage(applied.answer, operation, active.store, resident_bytes())
+            return applied._replace(answer=answer)
+        return applied
 
     def _without_room(self, active: ActiveDetector, batch: Sequence[Operation]) -> Refused | None:
         """Return the refusal for all writes of a batch if the disk has no room for them, otherwise None.

@@ -11,6 +11,7 @@ from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_
 from engine.evaluation.wire.explanations import explain_body
 from engine.evaluation.wire.firings import dry_run_batch_body, dry_run_body, evaluate_explained_body
 from engine.evaluation.wire.lines import evaluate_lines
+from engine.evaluation.wire.states import state_of
 from engine.evaluation.wire.timelines import timeline
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
@@ -52,6 +53,8 @@ def apply(
         match operation.kind:
             case operations.EXPLAIN:
                 return Applied(explain_body(detector, operation.payload))
+            case operations.STATE:
+                return Applied(state_of(detector, operation.payload))
             case operations.TIMELINE:
                 return Applied(timeline(detector, operation.payload))
             case operations.DRY_RUN | operations.DRY_RUN_EXPLAINED as kind:

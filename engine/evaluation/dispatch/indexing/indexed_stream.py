@@ -7,6 +7,7 @@ from typing import Any, Final
 from engine.evaluation.dispatch.compiler import Event, Fired, Stream
 from engine.evaluation.dispatch.indexing.buckets import Turn, run
 from engine.evaluation.dispatch.indexing.index import Index
+from engine.evaluation.dispatch.indexing.sampling import SAMPLED_EVERY, Samples
 from engine.evaluation.dispatch.indexing.table_finder import TableFinder, table_finders
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
@@ -51,6 +52,7 @@ class IndexedStream:
         self._lookups, self._relations = lookups, relations
         self._rules = rules
         self._finders: tuple[TableFinder, TableFinder | None] | None = None
+        self.samples = Samples()
 
     def rules_changed(self) -> None:
         """Forget what depends on the rules."""
@@ -95,6 +97,8 @@ class IndexedStream:
                     turns = sorted(map(self._turn_of, late.tables_at(fields, sent)), key=_depth)
                 fired: list[int] = []
                 if met or turns:
+                    if not tick % SAMPLED_EVERY:
+                        met = self.samples.timed(met)
                     run(met, turns, fields, sent, now, tick, relations, fired.append)
                 whole.previous_us = now
                 if state.due or not tick % SETTLE_EVERY:

@@ -1,0 +1,144 @@
+"""The types of the query and the result of a detector's state."""
+
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+STATE_PAGE_MAX: Final = 100
+"""Entries in one page of a state."""
+
+
+class StateQuery(Struct):
+    """Which part of a state is asked for. Without parameters, it is the whole in numbers."""
+
+    list: (
+        Annotated[
+            Literal["keys", "nodes", "rules"],
+            Meta(
+                description="A page of the live keys, those seen last first; of the temporal conditions "
+                "that are remembered; or of the rules by priority, with what they cost.",
+                extra={"expected": "`keys`, `nodes` or `rules`"},
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    prefix: Annotated[
+        str,
+        Meta(
+            max_length=1000,
+            description="Only keys of which a value, or rules of which the name, begins so.",
+            extra={"expected": "at most 1000 characters"},
+        ),
+    ] = ""
+    limit: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=STATE_PAGE_MAX,
+            description="The maximum number of entries.",
+            extra={"expected": f"a whole number from 1 to {STATE_PAGE_MAX}"},
+        ),
+    ] = STATE_PAGE_MAX
+    after: (
+        Annotated[
+            str,
+            Meta(
+                pattern="^[0-9]{1,18}(-[0-9]{1,9})?$",
+                description="The `after` of the previous page.",
+                extra={"expected": "the `after` of a page"},
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    rule: (
+        Annotated[
+            str,
+            Meta(
+                description="The tree of the rule with this id, now.",
+                extra={"expected": "the id of a rule"},
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    key: Annotated[
+        str,
+        Meta(
+            description='With `rule`: whose slices, as a JSON object: `{"user": "ada"}`.',
+            extra={"expected": "a JSON object of strings, numbers and booleans"},
+        ),
+    ] = "{}"
+
+
+class StandingNode(Struct):
+    """A condition between two events. The verdict is absent if it depends on the next event."""
+
+    text: str
+    verdict: bool | UnsetType = UNSET
+    nodes: list["StandingNode"] | UnsetType = UNSET
+    key: dict[str, Any] | UnsetType = UNSET
+    witness_ms: float | UnsetType = UNSET
+    until_ms: float | UnsetType = UNSET
+    found: float | UnsetType = UNSET
+    note: str | UnsetType = UNSET
+
+
+class StateKey(Struct):
+    """A live key: its values by name, the number of its last event, and how many memories hold something."""
+
+    key: dict[str, Any]
+    last_event: int
+    memories: int
+
+
+class StateNode(Struct):
+    """A temporal condition that is remembered, once for all rules that contain it."""
+
+    text: str
+    per: Annotated[list[str], Meta(description="The keys around it, outermost first.")]
+    since_event: Annotated[int, Meta(description="How many events came before its history began.")]
+    entries: Annotated[int, Meta(description="For how many keys something is remembered.")]
+    uses: Annotated[int, Meta(description="How many rules, and younger memories, read it.")]
+    ruleIds: Annotated[list[str], Meta(description="At most 20 of these rules.")]  # noqa: N815
+
+
+class StateRule(Struct):
+    """A rule, with what it cost since the detector was activated."""
+
+    ruleId: str  # noqa: N815 -- spelt as in actions
+    name: str
+    priority: int
+    enabled: bool
+    since_event: int
+    times_true: int
+    evaluated_share: (
+        Annotated[float, Meta(description="The share of events for which it was evaluated.")] | UnsetType
+    ) = UNSET
+    time_share: (
+        Annotated[float, Meta(description="Its share of the time that all rules took.")] | UnsetType
+    ) = UNSET
+
+
+class State(Struct):
+    """What a detector holds, in numbers; or a page of a list; or the tree of a rule."""
+
+    clock_ms: Annotated[float, Meta(description="Absent before the first event.")] | UnsetType = UNSET
+    events: int | UnsetType = UNSET
+    rules: dict[str, int] | list[StateRule] | UnsetType = UNSET
+    nodes: dict[str, int] | list[StateNode] | UnsetType = UNSET
+    indexed: (
+        Annotated[bool, Meta(description="Whether events meet only the rules that they concern.")] | UnsetType
+    ) = UNSET
+    keys: dict[str, Any] | list[StateKey] | UnsetType = UNSET
+    bytes: dict[str, int] | UnsetType = UNSET
+    samples: (
+        Annotated[int, Meta(description="At how many events the time of indexed rules was measured.")]
+        | UnsetType
+    ) = UNSET
+    journal: dict[str, Any] | UnsetType = UNSET
+    snapshot: dict[str, int] | UnsetType = UNSET
+    worker: dict[str, Any] | UnsetType = UNSET
+    after: Annotated[str, Meta(description="Where the next page begins.")] | UnsetType = UNSET
+    ruleId: str | UnsetType = UNSET  # noqa: N815 -- spelt as in actions
+    name: str | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    node: StandingNode | UnsetType = UNSET

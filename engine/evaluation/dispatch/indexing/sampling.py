@@ -1,0 +1,89 @@
+"""Samples what indexed rules and the updates of their memories cost.
+
+At one event of many, each loop over rows is timed, and its time shared by its rows. Other events pay for one
+comparison.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from time import perf_counter_ns
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.dispatch.compiler import Observe
+from engine.evaluation.dispatch.indexing.buckets import Bucket, Group
+from engine.evaluation.dispatch.indexing.ranges import Selected
+from engine.evaluation.dispatch.indexing.selection import member_of
+
+SAMPLED_EVERY: Final = 251
+"""A prime number, so that streams with a period are sampled evenly."""
+
+
+class _Timed(NamedTuple):
+    """A bucket whose loops are timed."""
+
+    rules: dict[Observe, Group]
+    updaters: dict[int, dict[Observe, Group]]
+    several: dict[int, dict[Observe, Any]]
+    pending: tuple[()] = ()
+
+
+class Samples:
+    """How often members ran at the sampled events, and for how long."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.ran: Counter[int] = Counter()
+        self.time_ns: defaultdict[int, float] = defaultdict(float)
+
+    def forget(self, member: int) -> None:
+        """Forget a member that is no longer indexed."""
+        self.ran.pop(member, None)
+        self.time_ns.pop(member, None)
+
+    def timed(self, met: Sequence[Bucket | Selected]) -> list[Any]:
+        """Return what an event meets so that running it is a sample."""
+        self.events += 1
+        # Members with several triggers are collected by shape before they run.
+        of_rows: dict[Observe, Observe] = {}
+        found = []
+        for bucket in met:
+            if bucket.pending and isinstance(bucket, Bucket):
+                bucket.take_in()
+            found.append(
+                _Timed(
+                    {self._of_group(observe, group): group for observe, group in bucket.rules.items()},
+                    {
+                        depth: {self._of_group(observe, group): group for observe, group in groups.items()}
+                        for depth, groups in bucket.updaters.items()
+                    },
+                    {
+                        depth: {
+                            of_rows.setdefault(observe, self._of_rows(observe)): rows
+                            for observe, rows in shapes.items()
+                        }
+                        for depth, shapes in bucket.several.items()
+                    },
+                )
+            )
+        return found
+
+    def _of_group(self, observe: Observe, group: Group) -> Observe:
+        def timed(constants: list[Any], rest: Any, *event: Any) -> None:
+            begun_ns = perf_counter_ns()
+            observe(constants, rest, *event)
+            self._share(perf_counter_ns() - begun_ns, rest[group.width - 1 :: group.width])
+
+        return timed
+
+    def _of_rows(self, observe: Observe) -> Observe:
+        def timed(constants: list[Any], rest: Any, *event: Any) -> None:
+            begun_ns = perf_counter_ns()
+            observe(constants, rest, *event)
+            self._share(perf_counter_ns() - begun_ns, list(map(member_of, rest)))
+
+        return timed
+
+    def _share(self, time_ns: int, members: Collection[int]) -> None:
+        self.ran.update(members)
+        for member in members:
+            self.time_ns[member] += time_ns / len(members)

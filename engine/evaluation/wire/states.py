@@ -1,0 +1,83 @@
+"""What asks for the state of a detector, and the answers as JSON."""
+
+from typing import Any, Final, Literal, assert_never
+
+import msgspec
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.explanation.document import milliseconds
+from engine.evaluation.explanation.holdings import FIRST, KeyPlace, memories, overview, rules, seen_keys
+from engine.evaluation.explanation.standing import standing
+from engine.evaluation.wire.events import Done
+from engine.evaluation.wire.explanations import encoded
+from engine.language.condition import Scalar
+
+PAGE: Final = 100
+"""The most entries of one page."""
+
+
+class StateAsked(msgspec.Struct, forbid_unknown_fields=True):
+    """What is asked: the whole in numbers, a page of a list, or the tree of a rule."""
+
+    about: Literal["all", "keys", "nodes", "rules", "rule"] = "all"
+    prefix: str = ""
+    limit: int = PAGE
+    after: tuple[int, int] | None = None
+    """The last entry before the page: the event and the path of a key, or the number of a node or a rule."""
+    place: KeyPlace = KeyPlace()
+    rule_id: str = ""
+    key: dict[str, Scalar] = {}
+
+
+class KeysRead(msgspec.Struct):
+    """The keys that one look has read, and where the next one goes on."""
+
+    keys: list[tuple[int, int, msgspec.Raw]]
+    """The event at which each was seen last, its path, and the key as it is shown."""
+    place: KeyPlace | None = None
+
+
+def state_of(detector: Detector, payload: bytes) -> Done:
+    """Return what is asked for. Raises Refusal 1201 for the rule."""
+    asked = msgspec.json.decode(payload, type=StateAsked)
+    return Done(encoded(_document(detector, asked)))
+
+
+def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:
+    match asked.about:
+        case "all":
+            return overview(detector)
+        case "keys":
+            before = asked.after or FIRST
+            found, place = seen_keys(detector.state, asked.prefix, before, asked.limit, asked.place)
+            keys = [
+                (one.event, one.path, {"key": one.key, "last_event": one.event, "memories": one.memories})
+                for one in found
+            ]
+            return {"keys": keys, "place": place}
+        case "nodes":
+            nodes = memories(detector, _number(asked), asked.limit)
+            return {"nodes": nodes, **_after(nodes, asked, _number(asked) + len(nodes))}
+        case "rules":
+            listed = rules(detector, asked.prefix, _number(asked), asked.limit)
+            return {"rules": listed, **_after(listed, asked, listed[-1]["priority"] if listed else 0)}
+        case "rule":
+            clock_ms = milliseconds(detector.clock_us)
+            clock = {} if clock_ms is None else {"clock_ms": clock_ms}
+            return clock | standing(detector, asked.rule_id, asked.key)
+        case _:
+            assert_never(asked.about)
+
+
+def after_of(text: str) -> tuple[int, int]:
+    """Return what `StateAsked.after` is for the text that a page gave."""
+    number, _, path = text.partition("-")
+    return int(number), int(path or 0)
+
+
+def _after(page: list[Any], asked: StateAsked, number: int) -> dict[str, str]:
+    return {"after": str(number)} if len(page) == asked.limit else {}
+
+
+def _number(asked: StateAsked) -> int:
+    return 0 if asked.after is None else asked.after[0]

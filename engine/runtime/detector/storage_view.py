@@ -1,0 +1,36 @@
+"""What the state of a detector says about its storage and its worker."""
+
+import os
+import platform
+from typing import Any
+
+import msgspec
+
+from engine.evaluation.wire.events import Answer, Done
+from engine.evaluation.wire.states import StateAsked
+from engine.runtime.contract.operations import STATE, Operation
+from snapshots.store import Store
+
+
+def with_storage(answer: Answer, operation: Operation, store: Store, resident_bytes: int) -> Answer:
+    """Return an answer, to which storage and worker are added if the whole state was asked for."""
+    if operation.kind != STATE or not isinstance(answer, Done):
+        return answer
+    if msgspec.json.decode(operation.payload, type=StateAsked).about != "all":
+        return answer
+    view: dict[str, Any] = {
+        "journal": {
+            "record": store.sequence,
+            "bytes": store.journal_bytes,
+            "segments": store.segment_count,
+            "synced": not store.unsynced,
+        },
+        "snapshot": {"record": store.snapshot_sequence},
+        "worker": {
+            "node": platform.node(),
+            "pid": os.getpid(),
+            "epoch": store.epoch,
+            "resident_bytes": resident_bytes,
+        },
+    }
+    return Done(answer.result[:-1] + b"," + msgspec.json.encode(view)[1:])

@@ -1,0 +1,110 @@
+"""The state of a detector over HTTP: in numbers, page by page, and the tree of a rule."""
+
+import pytest
+
+from engine.evaluation.explanation import holdings
+from tests.api.caller import Caller
+
+RULE = "ok == true and per user once within 10m ok == false"
+UNKNOWN = "0" * 32
+
+
+@pytest.fixture
+async def path(caller: Caller) -> str:
+    """Give the path of the state of a detector with a rule and three users."""
+    detector = await caller.detector()
+    await caller.rule(detector, RULE)
+    events = [
+        {"fields": {"user": user, "ok": False}, "timestamp_ms": 1_000 * number}
+        for number, user in enumerate(["ada", "bob", "anna"])
+    ]
+    await caller("POST", f"/api/detectors/{detector}/evaluate/batch", {"events": events})
+    return f"/api/detectors/{detector}/state"
+
+
+async def test_the_whole_in_numbers(caller: Caller, path: str) -> None:
+    told = (await caller("GET", path)).result
+    assert (told["clock_ms"], told["events"], told["keys"]["live"]) == (2_000, 3, 3)
+    assert told["journal"]["record"] >= 2
+    assert told["journal"]["synced"] is True
+    assert told["snapshot"] == {"record": 0}
+    assert told["worker"].keys() == {"node", "pid", "epoch", "resident_bytes"}
+
+
+@pytest.mark.parametrize("slots", [1, 1_000])
+async def test_keys_come_in_pages(
+    caller: Caller, path: str, slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holdings, "SLOTS_AT_ONCE", slots)
+    page = (await caller("GET", f"{path}?list=keys&limit=2")).result
+    assert page == {
+        "keys": [
+            {"key": {"user": "anna"}, "last_event": 3, "memories": 1},
+            {"key": {"user": "bob"}, "last_event": 2, "memories": 1},
+        ],
+        "after": "2-0",
+    }
+    rest = (await caller("GET", f"{path}?list=keys&limit=2&after={page['after']}")).result
+    assert rest == {"keys": [{"key": {"user": "ada"}, "last_event": 1, "memories": 1}]}
+    fitting = (await caller("GET", f"{path}?list=keys&prefix=a")).result["keys"]
+    assert [one["key"]["user"] for one in fitting] == ["anna", "ada"]
+
+
+async def test_rules_and_nodes_come_in_pages(caller: Caller, path: str) -> None:
+    rules = (await caller("GET", f"{path}?list=rules&limit=1")).result
+    assert [rule["times_true"] for rule in rules["rules"]] == [0]
+    assert (await caller("GET", f"{path}?list=rules&after={rules['after']}")).result == {"rules": []}
+    (node,) = (await caller("GET", f"{path}?list=nodes")).result["nodes"]
+    assert (node["text"], node["per"], node["entries"]) == ("once within 10m ok == false", ["user"], 3)
+
+
+async def test_the_tree_of_a_rule_for_a_key(caller: Caller, path: str) -> None:
+    (rule,) = (await caller("GET", f"{path}?list=rules")).result["rules"]
+    told = (await caller("GET", f'{path}?rule={rule["ruleId"]}&key=%7B"user":"bob"%7D')).result
+    assert told == {
+        "clock_ms": 2_000,
+        "ruleId": rule["ruleId"],
+        "name": rule["name"],
+        "enabled": True,
+        "node": {
+            "text": RULE,
+            "nodes": [
+                {"text": "ok == true"},
+                {
+                    "text": "per user once within 10m ok == false",
+                    "verdict": True,
+                    "nodes": [
+                        {
+                            "text": "once within 10m ok == false",
+                            "verdict": True,
+                            "nodes": [{"text": "ok == false"}],
+                            "witness_ms": 1_000,
+                            "until_ms": 601_000,
+                        }
+                    ],
+                    "key": {"user": "bob"},
+                    "until_ms": 601_000,
+                },
+            ],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("list=users", 1006),
+        ("list=keys&limit=0", 1006),
+        ("list=keys&limit=101", 1006),
+        ("list=keys&after=x", 1006),
+        ("list=keys&after=-1", 1006),
+        (f"rule={UNKNOWN}&key=1", 1006),
+        (f"rule={UNKNOWN}", 1201),
+    ],
+)
+async def test_what_is_refused(caller: Caller, path: str, query: str, code: int) -> None:
+    assert (await caller("GET", f"{path}?{query}")).codes == [code]
+
+
+async def test_an_unknown_detector_has_no_state(caller: Caller) -> None:
+    assert (await caller("GET", f"/api/detectors/{UNKNOWN}/state")).codes == [1200]

@@ -1,0 +1,113 @@
+"""The tree of a rule between two events says what an explanation says of an event that changes nothing."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from engine import Detector, Refusal, explain
+from engine.evaluation.dispatch.indexing import indexed_stream
+from engine.evaluation.explanation.document import node_document
+from engine.evaluation.explanation.standing import standing
+from tests.differential.comparison import Pair
+from tests.differential.modes import MODES, in_mode
+from tests.worlds.long_histories import LongHistoriesWorld
+from tests.worlds.scripts import World
+
+TEMPORAL = (
+    "once p",
+    "once within 3s p",
+    "historically q",
+    "historically for 3s q",
+    "historically for 3s strong q",
+    "q since p",
+    "q since within 3s p",
+    "previous p",
+    "earlier p",
+    "earlier within 3s p",
+    "count(p) within 3s >= 2",
+    "distinct(x where p) within 3s > 1",
+    "sum(x where p) within 3s > 4",
+    "avg(x where p) >= 2",
+)
+"""Of an event at which `q` is true and `p` is not, all these hold what they have held before it."""
+
+
+def events(drawn: random.Random) -> list[tuple[dict[str, Any], int]]:
+    now, found = 0, []
+    for _ in range(drawn.choice((0, 1, 3, 12))):
+        now += drawn.choice((0, 1, 999, 1_000, 3_000))
+        fields = {name: True for name in "pq" if drawn.random() < 0.6}
+        found.append(({"user": drawn.choice("ab"), "x": drawn.choice((1, 2, 5)), **fields}, now))
+    return found
+
+
+def leaves(node: dict[str, Any]) -> dict[str, Any]:
+    """Give what is compared of a node; what settles it may be the event itself where there is one."""
+    return {name: node.get(name) for name in ("verdict", "until_ms", "found", "key")}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("keyed", [True, False])
+def test_it_agrees_with_an_event_that_changes_nothing(mode: str, keyed: bool, seed: int) -> None:
+    met: Counter[bool] = Counter()
+    with in_mode(mode):
+        for number in range(30):
+            drawn = random.Random(f"{seed} {mode} {number}")
+            detector = Detector()
+            for text in TEMPORAL:
+                told = (
+                    text.replace(" p", " p == true").replace("(p", "(p == true").replace(" q", " q == true")
+                )
+                told = "q == true" + told[1:] if told.startswith("q ") else told
+                detector.add_rule(text, f"per user ({told})" if keyed else told)
+            for fields, timestamp_ms in events(drawn):
+                detector.evaluate(fields, timestamp_ms)
+            if detector.clock_us is None:
+                continue
+            before = detector.dump()
+            probe = {"user": "a", "q": True}
+            for explained in explain(detector, probe, detector.clock_us / 1_000).rules:
+                tree = standing(detector, explained.rule.id, {"user": "a"})["node"]
+                node = node_document(explained.node)
+                inner = tree["nodes"][0] if keyed else tree
+                if explained.rule.name == "historically for 3s strong q" and "witness_ms" not in inner:
+                    # Without a run under way, the event would begin one.
+                    assert tree["verdict"] is inner["verdict"] is False
+                    continue
+                if keyed:
+                    assert leaves(tree) == leaves(node)
+                    tree, (node,) = inner, node["nodes"]
+                assert leaves(tree) == leaves(node), explained.rule.name
+                if node.get("witness_ms") != detector.clock_us / 1_000:
+                    assert tree.get("witness_ms") == node.get("witness_ms")
+                met[explained.verdict] += 1
+                assert all("verdict" not in each for each in tree.get("nodes", ()))
+            assert detector.dump() == before
+    assert min(met[True], met[False]) > 30
+
+
+@pytest.mark.parametrize("mode", ["indexed", "in turns"])
+@pytest.mark.parametrize("world", [World, LongHistoriesWorld])
+def test_events_whose_cost_is_sampled_are_evaluated_alike(
+    world: Any, mode: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexed_stream, "SAMPLED_EVERY", 1)
+    sampled = 0
+    for number in range(25):
+        drawn = random.Random(f"{seed} {mode} {number}")
+        with in_mode(mode):
+            pair = Pair()
+            for step in world(drawn.choice).script():
+                pair.apply(step)
+            sampled += sum(pair.engine.rule_set.samples.ran.values())
+            priorities = {rule.priority for rule in pair.engine.rules()}
+            assert {each for each in pair.engine.rule_set.samples.ran if each > 0} <= priorities
+    assert sampled > 10
+
+
+def test_an_unknown_rule_has_no_tree() -> None:
+    with pytest.raises(Refusal) as refused:
+        standing(Detector(), "0" * 32, {})
+    assert refused.value.code == 1201

@@ -1,0 +1,189 @@
+"""What a detector says that it holds: numbers, keys, memories, rules and what they cost."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine import Detector
+from engine.evaluation import verdicts
+from engine.evaluation.dispatch import rule_set
+from engine.evaluation.dispatch.indexing import indexed_stream
+from engine.evaluation.explanation import holdings
+from engine.evaluation.explanation.holdings import FIRST, KeyPlace, SeenKey, overview, seen_keys
+from engine.evaluation.explanation.standing import standing
+from engine.evaluation.wire.states import StateAsked, after_of, state_of
+
+
+def ask(detector: Detector, **asked: Any) -> dict[str, Any]:
+    return msgspec.json.decode(state_of(detector, msgspec.json.encode(StateAsked(**asked))).result)
+
+
+def all_seen(detector: Detector, prefix: str, before: tuple[int, int], limit: int) -> list[SeenKey]:
+    """Read all keys in as many looks as it takes."""
+    found: list[SeenKey] = []
+    place: KeyPlace | None = KeyPlace()
+    while place is not None:
+        read, place = seen_keys(detector.state, prefix, before, limit, place)
+        found += read
+    return sorted(found, key=lambda one: (-one.event, one.path))[:limit]
+
+
+def submit(detector: Detector, *events: tuple[dict[str, Any], float]) -> None:
+    detector.submit_clean([(fields, timestamp_ms, {}) for fields, timestamp_ms in events])
+    detector.forget_lookups()
+
+
+@pytest.mark.parametrize("slots", [1, 7, 8_192])
+def test_keys_come_page_by_page_those_seen_last_first(
+    slots: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holdings, "SLOTS_AT_ONCE", slots)
+    drawn = random.Random(seed)
+    detector = Detector()
+    detector.add_rule("r", "per user (once a == 1) and per ip (once a == 1) and per user per ip once a == 1")
+    last: dict[tuple, int] = {}
+    for number in range(1, 200):
+        user, ip = f"u{drawn.randrange(40)}", drawn.choice((1, 2, 10**30, True, "x" * 2_000))
+        submit(detector, ({"user": user, "ip": ip, "a": 1}, number))
+        shown = repr(ip)
+        last[("ip", shown)] = last[("user", user)] = last[("both", user, shown)] = number
+    found, before = [], FIRST
+    while page := all_seen(detector, "", before, 10):
+        found += page
+        before = page[-1].event, page[-1].path
+    assert [one.event for one in found] == sorted(last.values(), reverse=True)
+    assert len({(one.path, repr(one.key)) for one in found}) == len(found)
+    assert all(one.memories == 1 for one in found)
+    users = {one.key["user"] for one in found if [*one.key] == ["user"]}
+    assert users == {name[1] for name in last if name[0] == "user"}
+    fitting = all_seen(detector, "u1", FIRST, 1_000)
+    assert {one.key["user"] for one in fitting} == {user for user in users if user.startswith("u1")}
+    assert {type(one.key["ip"]) for one in found if [*one.key] == ["ip"]} == {int, bool, str}
+    assert any(str(one.key["ip"]).startswith("SHA-256 ") for one in found if "ip" in one.key)
+
+
+def test_a_dropped_key_is_not_listed() -> None:
+    detector = Detector()
+    rule = detector.add_rule("r", "per user once a == 1")
+    submit(detector, ({"user": "ada", "a": 1}, 0))
+    assert [one.key for one in all_seen(detector, "", FIRST, 5)] == [{"user": "ada"}]
+    detector.remove_rule(rule)
+    assert all_seen(detector, "", FIRST, 5) == []
+
+
+def test_the_whole_in_numbers() -> None:
+    detector = Detector()
+    assert "clock_ms" not in overview(detector)
+    detector.add_rule("one", "per user where b == 1 once a == 1")
+    off = detector.add_rule("two", "a == 1")
+    detector.change_rule(off, enabled=False)
+    submit(detector, ({"user": "ada", "a": 1, "b": 1}, 5), ({"user": "bob", "a": 1}, 7.5))
+    told = overview(detector)
+    assert (told["clock_ms"], told["events"]) == (7.5, 2)
+    assert told["rules"] == {"total": 2, "enabled": 1}
+    assert told["nodes"] == {"total": 4, "temporal": 1}
+    assert told["keys"]["live"] == 1
+    assert told["keys"]["paths"] == [{"per": ["user where b == 1"], "live": 1}]
+    assert 0 < told["bytes"]["held"] < 1_000
+
+
+def test_memories_tell_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdings, "USERS_SHOWN", 2)
+    detector = Detector()
+    ids = [detector.add_rule(str(number), "per user (once a == 1) and b == 1") for number in range(3)]
+    other = detector.add_rule("other", "previous b == 2")
+    submit(detector, ({"user": "ada", "a": 1}, 0), ({"user": "bob", "a": 1, "b": 2}, 0))
+    first = ask(detector, about="nodes", limit=1)
+    assert first == {
+        "nodes": [
+            {
+                "text": "once a == 1",
+                "per": ["user"],
+                "since_event": 0,
+                "entries": 2,
+                "uses": 3,
+                "ruleIds": ids[:2],
+            }
+        ],
+        "after": "1",
+    }
+    (second,) = ask(detector, about="nodes", limit=2, after=after_of("1"))["nodes"]
+    assert (second["text"], second["per"], second["entries"]) == ("previous b == 2", [], 1)
+    assert second["ruleIds"] == [other]
+    assert ask(detector, about="nodes", after=(2, 0)) == {"nodes": []}
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 14])
+def test_rules_tell_how_often_they_were_true(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "_COUNTED_AT_ONCE", at_once)
+    detector = Detector()
+    ids = [detector.add_rule(f"rule {number}", f"a >= {number}") for number in range(3)]
+    submit(detector, ({"a": 0}, 0), ({"a": 1}, 0), ({"a": 1}, 0), ({}, 0))
+    detector.submit_clean_one({"a": 5}, 0, None)
+    detector.forget_lookups()
+    detector.change_rule(ids[2], enabled=False)
+    page = ask(detector, about="rules", limit=2)
+    assert page["after"] == "2"
+    rules = page["rules"] + ask(detector, about="rules", limit=2, after=(2, 0))["rules"]
+    assert [rule["ruleId"] for rule in rules] == ids
+    assert [rule["times_true"] for rule in rules] == [4, 3, 1]
+    assert [rule.get("evaluated_share") for rule in rules] == [1.0, 1.0, None]
+    assert sum(rule.get("time_share", 0) for rule in rules) == pytest.approx(1)
+    found = ask(detector, about="rules", prefix="rule 1")["rules"]
+    assert [rule["ruleId"] for rule in found] == ids[1:2]
+    detector.remove_rule(ids[0])
+    assert detector.verdicts.times_fired(1) == 0
+
+
+def test_rules_tell_what_they_cost_at_sampled_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", lambda *_, **__: True)
+    monkeypatch.setattr(indexed_stream, "SAMPLED_EVERY", 2)
+    detector = Detector()
+    for number in range(4):
+        detector.add_rule(str(number), f"kind == {number} and per user count(kind == {number}) >= 2")
+    detector.add_rule("always", "not kind == 7")
+    assert "time_share" not in ask(detector, about="rules")["rules"][0]
+    submit(detector, *[({"kind": number % 8 // 2, "user": "ada"}, number) for number in range(80)])
+    rules = ask(detector, about="rules")["rules"]
+    assert overview(detector)["samples"] == 40
+    assert [rule["evaluated_share"] for rule in rules] == [0.25] * 4 + [1.0]
+    assert sum(rule["time_share"] for rule in rules) == pytest.approx(1)
+    assert all(rule["time_share"] > 0 for rule in rules)
+
+
+def test_a_rule_tells_what_is_missing_to_look_inside() -> None:
+    detector = Detector()
+    rule = detector.add_rule("r", "per user once a == 1 or per $ip where b == 1 once a == 1")
+    submit(detector, ({"user": "ada", "a": 1}, 1_000))
+    one, other = standing(detector, rule, {"$ip": 7})["node"]["nodes"]
+    assert one == {"text": "per user once a == 1", "note": "name a slice by a value of `user`"}
+    assert other["key"] == {"$ip": 7}
+    assert other["verdict"] is False
+    tree = standing(detector, rule, {"user": "ada"})
+    assert tree["node"]["verdict"] is True
+    assert tree["node"]["nodes"][0]["nodes"][0]["witness_ms"] == 1_000
+    detector.change_rule(rule, enabled=False)
+    assert standing(detector, rule, {})["node"].keys() == {"text"}
+    assert standing(detector, rule, {})["enabled"] is False
+
+
+def test_of_what_is_known_only_what_is_certain_is_said() -> None:
+    detector = Detector()
+    rule = detector.add_rule(
+        "r", "(once within 5s a == 1) or (once within 9s a == 1) or b == 1 or not (x == 1 and once c == 1)"
+    )
+    submit(detector, ({"a": 1}, 0))
+    node = standing(detector, rule, {})["node"]
+    # `once c == 1` has never been true, so the last member is true for ever.
+    assert (node["verdict"], node.get("until_ms")) == (True, None)
+    detector.change_rule(rule, condition="(once within 5s a == 1) or (once within 9s a == 1) or b == 1")
+    submit(detector, ({"a": 1}, 0))
+    node = standing(detector, rule, {})["node"]
+    assert (node["verdict"], node["until_ms"]) == (True, 9_000)
+    detector.change_rule(rule, condition="sum(x) > y and once a == 1")
+    submit(detector, ({"a": 1, "x": 2}, 0))
+    node = standing(detector, rule, {})["node"]
+    assert "verdict" not in node
+    assert node["nodes"][0]["found"] == 2
