@@ -10,6 +10,7 @@ from api.cli.inspect import inspect
 from api.cli.replay import replay
 from api.cli.retry import retry
 from api.cli.serve import serve
+from api.cli.state import state
 from api.cli.things.detectors import detectors
 from api.cli.things.rules import rules
 from api.cli.things.tokens import tokens
@@ -19,7 +20,7 @@ from api.cli.trial import trial
 COMMANDS = {
     "Try it": (demo,),
     "Rules and events": (check, trial, replay, explain),
-    "Detectors and rules of a running service": (detectors, rules, tokens),
+    "Detectors and rules of a running service": (detectors, rules, tokens, state),
     "Run a service": (serve, token, inspect, retry, backup, restore),
 }
 """The commands by their headings in --help."""

@@ -2,6 +2,7 @@
 
 import sys
 from itertools import islice
+from pathlib import Path
 
 import click
 import msgspec
@@ -13,19 +14,28 @@ from api.cli.reading_options import reading_options
 from api.cli.recordings.reading import Reading, RecordedEvent, Recording
 from api.cli.recordings.rows import RecordingError
 from api.cli.service_options import service_options
-from api.client import Client, calls
+from api.client import Client, ExplainedRule, calls
+from api.client.results import ExplainedRules
+from engine.language.diagnostics import Refusal
 
 
 @click.command(
     epilog="""\b
 Examples:
   echo '{"time": "2024-03-04T09:00:30Z", "user": "ada", "ok": true}' | rule-detector explain --detector shop
+  rule-detector explain event.ndjson --data /backup/monday --detector shop
   rule-detector explain events.ndjson --number 17 --detector shop --rule "login after a failed one"
 """
 )
 @click.argument("file", default="-", metavar="[FILE|-]", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option(
     "--number", default=1, type=click.IntRange(min=1), help="Which event of FILE.  [default: the first]"
+)
+@click.option(
+    "--data",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Explain by the detector in this data folder, as it is after the next start, without a service.",
 )
 @service_options
 @click.option("--detector", required=True, metavar="ID|NAME", help="Detector whose rules are explained.")
@@ -38,7 +48,8 @@ def explain(
     *,
     file: str,
     number: int,
-    client: Client,
+    client: Client | None,
+    data: Path | None,
     detector: str,
     rule: str | None,
     reading: Reading,
@@ -56,19 +67,43 @@ def explain(
         event = _event(file, number, reading)
     except RecordingError as error:
         fail(str(error))
-    chosen = find_detector(client, detector)
-    call = calls.explain(
-        chosen.id,
-        msgspec.Raw(event.json),
-        event.time_us / 1_000,
-        rule_id=None if rule is None else find_rule(client, chosen.id, rule).id,
-    )
+    result = _offline(data, detector, rule, event) if data else _asked(client, detector, rule, event)
     if output == "json":
-        click.echo(client.send(calls.raw(call)))
+        click.echo(result)
         return
-    for explained in client.send(call):
+    for explained in msgspec.json.decode(result, type=ExplainedRules).rules:
         for line in lines_of(explained, event.time_us):
             click.echo(line)
+
+
+def _asked(client: Client | None, detector: str, rule: str | None, event: RecordedEvent) -> bytes:
+    """Return the explanation of a running service. Raises ServiceError."""
+    assert client is not None, "there is a client unless there is a data folder"
+    chosen = find_detector(client, detector)
+    rule_id = None if rule is None else find_rule(client, chosen.id, rule).id
+    return client.send(calls.raw(_call(chosen.id, event, rule_id)))
+
+
+def _offline(data: Path, detector: str, rule: str | None, event: RecordedEvent) -> bytes:
+    """Return the explanation of a detector in a data folder."""
+    from api.cli.inspection.data_folder import NoDataFolder  # noqa: PLC0415 -- slow to import
+    from api.cli.inspection.stored_detector import stored_detector, stored_rule_id  # noqa: PLC0415
+    from engine.evaluation.wire.explanations import explain_body  # noqa: PLC0415
+
+    try:
+        stored = stored_detector(data, detector)
+        rule_id = None if rule is None else stored_rule_id(stored, rule)
+        body = _call(detector, event, rule_id).body
+        assert body is not None, "it has an event"
+        return explain_body(stored, body).result
+    except NoDataFolder as error:
+        fail(str(error))
+    except Refusal as refusal:
+        fail(str(refusal))
+
+
+def _call(detector_id: str, event: RecordedEvent, rule_id: str | None) -> calls.Call[list[ExplainedRule]]:
+    return calls.explain(detector_id, msgspec.Raw(event.json), event.time_us / 1_000, rule_id=rule_id)
 
 
 def _event(file: str, number: int, reading: Reading) -> RecordedEvent:

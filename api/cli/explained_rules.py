@@ -14,7 +14,7 @@ _SECONDS_AN_HOUR = 3_600
 def lines_of(rule: ExplainedRule, time_us: int) -> Iterator[str]:
     """Yield the lines about a rule at an event, whose time is given in microseconds."""
     yield f"{rule.name}: {'fires' if rule.verdict else 'does not fire'}"
-    yield from _node_lines(rule.node, time_us, "  ")
+    yield from node_lines(rule.node, time_us, "  ")
     fires = "it would not fire" if rule.verdict else "it would fire"
     match rule.why_not:
         case None:
@@ -25,8 +25,10 @@ def lines_of(rule: ExplainedRule, time_us: int) -> Iterator[str]:
             yield f"  {fires} if these turned: {'; '.join(several)}"
 
 
-def _node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
-    told = [f"{indent}{'true ' if node.verdict else 'false'}  {node.text}"]
+def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
+    """Yield the lines about a condition and those inside it. A verdict may depend on the next event."""
+    verdict = "?    " if node.verdict is None else "true " if node.verdict else "false"
+    told = [f"{indent}{verdict}  {node.text}"]
     if node.values:
         told.append(_pairs(node.values))
     if node.key:
@@ -39,7 +41,7 @@ def _node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]
         told.append(node.note)
     yield "; ".join(told)
     for inner in node.nodes:
-        yield from _node_lines(inner, time_us, indent + "  ")
+        yield from node_lines(inner, time_us, indent + "  ")
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

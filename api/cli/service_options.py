@@ -15,11 +15,17 @@ from api.secret_files import SecretFileError, read_secret, readable_by_others
 def service_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --url, and --token and --token-file, one of which is required; the command receives `client`.
 
+    If it has an option --data that is given, it needs no service and receives None.
+
     A ServiceError of the command is printed, and the exit status is 1.
     """
 
     @functools.wraps(command)
     def with_client(*, url: str, token: str | None, token_file: Path | None, **given: Any) -> None:
+        if given.get("data") is not None:
+            # A command that can read a data folder needs no service then.
+            command(client=None, **given)
+            return
         chosen = _chosen(token, token_file)
         try:
             with Client(url, chosen) as client:

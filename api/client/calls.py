@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -227,6 +227,15 @@ def explain(
         path=_path("detectors", detector_id, "explain"),
         read=lambda envelope: msgspec.json.decode(envelope.result, type=ExplainedRules).rules,
         body=_event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id}),
+    )
+
+
+def state(detector_id: str, **query: str) -> Call[dict[str, Any]]:
+    """Return what a detector holds, or what the query asks for, as the service gives it."""
+    return Call(
+        method="GET",
+        path=_path("detectors", detector_id, "state") + (f"?{urlencode(query)}" if query else ""),
+        read=lambda envelope: dict(json.loads(bytes(envelope.result))),
     )
 
 

@@ -104,7 +104,8 @@ class ExplainedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """A condition at the event that is explained, with the conditions inside."""
 
     text: str
-    verdict: bool
+    verdict: bool | None = None
+    """None between two events, if it depends on the next one."""
     nodes: list["ExplainedNode"] = []
     values: dict[str, Any] = {}
     key: dict[str, Any] = {}

@@ -9,7 +9,8 @@ from typing import Final
 
 from engine.evaluation.dispatch.compiler import Fired
 
-_COUNTED_AT_ONCE: Final = 1 << 14
+_COUNTED_AT_ONCE: Final = 1 << 12
+_FEW: Final = 3
 _PRIORITY: Final = attrgetter("priority")
 
 
@@ -24,14 +25,21 @@ class Verdicts:
         self.checksum = 0
         self._fired = array("q")
         """The priorities of rules that fired and are not counted yet."""
+        self._together: dict[bytes, int] = {}
+        """How often many rules fired together that are not counted yet; by their priorities."""
         self._counts: Counter[int] = Counter()
 
     def note(self, number: int, fired: Fired) -> None:
         """Add the rules that fired at the event with this number."""
         # No other rule ever gets the same priority. Including the actions would cost several times as much.
         told = array("q", map(_PRIORITY, fired))
-        self._fired += told
-        if len(self._fired) > _COUNTED_AT_ONCE:
+        # Many that fire together are counted together: they often do.
+        if len(told) > _FEW:
+            together = told.tobytes()
+            self._together[together] = self._together.get(together, 0) + 1
+        else:
+            self._fired += told
+        if len(self._fired) > _COUNTED_AT_ONCE or len(self._together) > _COUNTED_AT_ONCE:
             self._count()
         if sys.byteorder == "big":
             told.byteswap()
@@ -48,9 +56,12 @@ class Verdicts:
         del self._counts[priority]
 
     def _count(self) -> None:
-        if self._fired:
-            self._counts.update(self._fired)
-            del self._fired[:]
+        self._counts.update(self._fired)
+        del self._fired[:]
+        for together, times in self._together.items():
+            for priority in array("q", together):
+                self._counts[priority] += times
+        self._together.clear()
 
     def take(self) -> int:
         """Return the checksum, and start a new one."""

@@ -119,7 +119,7 @@ class _Reader:
         return sorted(entry.name for entry in self._detectors_folder.iterdir())
 
     def _catalogue(self, folder: Path, *, any_detector: bool) -> tuple[Catalogue, CatalogueState | None]:
-        look, state = _looked_at(folder, recovered_state)
+        look, state = looked_at(folder, recovered_state)
         if state is None and _is_unused(folder, look) and not any_detector:
             look = replace(look, damage=(), remarks=(f"{folder}: it was begun and never used",))
             state = CatalogueState()
@@ -141,7 +141,7 @@ class _Reader:
                 storage=Storage(folder=str(folder), position=0),
                 contents=self._contents(Detector()),
             )
-        look, contents = _looked_at(folder, self._contents_of)
+        look, contents = looked_at(folder, self._contents_of)
         if contents is None and not folder.exists() and self._is_deleted(detector_id):
             return None
         mark = folder / "replaying"
@@ -161,7 +161,7 @@ class _Reader:
         return DetectorEntry(id=detector_id, name=name, storage=look.storage, contents=contents)
 
     def _is_deleted(self, detector_id: str) -> bool:
-        _, state = _looked_at(self._data / "directory", recovered_state)
+        _, state = looked_at(self._data / "directory", recovered_state)
         return state is not None and detector_id not in state.detectors
 
     def _contents_of(self, recovered: Recovered) -> Contents:
@@ -198,7 +198,7 @@ class _Reader:
         self._remarks += look.remarks
 
 
-def _looked_at(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]:
+def looked_at(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]:
     """Look at a folder and read what it holds; None where that cannot be. Damage is looked at again."""
     look, told = _once(folder, read)
     for _ in range(1, _LOOKS):

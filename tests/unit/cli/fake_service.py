@@ -1,5 +1,6 @@
 """A service for the commands: it answers HTTP requests from what it holds, without a socket."""
 
+import asyncio
 import json
 from importlib import import_module
 from typing import Any
@@ -8,9 +9,15 @@ import httpx
 import pytest
 
 from api.client import Client
+from api.http.request.query import read_query
+from api.http.state_view import state_view
+from api.schema.state_messages import StateQuery
 from engine import Detector, Refusal
+from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.explanations import explain_body
+from engine.evaluation.wire.states import state_of
 from engine.language.json.writer import condition_to_document
+from engine.runtime.contract.operations import Operation
 
 
 class FakeService:
@@ -70,6 +77,13 @@ class FakeService:
                 return {"rules": [self._rule(one, rule.id) for rule in self.detectors[one].rules()]}
             case "GET", ["detectors", one, "rules", rule_id]:
                 return self._rule(one, rule_id)
+            case "GET", ["detectors", one, "state"]:
+
+                async def call(operation: Operation) -> Done:
+                    return state_of(self.detectors[one], operation.payload)
+
+                shown = asyncio.run(state_view(call, read_query(StateQuery, request.url.query)))
+                return json.loads(shown.body)["result"]
             case "POST", ["detectors", one, "rules"]:
                 return {"id": self.detectors[one].add_rule(body["name"], body["condition"], body["notify"])}
             case "PATCH", ["detectors", one, "rules", rule_id]:

@@ -471,3 +471,46 @@ def test_what_is_no_data_folder_is_said(tmp_path: Path) -> None:
         run = inspect(path)
         assert (run.exit_code, run.stdout) == (1, "")
         assert f"{path} is no data folder" in run.stderr
+
+
+def test_a_rule_can_be_looked_into(data: Path) -> None:
+    before = {path: path.read_bytes() for path in files_of(data)}
+    run = inspect(data, "--detector", "shop", "--rule", "forced", "--key", "user=u3")
+    assert run.stdout == (
+        "forced\n"
+        '  true   per user once within 10m ok == false; slice user: "u3"; until 2023-11-14T22:23:20.003Z\n'
+        "    true   once within 10m ok == false; since 2023-11-14T22:13:20.003Z, 0.006 s before; "
+        "until 2023-11-14T22:23:20.003Z\n"
+        "      ?      ok == false\n"
+    )
+    tree = told(data, "--detector", "shop", "--rule", "forced", "--key", "user=nobody")
+    assert tree["node"]["verdict"] is False
+    assert tree["node"]["key"] == {"user": "nobody"}
+    assert before == {path: path.read_bytes() for path in files_of(data)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--rule", "forced"], 2, "`--rule` needs `--detector`"),
+        (["--detector", "nowhere", "--rule", "forced"], 1, "no detector has the id or name `nowhere`"),
+        (["--detector", "shop", "--rule", "nothing"], 1, "no rule has the id or name `nothing`"),
+        (["--detector", "shop", "--rule", "forced", "--key", "ada"], 2, "expected NAME=VALUE, got `ada`"),
+    ],
+)
+def test_what_cannot_be_looked_into(data: Path, arguments: list[str], status: int, said: str) -> None:
+    run = inspect(data, *arguments)
+    assert run.exit_code == status
+    assert said in run.stderr
+
+
+def test_an_event_is_explained_by_a_data_folder(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "event.ndjson"
+    file.write_text('{"time": "2023-11-14T22:13:21Z", "user": "u3", "ok": true}\n', "utf-8")
+    arguments = ["explain", str(file), "--data", str(data), "--detector", "shop", "--old-times"]
+    run = CliRunner().invoke(main, [*arguments, "--rule", "forced", "-o", "json"])
+    [explained] = json.loads(run.stdout)["rules"]
+    assert explained["verdict"] is True
+    assert "since 2023-11-14T22:13:20.003Z" in CliRunner().invoke(main, arguments).stdout
+    refused = CliRunner().invoke(main, [*arguments, "--rule", "nothing"])
+    assert (refused.exit_code, "no rule has" in refused.stderr) == (1, True)

@@ -115,9 +115,11 @@ def test_memories_tell_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(detector, about="nodes", after=(2, 0)) == {"nodes": []}
 
 
-@pytest.mark.parametrize("at_once", [0, 1 << 14])
-def test_rules_tell_how_often_they_were_true(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at_once", [0, 1 << 12])
+@pytest.mark.parametrize("few", [0, 1, 9])
+def test_rules_tell_how_often_they_were_true(at_once: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "_COUNTED_AT_ONCE", at_once)
+    monkeypatch.setattr(verdicts, "_FEW", few)
     detector = Detector()
     ids = [detector.add_rule(f"rule {number}", f"a >= {number}") for number in range(3)]
     submit(detector, ({"a": 0}, 0), ({"a": 1}, 0), ({"a": 1}, 0), ({}, 0))

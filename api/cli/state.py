@@ -1,0 +1,132 @@
+"""`rule-detector state`: what a detector of a running service holds."""
+
+import json
+from typing import Any
+
+import click
+import msgspec
+
+from api.cli.explained_rules import node_lines
+from api.cli.key_options import key_option
+from api.cli.lookup import find_detector, find_rule
+from api.cli.recordings.times import iso
+from api.cli.service_options import service_options
+from api.cli.things.output import output_option, show
+from api.client import Client, ExplainedNode, calls
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  rule-detector state --detector shop
+  rule-detector state --detector shop --list keys --prefix 203.0.113.
+  rule-detector state --detector shop --rule "login after a failed one" --key user=ada
+"""
+)
+@click.option("--detector", required=True, metavar="ID|NAME", help="Detector to look into.")
+@click.option(
+    "--list",
+    "listed",
+    type=click.Choice(["keys", "nodes", "rules"]),
+    help="List its live keys, those seen last first; the temporal conditions that it remembers; or its "
+    "rules with what they cost.",
+)
+@click.option(
+    "--prefix", default="", help="Only keys of which a value, or rules of which the name, begins so."
+)
+@click.option(
+    "--limit", default=100, type=click.IntRange(1, 100), help="The most entries of a page.  [default: 100]"
+)
+@click.option("--after", metavar="AFTER", help="Where the page begins: the `after` of the previous one.")
+@click.option("--rule", metavar="ID|NAME", help="The tree of this rule at the detector's clock.")
+@key_option
+@output_option
+@service_options
+def state(
+    *,
+    client: Client,
+    detector: str,
+    listed: str | None,
+    prefix: str,
+    limit: int,
+    after: str | None,
+    rule: str | None,
+    key: dict[str, Any],
+    output: str,
+) -> None:
+    """Show what a detector holds: in numbers, page by page, or one rule for one key.
+
+    A condition without a verdict, `?`, depends on the next event.
+    """
+    chosen = find_detector(client, detector)
+    if rule is not None:
+        found = client.send(
+            calls.state(chosen.id, rule=find_rule(client, chosen.id, rule).id, key=json.dumps(key))
+        )
+        if output == "json":
+            click.echo(calls.encoded(found))
+            return
+        click.echo(found["name"])
+        node = msgspec.convert(found["node"], ExplainedNode)
+        for line in node_lines(node, round(found.get("clock_ms", 0) * 1_000), "  "):
+            click.echo(line)
+        return
+    if listed is None:
+        found = client.send(calls.state(chosen.id))
+        show(output, found, ["", ""], [[name, _told(name, value)] for name, value in found.items()])
+        return
+    page = {"prefix": prefix, "limit": str(limit), **({} if after is None else {"after": after})}
+    found = client.send(calls.state(chosen.id, list=listed, **page))
+    header, rows = _table(listed, found[listed])
+    show(output, found, header, rows)
+    if "after" in found and output == "table":
+        click.echo(f"more: --after {found['after']}")
+
+
+def _told(name: str, value: Any) -> str:
+    if name == "clock_ms":
+        return iso(round(value * 1_000))
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{part} {_part(told)}" for part, told in value.items() if told != [])
+
+
+def _part(told: Any) -> str:
+    if isinstance(told, list):
+        return "; ".join(f"{' '.join(path['per'])}: {path['live']}" for path in told)
+    return str(told)
+
+
+def _table(listed: str, entries: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    match listed:
+        case "keys":
+            header = ["key", "last event", "memories"]
+            return header, [
+                [_pairs(each["key"]), str(each["last_event"]), str(each["memories"])] for each in entries
+            ]
+        case "nodes":
+            header = ["condition", "per", "entries", "uses"]
+            return header, [
+                [each["text"], ", ".join(each["per"]), str(each["entries"]), str(each["uses"])]
+                for each in entries
+            ]
+        case _:
+            header = ["priority", "rule", "true", "evaluated", "time"]
+            return header, [
+                [
+                    str(each["priority"]),
+                    each["name"],
+                    str(each["times_true"]),
+                    _percent(each.get("evaluated_share")),
+                    _percent(each.get("time_share")),
+                ]
+                for each in entries
+            ]
+
+
+def _pairs(key: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in key.items())
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.3g} %"

@@ -1,0 +1,66 @@
+"""`rule-detector state`: what it asks of a service, and how it shows the answer."""
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from api.cli import main
+from engine import Detector
+from tests.unit.cli.fake_service import FakeService
+
+
+@pytest.fixture
+def detector(monkeypatch: pytest.MonkeyPatch) -> Detector:
+    """A detector with three users and two rules, which a service answers for."""
+    service = FakeService()
+    service.put_in_place(monkeypatch)
+    detector = service.detectors[service.create("shop")]
+    detector.add_rule("login", "ok == true and per user once within 10m ok == false")
+    detector.add_rule("failed", "ok == false")
+    for number, user in enumerate(["ada", "bob", "anna"]):
+        detector.submit_clean_one({"user": user, "ok": False}, 1_000 * number, None)
+        detector.forget_lookups()
+    return detector
+
+
+def state(*arguments: str) -> Result:
+    run = CliRunner().invoke(main, ["state", "--detector", "shop", "--token", "t", *arguments])
+    assert run.exit_code == 0, run.output
+    return run
+
+
+def test_the_whole_in_numbers(detector: Detector) -> None:
+    lines = state().stdout.splitlines()
+    assert any("1970-01-01T00:00:02" in line for line in lines)
+    assert any("live 3" in line and "user: 3" in line for line in lines)
+    assert json.loads(state("-o", "json").stdout)["events"] == detector.events_seen == 3
+
+
+def test_lists_come_as_tables_page_by_page(detector: Detector) -> None:
+    page = state("--list", "keys", "--limit", "2").stdout
+    assert "user=anna" in page
+    assert "user=ada" not in page
+    assert page.endswith("more: --after 2-0\n")
+    rest = state("--list", "keys", "--limit", "2", "--after", "2-0").stdout
+    assert "user=ada" in rest
+    assert "more" not in rest
+    [*_, last] = state("--list", "rules", "--prefix", "f").stdout.splitlines()
+    assert last.split()[:3] == ["2", "failed", "3"]
+    assert "once within 10m ok == false" in state("--list", "nodes").stdout
+    assert len(json.loads(state("--list", "rules", "-o", "json").stdout)["rules"]) == len(detector.rules())
+
+
+@pytest.mark.usefixtures("detector")
+def test_a_rule_is_shown_for_a_key() -> None:
+    told = state("--rule", "login", "--key", "user=bob").stdout
+    assert told == (
+        "login\n"
+        "  ?      ok == true and per user once within 10m ok == false\n"
+        "    ?      ok == true\n"
+        '    true   per user once within 10m ok == false; slice user: "bob"; until 1970-01-01T00:10:01.000Z\n'
+        "      true   once within 10m ok == false; since 1970-01-01T00:00:01.000Z, 1 s before; "
+        "until 1970-01-01T00:10:01.000Z\n"
+        "        ?      ok == false\n"
+    )
+    assert json.loads(state("--rule", "login", "-o", "json").stdout)["name"] == "login"
