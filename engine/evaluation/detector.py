@@ -245,6 +245,7 @@ class Detector:
             for number, rules in enumerate(fired[first:], seen_before + 1):
                 if rules:
                     self.verdicts.note(number, rules)
+            self.verdicts.count_some()
         if self.rule_set.relations or self.rule_set.texts:
             for place, warnings in warnings_on_many(events, self.rule_set, self.limits):
                 outcomes.warn(start + place, warnings)
@@ -266,6 +267,7 @@ class Detector:
         messages.sort(key=lambda entry: entry.code)
         if fired:
             self.verdicts.note(self.events_seen, fired)
+            self.verdicts.count_some()
         return Outcome(fired, messages)
 
     def _observe(

@@ -39,11 +39,14 @@ class Verdicts:
             self._together[together] = self._together.get(together, 0) + 1
         else:
             self._fired += told
-        if len(self._fired) > _COUNTED_AT_ONCE or len(self._together) > _COUNTED_AT_ONCE:
-            self._count()
         if sys.byteorder == "big":
             told.byteswap()
         self.checksum = zlib.crc32(told, (self.checksum ^ number) & 0xFFFFFFFF)
+
+    def count_some(self) -> None:
+        """Count the rules that fired, if they are many by now; to be called now and then."""
+        if len(self._fired) > _COUNTED_AT_ONCE or len(self._together) > _COUNTED_AT_ONCE:
+            self._count()
 
     def times_fired(self, priority: int) -> int:
         """Return how often a rule has fired."""

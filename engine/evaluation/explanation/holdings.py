@@ -21,7 +21,7 @@ from engine.evaluation.state.tables import KeyTable
 from engine.evaluation.state.views import Store
 from engine.language.text.printer import format as format_condition
 
-SLOTS_AT_ONCE: Final = 8_192
+SLOTS_AT_ONCE: Final = 4_096
 RULES_AT_ONCE: Final = 2_000
 """The most slots, and rules, that are read in one look."""
 PATHS_SHOWN: Final = 100
@@ -176,8 +176,8 @@ def _per(path: Path) -> list[str]:
 # -- rules --------------------------------------------------------------------------------------------------
 
 
-def rules(detector: Detector, prefix: str, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return the rules behind a priority whose names begin so, with what they cost."""
+def rules(detector: Detector, prefix: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the rules behind a priority whose names begin so, with what they cost, and where to go on."""
     rule_set = detector.rule_set
     indexed, samples = detector.state.indexed, rule_set.samples
     total_ns = sum(samples.time_ns.values()) if indexed else _estimated_ns(detector)
@@ -194,12 +194,10 @@ def rules(detector: Detector, prefix: str, after: int, limit: int) -> list[dict[
         if total_ns:
             yield "time_share", min(1.0, rule_set.time_ns(priority) / total_ns)
 
-    fitting = (
-        live
-        for live in detector.live.values()
-        if live.rule.priority > after and live.rule.name.startswith(prefix)
-    )
-    return [
+    behind = (live for live in detector.live.values() if live.rule.priority > after)
+    looked_at = list(islice(behind, RULES_AT_ONCE))
+    fitting = list(islice((live for live in looked_at if live.rule.name.startswith(prefix)), limit))
+    page = [
         {
             "ruleId": live.rule.id,
             "name": live.rule.name,
@@ -208,8 +206,11 @@ def rules(detector: Detector, prefix: str, after: int, limit: int) -> list[dict[
             "since_event": live.birth,
             **dict(cost(live)),
         }
-        for live in islice(fitting, limit)
+        for live in fitting
     ]
+    if len(fitting) == limit:
+        return page, fitting[-1].rule.priority
+    return page, looked_at[-1].rule.priority if len(looked_at) == RULES_AT_ONCE else None
 
 
 def _estimated_ns(detector: Detector) -> float:

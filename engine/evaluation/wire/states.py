@@ -57,10 +57,11 @@ def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:
             return {"keys": keys, "place": place}
         case "nodes":
             nodes = memories(detector, _number(asked), asked.limit)
-            return {"nodes": nodes, **_after(nodes, asked, _number(asked) + len(nodes))}
+            more = {"after": str(_number(asked) + len(nodes))} if len(nodes) == asked.limit else {}
+            return {"nodes": nodes, **more}
         case "rules":
-            listed = rules(detector, asked.prefix, _number(asked), asked.limit)
-            return {"rules": listed, **_after(listed, asked, listed[-1]["priority"] if listed else 0)}
+            listed, after = rules(detector, asked.prefix, _number(asked), asked.limit)
+            return {"rules": listed, **({} if after is None else {"after": str(after)})}
         case "rule":
             clock_ms = milliseconds(detector.clock_us)
             clock = {} if clock_ms is None else {"clock_ms": clock_ms}
@@ -73,10 +74,6 @@ def after_of(text: str) -> tuple[int, int]:
     """Return what `StateAsked.after` is for the text that a page gave."""
     number, _, path = text.partition("-")
     return int(number), int(path or 0)
-
-
-def _after(page: list[Any], asked: StateAsked, number: int) -> dict[str, str]:
-    return {"after": str(number)} if len(page) == asked.limit else {}
 
 
 def _number(asked: StateAsked) -> int:

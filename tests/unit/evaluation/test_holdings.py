@@ -189,3 +189,15 @@ def test_of_what_is_known_only_what_is_certain_is_said() -> None:
     node = standing(detector, rule, {})["node"]
     assert "verdict" not in node
     assert node["nodes"][0]["found"] == 2
+
+
+def test_rules_of_a_name_are_looked_for_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdings, "RULES_AT_ONCE", 3)
+    detector = Detector()
+    ids = [detector.add_rule(name, "a == 1") for name in ("x", "y", "y", "y", "x", "x", "y")]
+    found, after = [], "0"
+    while after is not None:
+        page = ask(detector, about="rules", prefix="x", limit=2, after=after_of(after))
+        found += [rule["ruleId"] for rule in page["rules"]]
+        after = page.get("after")
+    assert found == [ids[0], ids[4], ids[5]]
