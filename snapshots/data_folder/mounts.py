@@ -41,7 +41,8 @@ def mount_of(folder: Path, files: Files) -> Mount | None:
     while below:
         # The path meets this one first. Those beside it, on a part of the path that it covers, are hidden.
         found = min(below, key=lambda mount: len(mount.point.parts))
-        below = [mount for mount in on_the_way if mount.parent == found.id]
+        # The first mount of a system is its own parent.
+        below = [mount for mount in on_the_way if mount.parent == found.id != mount.id]
     return found
 
 

@@ -90,6 +90,12 @@ def test_the_mount_that_the_path_leads_to_counts(tmp_path: Path) -> None:
     assert mount_of(folder, over).kind == "overlay"
 
 
+def test_the_first_mount_of_a_system_is_its_own_parent(tmp_path: Path) -> None:
+    first = "1 1 0:2 / / rw - rootfs none rw"
+    assert mount_of(tmp_path, Mounted(first)).kind == "rootfs"
+    assert mount_of(tmp_path, Mounted(ROOT, first)).kind == "ext4"
+
+
 def test_the_real_mount_is_found(tmp_path: Path) -> None:
     mount = mount_of(tmp_path, RealFiles())
     assert mount is not None
