@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 MAKE_ROOM = "make room"
 
+_ABANDONED_FACTOR = 2
+"""A directory without services saves through its workers before they would do it themselves."""
+
 
 class Node(NamedTuple):
     """Where the worker runs: the id and the address of the Ray node."""
@@ -48,12 +51,18 @@ class DetectorService:
         make_port: Callable[[], DetectorPort],
         measures: Measures,
         node: Node = Node(),  # noqa: B008 -- it is immutable
+        abandoned: Callable[[], object] = lambda: None,
     ) -> None:
-        """`make_port` makes a place for one detector, which is used for one activation."""
+        """`make_port` makes a place for one detector, which is used for one activation.
+
+        `abandoned` is called once everything is saved because nobody has come for `abandoned_s`.
+        """
         self._settings = settings
         self._make_port = make_port
         self._measures = measures
         self._node = node
+        self._abandoned = abandoned
+        self._leaving: asyncio.Task[None] | None = None
         self.queues: dict[int, DetectorQueue] = {}
         """The queues of the active detectors, by the epochs of their activations."""
         self.servers: dict[LinkServer, str] = {}
@@ -81,6 +90,17 @@ class DetectorService:
 
     def _lost(self, server: LinkServer) -> None:
         del self.servers[server]
+        if not self.servers:
+            loop = asyncio.get_running_loop()
+            loop.call_later(_ABANDONED_FACTOR * self._settings.abandoned_s, self._leave_if_abandoned)
+
+    def _leave_if_abandoned(self) -> None:
+        if not self.servers and self._leaving is None:
+            self._leaving = asyncio.create_task(self._leave())
+
+    async def _leave(self) -> None:
+        await asyncio.gather(*(queue.close() for queue in self.queues.values()))
+        self._abandoned()
 
     def _submit(self, batch: Batch, settled: Callable[[Outcome], None]) -> Submission | None:
         queue = self.queues.get(batch.epoch)

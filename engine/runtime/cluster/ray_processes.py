@@ -4,6 +4,7 @@ import contextlib
 import os
 import select
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,13 @@ control store (gcs_server)."""
 _SHUTDOWN_MOST_S: Final = 5.0
 _KILLED_MOST_S: Final = 2.0
 _STOPPED: Final = "T"
+
+_KILL_ORPHANS: Final = "trap '' TERM INT HUP; read line || kill -9 \"$@\" 2>/dev/null"
+"""Kills processes when its standard input ends without a line: then this process was killed.
+
+Ray's agents notice the end of the raylet, but wait for the control store to tell it, which has ended too: ten
+minutes.
+"""
 
 _HELD_BACK: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 """Signals that are blocked while Ray starts: an exception in the middle would break the process."""
@@ -32,6 +40,7 @@ class RayProcesses:
     def __init__(self) -> None:
         self._essential: dict[str, _Process] = {}
         self._others: list[_Process] = []
+        self._killer: subprocess.Popen[bytes] | None = None
 
     @property
     def essential(self) -> dict[str, int]:
@@ -56,6 +65,7 @@ class RayProcesses:
             yield
         finally:
             self._remember(_children(os.getpid()) - earlier)
+            self._guard()
             # A signal that arrived meanwhile takes effect on unblocking, and must not meet Ray's handler,
             # which aborts.
             for number, handler in handlers.items():
@@ -69,6 +79,8 @@ class RayProcesses:
         each, starting with the raylet. Once the raylet has ended nobody needs the others, so they and its
         children are killed together.
         """
+        if self._killer is not None:
+            self._killer.communicate(b"\n")
         raylet = self._essential.get(_RAYLET)
         if raylet is not None:
             self._others += _held(_children(raylet.pid))
@@ -88,6 +100,13 @@ class RayProcesses:
         self._essential, self._others = {}, []
         thread.join(_KILLED_MOST_S)
         return not thread.is_alive()
+
+    def _guard(self) -> None:
+        """Have the raylet's children killed if this process is killed."""
+        if (raylet := self._essential.get(_RAYLET)) is not None:
+            pids = map(str, sorted(_children(raylet.pid)))
+            command = ["/bin/sh", "-c", _KILL_ORPHANS, "sh", *pids]
+            self._killer = subprocess.Popen(command, stdin=subprocess.PIPE)  # noqa: S603 -- all ours
 
     def _remember(self, pids: set[int]) -> None:
         for process in _held(pids):

@@ -1,5 +1,6 @@
 """The worker process: detectors whose calls run in threads, served by an event loop beside Ray's thread."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -128,7 +129,9 @@ class WorkerActor(ServingActor):
 
     def _link(self, transport: str) -> Link:
         if self._service is None:
-            self._service = DetectorService(self._settings, self._make_place, self._measures, self.node)
+            self._service = DetectorService(
+                self._settings, self._make_place, self._measures, self.node, lambda: os._exit(0)
+            )
         return self._service.link(transport)
 
     def _make_place(self) -> DetectorThread:

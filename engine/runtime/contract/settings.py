@@ -84,7 +84,8 @@ class RuntimeSettings:
     directory_silent_s: float = 3.0
     """The same for a directory whose process does not answer."""
     abandoned_s: float = 60.0
-    """A directory without any service for so long saves all detectors and ends."""
+    """A directory without any service for so long saves all detectors and ends. A worker that nobody is
+    connected to does the same after twice that time."""
     word_age_max_s: float = 15.0
     """Tokens are not trusted when the directory's last answer is older."""
     lock_wait_s: float = 5.0

@@ -155,3 +155,21 @@ async def test_a_detector_that_was_adopted_counts_against_the_slots(tmp_path):
         async with succeeded(service) as broker:
             await service.fleet.call(two, event(1))
             assert broker.active_detectors == 1
+
+
+async def test_a_worker_that_nobody_adopts_saves_and_ends(tmp_path):
+    async with local_service(tmp_path, spares=1, abandoned_s=0.1) as service:
+        detector = await service.fleet.create_detector("one")
+        await service.fleet.call(detector, event(1))
+        worker = service.actors.with_detector(detector)
+        assert worker is not None
+        ended: list[int] = []
+        worker.service._abandoned = lambda: ended.append(1)
+        await asyncio.sleep(0.4)
+        assert not ended, "it has a supervisor"
+        lose_broker(service)
+        for server in list(worker.service.servers):
+            server.close()
+        await until(lambda: ended)
+        assert not worker.service.queues
+        service.directories.refuse = False
