@@ -6,6 +6,7 @@ from typing import Final
 from tests.bench import (
     activation,
     bodies,
+    counting,
     curve,
     durability,
     front,
@@ -34,6 +35,7 @@ CASES: Final[Mapping[str, Callable[[Effort], list[Part]]]] = {
         restless,
         shared,
         temporal,
+        counting,
         patterns,
         growth,
         keys,

@@ -101,6 +101,15 @@ def _batch(count: int, sent: dict[str, Any] | None = None, **fields: Any) -> byt
     return json.dumps({"events": events, "context": {"vars": sent or {}}}).encode()
 
 
+def _passing(share: float, step_ms: int) -> bytes:
+    """Give a batch of events with different values and keys, one after another in time."""
+    events = [
+        {"fields": {"x": number, "k": f"key {number}"}, "timestamp_ms": number * step_ms}
+        for number in range(int(10_000 * share))
+    ]
+    return json.dumps({"events": events}).encode()
+
+
 def _raw(member: bytes, count: int, between: bytes = b",") -> bytes:
     return b'{"events":[{"fields":{"x":[' + between.join([member] * count) + b']},"timestamp_ms":0}]}'
 
@@ -198,6 +207,26 @@ SHAPES = (
         "10 000 events, 240 rules that fire",
         _many("x == 1 or x == {}", 240),
         lambda share: _batch(int(10_000 * share), x=1),
+    ),
+    Shape(
+        "10 000 events, 30 counts of 10 000",
+        _many("count(x >= {}) >= 10000", 30),
+        partial(_passing, step_ms=1),
+    ),
+    Shape(
+        "10 000 events, 30 times 10 000 different values",
+        _many("distinct(x where x >= {}) > 10000", 30),
+        partial(_passing, step_ms=1),
+    ),
+    Shape(
+        "10 000 events, 30 times 20 values for each key",
+        _many("per k (distinct(x where x >= {}) within 1h > 20)", 30),
+        partial(_passing, step_ms=1),
+    ),
+    Shape(
+        "10 000 events, 30 sums that a pane leaves at each event",
+        _many("sum(x) within 2{}s > 5", 30),
+        partial(_passing, step_ms=10_000),
     ),
     Shape("empty objects", _many("x contains {}", 1), lambda share: _raw(b"{}", int(VALUES * share))),
     Shape(

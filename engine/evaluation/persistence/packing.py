@@ -44,7 +44,7 @@ _KEYS: Final = 4096
 _NUMBERS: Final = 1 << 17
 """The most keys, or numbers, in a piece."""
 
-_RECORDS: Final = 256
+_RECORDS: Final = 128
 """After this many records, a piece ends."""
 
 _NUMBERED: Final = ("held", "seen", "times", "first_ticks", "first_times")
@@ -166,12 +166,13 @@ def _memory(node: NodeName, remembered: Memory) -> Iterator[bytes]:
 
 def _records(records: Records[Any]) -> Iterator[bytes]:
     packer = _packer()
-    slots, lengths = array("q", records.slots()), array("q")
+    slots, lengths = array("q"), array("q")
     columns = _columns(records)
-    for number, slot in enumerate(slots):
+    for number, slot in enumerate(records.each_slot(), 1):
         parts = _parts(records.record(slot))
         for column, part in zip(columns.values(), parts, strict=True):
             column.extend(part)
+        slots.append(slot)
         lengths.append(len(parts[0]))
         if not number % _RECORDS:
             yield b""

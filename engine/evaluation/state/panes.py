@@ -112,7 +112,7 @@ class Panes(Records[Sum]):
                         numbers[first + self._length + 1 + count] = 1
                     self.pages[slot >> PAGE_BITS][offset] = self._end_us(pane)
                     return slot
-        record = self.record(slot)
+        record = self._own(slot)
         if record is None:
             counts = array("q", (1,)) if self.counted else None
             record = Sum(array("q", (pane,)), array("d", (0.0 + number,)), counts)

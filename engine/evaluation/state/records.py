@@ -35,13 +35,15 @@ class Records(Column, Generic[R]):
     Generated functions read it, and call `add` at most once for each event.
     """
 
-    __slots__ = ("_blank", "_page_bytes", "long", "rows")
+    __slots__ = ("_blank", "_lent", "_page_bytes", "long", "rows")
 
     def __init__(self, table: "KeyTable", window_us: int | None, blank: Any, page_bytes: int) -> None:
         super().__init__(table, window_us, 0)
         self.regime = Regime.UNCHANGED
         self.long: dict[int, R] = {}
         """By slot, the records that are in no row."""
+        self._lent: set[int] = set()
+        """The slots of objects that a copy may share. They are copied before they change."""
         self.rows: list[Any] = []
         """The rows by page, if the column is paged. The last page is blank."""
         self._blank = blank
@@ -53,6 +55,14 @@ class Records(Column, Generic[R]):
         if record is not None or self.few is not None:
             return record
         return self._read_row(self.rows[slot >> PAGE_BITS], slot & IN_PAGE)
+
+    def _own(self, slot: int) -> R | None:
+        """Return the record of a slot, to be changed if it is in no row; None without one."""
+        if slot in self._lent:
+            self._lent.remove(slot)
+            if slot in self.long:
+                self.long[slot] = self.copy_of(self.long[slot])
+        return self.record(slot)
 
     # -- what each kind knows -------------------------------------------------------------------------------
 
@@ -130,7 +140,8 @@ class Records(Column, Generic[R]):
         used = [bool(count) for count in [*self.counts, 0]]
         copy.pages = [page[:] if use else page for page, use in zip(self.pages, used, strict=False)]
         copy.rows = [self._copied(page) if use else page for page, use in zip(self.rows, used, strict=False)]
-        copy.long = {slot: self.copy_of(record) for slot, record in self.long.items()}
+        copy.long = self.long.copy()
+        self._lent = set(self.long)
         return copy
 
     @abstractmethod
@@ -166,6 +177,7 @@ class Records(Column, Generic[R]):
     def _drop_record(self, slot: int) -> None:
         record = self.long.pop(slot, None)
         if record is not None:
+            self._lent.discard(slot)
             self.table.weigh(-RECORD_BYTES - self.bytes_of(record))
         if self.few is None:
             self._clear_row(self.rows[slot >> PAGE_BITS], slot & IN_PAGE, long=False)

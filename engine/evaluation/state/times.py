@@ -47,7 +47,7 @@ class Times(Records["array[int]"]):
                     page[first] = place
                     page[first + place] = self.pages[number][offset] = now_us
                     return slot
-        times = self.record(slot)
+        times = self._own(slot)
         if times is None:
             return self._open(key, slot, now_us, tick, array("q", (now_us,)))
         self._set_latest(slot, now_us)

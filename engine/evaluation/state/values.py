@@ -62,7 +62,7 @@ class Values(Records[dict[Any, int]]):
                     record[value] = now_us
                     self._keep_record(slot, record)
                 return slot
-        values = self.long.get(slot)
+        values = self._own(slot)
         if values is None:
             return self._open(key, slot, now_us, tick, self.ordered([(value, now_us)]))
         self._set_latest(slot, now_us)

@@ -148,3 +148,35 @@ def test_a_slice_that_holds_nothing_more_is_watched_by_nothing():
         assert table.awake
         made.evaluate({"k": 1, "a": 2}, 1)
         assert table.awake == {}
+
+
+def test_records_without_keys_stay_though_they_pass_the_bound_on_memory() -> None:
+    made = detector("count(a >= 0) >= 100", "per k once a == 0", limits=Limits(state_bytes_max=600))
+    fired = [fires(made, number, k=number, a=0) for number in range(200)]
+    assert made.state.bytes > 600
+    assert made.state.live == 0
+    counting = [
+        bool([action for action in made.evaluate({"k": 1, "a": 1}, 200 + number) if action["name"] == "r0"])
+        for number in range(3)
+    ]
+    assert (len(fired), counting) == (200, [True] * 3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "bytes_max"),
+    [
+        ("count(a >= 0) >= 10000", 130_000),
+        ("distinct(v) > 10000", 4_500_000),
+        ("sum(a) within 256ms > 0", 8_000),
+        ("avg(a) within 256ms > 0", 8_000),
+    ],
+)
+def test_a_record_without_keys_takes_no_more_than_is_said(rule: str, bytes_max: int) -> None:
+    made = detector(rule)
+    most = 0
+    for number in range(0, 21_000, 1_000):
+        made.evaluate_many(
+            [({"a": 1, "v": f"{each:>256}"}, each, None) for each in range(number, number + 1_000)]
+        )
+        most = max(most, made.state.bytes)
+    assert bytes_max / 2 < most < bytes_max
