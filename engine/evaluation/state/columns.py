@@ -5,7 +5,7 @@ entries, and an array never has to be copied to grow.
 """
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from engine.evaluation.memory import FOREVER, NEVER, Bucket, Regime
@@ -261,14 +261,9 @@ class Column:
 
     def slots(self) -> list[int]:
         """Return the slots with an entry, in the order of snapshots."""
-        return list(self.each_slot())
-
-    def each_slot(self) -> Iterator[int]:
-        """Give the same one after another."""
         if self.few is not None:
-            yield from self.few
-        for number in range(len(self.counts)):
-            yield from self._slots_of(number)
+            return list(self.few)
+        return [slot for number in range(len(self.counts)) for slot in self._slots_of(number)]
 
     def until_us(self, slot: int) -> int:
         """Return the last time at which the memory of a slot has not expired.

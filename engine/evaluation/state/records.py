@@ -5,7 +5,7 @@ its n latest times, and likewise for the values of a fact.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from engine.evaluation.memory import Regime
@@ -55,6 +55,13 @@ class Records(Column, Generic[R]):
         if record is not None or self.few is not None:
             return record
         return self._read_row(self.rows[slot >> PAGE_BITS], slot & IN_PAGE)
+
+    def each_slot(self) -> Iterator[int]:
+        """Give the slots with a record one after another, in the order of snapshots."""
+        if self.few is not None:
+            yield from self.few
+        for number in range(len(self.counts)):
+            yield from self._slots_of(number)
 
     def _own(self, slot: int) -> R | None:
         """Return the record of a slot, to be changed if it is in no row; None without one."""
