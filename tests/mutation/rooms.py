@@ -124,7 +124,11 @@ ROOMS: Final = {
         Room(
             "explanation",
             "engine/evaluation/explanation",
-            tests=("unit/evaluation/test_explanations.py", "unit/evaluation/test_timelines.py"),
+            tests=(
+                "unit/evaluation/test_explanations.py",
+                "unit/evaluation/test_timelines.py",
+                "property/test_explanations.py",
+            ),
         ),
         Room(
             "estimates",
