@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +12,13 @@ from rich.console import Console
 from api.cli.failures import fail, warn
 from api.cli.reading_options import reading_options
 from api.cli.recordings.reading import Reading, RecordedEvent
-from api.cli.rule_files import RuleFileError, read_rules
+from api.cli.rule_files import NamedCondition, RuleFileError, read_rules
 from api.cli.tables import print_table
 from api.cli.trying import output
 from api.cli.trying.feeding import Feeding
 from api.cli.trying.hints import Hints
 from api.cli.trying.trial import Trial
+from engine.language.diagnostics import nearest, quoted
 from engine.language.text.durations import UNITS_MS, duration_seconds
 
 _DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS_MS)})")
@@ -41,7 +42,8 @@ Examples:
   rule-detector try rules.yaml auth.log --pattern '^(?P<time>.{15}) .* password for (?P<user>\\S+)'
   tail -f events.ndjson | rule-detector try rules.yaml -
   rule-detector try new.yaml events.ndjson --against old.yaml
-  rule-detector try rules.yaml events.csv -o json | jq .key.ip
+  rule-detector try rules.yaml events.csv -o json | jq .keys.ip
+  rule-detector try rules.yaml events.ndjson --explain "failed twice" --line 17
 
 Exit status: 0 success, 1 something could not be read or was refused, 2 wrong usage.
 """,
@@ -67,10 +69,12 @@ Exit status: 0 success, 1 something could not be read or was refused, 2 wrong us
     "--output",
     "form",
     type=click.Choice(output.FORMS),
-    default="text",
-    help="Form of the firings; all but text have every one.  [default: text]",
+    default="table",
+    help="Form of the firings; all but table have every one.  [default: table]",
 )
 @click.option("--to", "target", metavar="FILE", help="File for the firings, instead of standard output.")
+@click.option("--explain", "explained", metavar="RULE", help="Tell why this rule fires at --line, or not.")
+@click.option("--line", "at_line", metavar="N", type=click.IntRange(min=1), help="The line of that event.")
 def trial(
     *,
     rules: str,
@@ -81,6 +85,8 @@ def trial(
     shown_max: int,
     form: str,
     target: str | None,
+    explained: str | None,
+    at_line: int | None,
 ) -> None:
     """Run RULES over recorded events, without a service, and show when, for whom and where each fires.
 
@@ -91,16 +97,24 @@ def trial(
     Each firing has its time, the values of the facts that the rule is keyed by (`per ip`), and the line of
     the event. At the end, a table has how often each rule fired. What in the rules and the events does not
     fit together is told, such as a field that no event has.
+
+    With --explain and --line, only one event of one rule is shown: what of the condition is true, since
+    which event, and until when.
     """
+    if (explained is None) != (at_line is None):
+        raise click.UsageError("`--explain` and `--line` go together.")
     try:
         new = read_rules(rules)
         old = None if against is None else read_rules(against)
     except RuleFileError as error:
         fail(str(error))
-    if form == "parquet" and target is None:
+    if form == "parquet" and target is None and explained is None:
         raise click.UsageError("`-o parquet` needs a file: `--to FILE`.")
+    if explained is not None and at_line is not None:
+        _explain(new, explained, at_line, Feeding(files, reading, late_us_max, Console(stderr=True)))
+        return
     # Programs that read the firings from standard output want nothing else there.
-    console = Console(stderr=form != "text" and target is None)
+    console = Console(stderr=form != "table" and target is None)
     hints = Hints(new)
     with _output(form, target, shown_max, compared=old is not None) as shown:
         run = Trial(new, shown.take, against=old)
@@ -123,6 +137,31 @@ def trial(
                 ]
             )
         )
+
+
+def _explain(rules: Sequence[NamedCondition], name: str, line: int, feeding: Feeding) -> None:
+    """Print why a rule fires at the event of a line, or not."""
+    found = [rule for rule in rules if rule.name == name]
+    if not found:
+        near = nearest(name, [rule.name for rule in rules])
+        fail(f"no rule is named {quoted(name)}" + (f"; did you mean {quoted(near)}?" if near else ""))
+    # Rules do not influence each other, so the others need not run.
+    run = Trial(found, lambda _: None)
+    shown: list[str] = []
+
+    def take(batch: list[RecordedEvent]) -> None:
+        numbers = [number for number, event in enumerate(batch) if event.line == line]
+        if numbers and not shown:
+            run.evaluate(batch[: numbers[0]])
+            shown.extend(run.explain(batch[numbers[0]]))
+        elif not shown:
+            run.evaluate(batch)
+
+    failure = feeding.feed(take)
+    for text in shown:
+        click.echo(text)
+    if not shown:
+        fail(failure or f"no event is at line {line}")
 
 
 @contextlib.contextmanager

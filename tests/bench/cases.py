@@ -20,6 +20,7 @@ from tests.bench import (
     stateless,
     temporal,
     transport,
+    trying,
     worst,
 )
 from tests.bench.effort import Effort
@@ -44,6 +45,7 @@ CASES: Final[Mapping[str, Callable[[Effort], list[Part]]]] = {
         durability,
         transport,
         activation,
+        trying,
         front,
     )
 }

@@ -28,6 +28,7 @@ class Effort:
     growth_adds: int
     keys: int
     keys_max: int
+    tried_events: int
     narrow_rules: int
     keys_of_narrow_rule: int
     pause_runs: int
@@ -70,6 +71,7 @@ FULL = Effort(
     growth_adds=200,
     keys=1_000_000,
     keys_max=100_000,
+    tried_events=1_000_000,
     narrow_rules=1_000,
     keys_of_narrow_rule=100,
     pause_runs=3,
@@ -103,6 +105,7 @@ QUICK = Effort(
     growth_adds=50,
     keys=50_000,
     keys_max=5_000,
+    tried_events=50_000,
     narrow_rules=100,
     keys_of_narrow_rule=100,
     pause_runs=1,
@@ -136,6 +139,7 @@ TINY = Effort(
     growth_adds=5,
     keys=600,
     keys_max=100,
+    tried_events=50_000,
     narrow_rules=5,
     keys_of_narrow_rule=10,
     pause_runs=1,

@@ -12,7 +12,7 @@ from api.cli.failures import fail
 from api.cli.recordings.times import iso
 from api.cli.trying.trial import NEW, OLD, Firing, Tally
 
-FORMS: Final = ("text", "json", "csv", "parquet")
+FORMS: Final = ("table", "json", "csv", "parquet")
 
 _MARKS: Final = {NEW: "+", OLD: "-"}
 
@@ -70,11 +70,13 @@ class JsonOutput(_Base):
 
     def take(self, firing: Firing) -> None:
         """Write a firing."""
-        self._write(json.dumps(as_row(firing) | {"event": firing.event.fields}, ensure_ascii=False))
+        row = as_row(firing)
+        times = {"time_ms": row["time_us"] / 1_000, "time": iso(row.pop("time_us"))}
+        self._write(json.dumps(row | times | {"event": firing.event.fields}, ensure_ascii=False))
 
 
 class CsvOutput(_Base):
-    """A row for each firing; the key is a JSON object."""
+    """A row for each firing; the keys are a JSON object."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -82,7 +84,8 @@ class CsvOutput(_Base):
 
     def take(self, firing: Firing) -> None:
         """Write a firing."""
-        self._row(as_cells(firing))
+        time_us, *cells = as_cells(firing)
+        self._row([iso(time_us), *cells])
 
     def _row(self, cells: Iterable[object]) -> None:
         line = io.StringIO()
@@ -99,11 +102,11 @@ class ParquetOutput(_Base):
         except ImportError:
             fail("Parquet needs the package pyarrow: pip install pyarrow")
         self._path = path
-        self._rows: list[tuple[object, ...]] = []
+        self._rows: list[list[Any]] = []
 
     def take(self, firing: Firing) -> None:
         """Keep a firing."""
-        self._rows.append((firing.event.time_us, *as_cells(firing)[1:]))
+        self._rows.append(as_cells(firing))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -119,19 +122,25 @@ class ParquetOutput(_Base):
         pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), self._path)
 
 
-COLUMNS: Final = ("time", "rule", "version", "key", "file", "line")
+COLUMNS: Final = ("time", "rule", "version", "keys", "file", "line")
 
 
 def as_row(firing: Firing) -> dict[str, Any]:
-    """Return a firing by column."""
+    """Return a firing by column, with its time in microseconds."""
     event = firing.event
-    cells = (iso(event.time_us), firing.rule, firing.version, firing.key, event.source, event.line)
-    return dict(zip(COLUMNS, cells, strict=True))
+    return {
+        "time_us": event.time_us,
+        "rule": firing.rule,
+        "version": firing.version,
+        "keys": firing.key,
+        "file": event.source,
+        "line": event.line,
+    }
 
 
-def as_cells(firing: Firing) -> list[object]:
+def as_cells(firing: Firing) -> list[Any]:
     """Return a firing as the cells of a row."""
-    return list((as_row(firing) | {"key": json.dumps(firing.key, ensure_ascii=False)}).values())
+    return list((as_row(firing) | {"keys": json.dumps(firing.key, ensure_ascii=False)}).values())
 
 
 def key_text(firing: Firing) -> str:

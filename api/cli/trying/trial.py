@@ -1,16 +1,25 @@
 """Runs rules over events in process, and counts what fires."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
+from api.cli.explained_rules import lines_of
 from api.cli.recordings.reading import RecordedEvent
+from api.cli.recordings.times import iso
 from api.cli.rule_files import NamedCondition
+from api.client import ExplainedRule
 from engine.evaluation.detector import Detector
 from engine.evaluation.dispatch.compiler import Fired
+from engine.evaluation.explanation.document import rule_document
+from engine.evaluation.explanation.explaining import explain
 from engine.evaluation.facts.values import split_name, value_of
 from engine.evaluation.outcomes import BatchRefused
 from engine.language.condition import walk
+from engine.language.diagnostics import Refusal
 
 NEW: Final = "new"
 OLD: Final = "old"
@@ -87,8 +96,23 @@ class Trial:
         self.late_us_most = 0
         self._clock_us: int | None = None
 
+    def explain(self, event: RecordedEvent) -> Iterator[str]:
+        """Yield lines that tell why the rules fire at an event, or not. The event is not evaluated."""
+        try:
+            explanation = explain(self._new.detector, event.fields, _milliseconds(event.time_us))
+        except Refusal as refusal:
+            yield refusal.entries[0].message
+            return
+        yield f"{iso(explanation.time_us)}  {event.place}"
+        for explained in explanation.rules:
+            # Integers may be larger than msgspec converts.
+            document = json.dumps(rule_document(explained))
+            yield from lines_of(msgspec.json.decode(document, type=ExplainedRule), explanation.time_us)
+
     def evaluate(self, batch: Sequence[RecordedEvent]) -> None:
         """Evaluate events in order."""
+        if not batch:
+            return
         self._note_times(batch)
         new = self._fired(self._new, batch)
         if self._old is None:

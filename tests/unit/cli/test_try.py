@@ -80,11 +80,11 @@ def test_programs_get_every_firing(rules: str, events: str) -> None:
     found = [json.loads(line) for line in lines_of(run)]
     assert [(one["time"], one["line"]) for one in found] == expected
     assert found[0]["event"] == {"ts": 1_700_000_000, "ip": "a", "ok": False, "n": 1}
-    assert found[0]["key"] == {"ip": "a"}
+    assert [found[0]["keys"], found[0]["time_ms"]] == [{"ip": "a"}, 1_700_000_000_000]
     assert "again  2" in run.stderr
     rows = list(csv.DictReader(io.StringIO(tried(rules, events, "-o", "csv").stdout)))
     assert [(row["time"], int(row["line"])) for row in rows] == expected
-    assert json.loads(rows[0]["key"]) == {"ip": "a"}
+    assert json.loads(rows[0]["keys"]) == {"ip": "a"}
 
 
 def test_firings_can_go_to_a_file_with_the_table_on_standard_output(rules: str, events: str) -> None:
@@ -109,6 +109,30 @@ def test_without_pyarrow_parquet_says_what_is_missing(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     run = tried(rules, events, "-o", "parquet", "--to", "out", code=1)
     assert "pip install pyarrow" in run.stderr
+
+
+def test_one_event_of_one_rule_is_explained(rules: str, events: str) -> None:
+    run = tried(rules, events, "--explain", "again", "--line", "3")
+    assert run.stdout.splitlines() == [
+        "2023-11-14T22:13:25.000Z  e.ndjson, line 3",
+        "again: fires",
+        "  true   ok == false and per ip once within 10s n == 1; until 2023-11-14T22:13:30.000Z",
+        "    true   ok == false; ok: false",
+        '    true   per ip once within 10s n == 1; slice ip: "a"; until 2023-11-14T22:13:30.000Z',
+        (
+            "      true   once within 10s n == 1; since 2023-11-14T22:13:20.000Z, 5 s before; "
+            "until 2023-11-14T22:13:30.000Z"
+        ),
+        "        false  n == 1",
+        "  it would not fire if this turned: ok == false",
+    ]
+    assert "does not fire" in tried(rules, events, "--explain", "again", "--line", "4").stdout
+
+
+def test_what_cannot_be_explained_is_told(rules: str, events: str) -> None:
+    assert "did you mean `again`" in tried(rules, events, "--explain", "agian", "--line", "3", code=1).stderr
+    assert "no event is at line 9" in tried(rules, events, "--explain", "again", "--line", "9", code=1).stderr
+    assert "go together" in tried(rules, events, "--explain", "again", code=2).stderr
 
 
 def test_two_versions_of_the_rules_are_compared_event_by_event(rules: str, events: str) -> None:
