@@ -148,6 +148,26 @@ async def test_a_timeline_follows_events_as_they_happen(console: Console) -> Non
     await expect(page.locator(".plot canvas")).to_be_visible()
 
 
+async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(console: Console) -> None:
+    detector = await console.create("shop", "per user once within 10m ok == false")
+    for user in ("ada", "bob"):
+        event = {"fields": {**FIELDS, "user": user}, "timestamp_ms": 1000}
+        await console.caller("POST", f"/api/detectors/{detector}/evaluate", {"event": event})
+    page = console.page
+    await console.sign_in()
+    await console.open(detector, "state")
+    await expect(page.locator("dl.facts")).to_contain_text("1970-01-01 00:00:01Z")
+    await expect(page.locator("dl.facts")).to_contain_text("1 of 1 on")
+    keys = page.locator("tbody tr").filter(has=page.get_by_role("button", name="Look"))
+    await expect(keys).to_have_count(2)
+    await page.get_by_role("searchbox", name="Find keys").fill("bo")
+    await page.keyboard.press("Enter")
+    await expect(keys).to_have_count(1)
+    await page.get_by_role("button", name="Look").click()
+    await expect(page.locator(".explained")).to_contain_text("settled at 1970-01-01 00:00:01Z")
+    await expect(page.get_by_role("cell", name="once within 10m ok == false", exact=True)).to_be_visible()
+
+
 async def test_five_thousand_rules_are_listed_and_searched(tmp_path: Path) -> None:
     async with console_at(tmp_path / "data", width=420) as console:
         detector = await console.create("many")

@@ -1,5 +1,81 @@
-import { h } from "./dom.js";
+// What a detector holds: in numbers, its keys, its memories, and what its rules cost.
 
-export async function stateView() {
-  return h("p", {}, "not yet");
+import { action, bytes, count, h, table, time } from "./dom.js";
+import { call } from "./service.js";
+import { explainedTree } from "./tree.js";
+
+export async function stateView(detector, query, signal) {
+  const path = `detectors/${detector.id}/state`;
+  const ask = (parameters) => call("GET", `${path}?${new URLSearchParams(parameters)}`, undefined, signal);
+  const whole = await ask({});
+  const tree = h("div", { "aria-live": "polite" });
+
+  const share = (number) => (number === undefined ? "" : `${(number * 100).toPrecision(3)} %`);
+  const keyText = (key) => h("code", {}, JSON.stringify(key));
+
+  const keys = pages(ask, "keys", "Find keys that begin with", ["Key", "Last event", "Memories", ""], (one) => [
+    keyText(one.key), one.last_event.toLocaleString("en"), String(one.memories),
+    action("Look", () => look(one.key))]);
+  const nodes = pages(ask, "nodes", null, ["Remembered", "For each", "Entries", "Read by"], (one) => [
+    h("code", {}, one.text), one.per.join(", "), one.entries.toLocaleString("en"), count(one.uses, "rule")]);
+  const costs = pages(ask, "rules", "Find rules that begin with", ["Rule", "Fired", "Evaluated at", "Share of time"], (one) => [
+    h("a", { href: `#/d/${detector.id}/timeline?rule=${one.ruleId}` }, one.name),
+    one.times_true.toLocaleString("en"), share(one.evaluated_share), share(one.time_share)]);
+
+  // The rules for one key, as they stand between two events.
+  async function look(key) {
+    const { rules } = await call("GET", `detectors/${detector.id}/rules`, undefined, signal);
+    const chosen = h("select", { "aria-label": "Rule", onchange: draw }, rules.slice(0, 5000).map((rule) =>
+      h("option", { value: rule.id }, rule.name)));
+    const shown = h("div");
+    async function draw() {
+      const { node, clock_ms } = await ask({ rule: chosen.value, key: JSON.stringify(key) });
+      shown.replaceChildren(explainedTree(node, clock_ms ?? Date.now()));
+    }
+    tree.replaceChildren(h("h2", {}, "For ", keyText(key)), chosen, shown);
+    await draw();
+    tree.scrollIntoView({ block: "nearest" });
+  }
+
+  await Promise.all([keys, nodes, costs].map((one) => one.load()));
+  return h("section", {},
+    facts({
+      Clock: whole.clock_ms === undefined ? "no event yet" : time(whole.clock_ms),
+      Events: whole.events.toLocaleString("en"),
+      Rules: `${whole.rules.enabled.toLocaleString("en")} of ${whole.rules.total.toLocaleString("en")} on`,
+      "Live keys": whole.keys.live.toLocaleString("en"),
+      "Held by keys and histories": `${bytes(whole.bytes.held)} of ${bytes(whole.bytes.max)}`,
+      "Rules are": whole.indexed ? "indexed" : "evaluated at every event",
+      Journal: whole.journal && `record ${whole.journal.record}, ${bytes(whole.journal.bytes)}`,
+      Snapshot: whole.snapshot && `record ${whole.snapshot.record}`,
+      "Runs in": whole.worker && `${whole.worker.node}, process ${whole.worker.pid}, ${bytes(whole.worker.resident_bytes ?? 0)}`,
+    }),
+    h("h2", {}, "Keys"), keys.element, tree,
+    h("h2", {}, "What is remembered"), nodes.element,
+    h("h2", {}, "What rules cost since the detector was activated"), costs.element);
+}
+
+function facts(told) {
+  return h("dl", { class: "facts" }, Object.entries(told).filter(([, value]) => value).map(([name, value]) =>
+    h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+// A list that is loaded a page at a time.
+function pages(ask, list, searched, heads, cells) {
+  let after, found = [];
+  const shown = h("div");
+  const more = action("More", () => load(after));
+  const prefix = searched && h("input", { type: "search", placeholder: searched, "aria-label": searched, onchange: () => load() });
+
+  async function load(from) {
+    const page = await ask({ list, ...(prefix?.value ? { prefix: prefix.value } : {}), ...(from ? { after: from } : {}) });
+    found = from ? [...found, ...page[list]] : page[list];
+    after = page.after;
+    more.hidden = after === undefined;
+    shown.replaceChildren(found.length
+      ? table(heads, found.map((one) => h("tr", {}, cells(one).map((cell) => h("td", {}, cell)))))
+      : h("p", { class: "quiet" }, "None."));
+  }
+
+  return { element: h("div", {}, prefix, shown, more), load };
 }

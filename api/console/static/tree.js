@@ -17,9 +17,11 @@ function item(node, now_ms) {
     notes.push(`settled at ${time(node.witness_ms)}, ${duration(now_ms - node.witness_ms)} ago`);
   }
   const values = Object.entries(node.values ?? {}).map(([name, value]) => `${name} is ${JSON.stringify(value)}`);
-  if (!node.verdict && !node.nodes && !node.values && node.found === undefined) values.push("missing");
-  return h("li", { class: node.verdict ? "true" : "false" },
-    h("span", { class: "verdict" }, node.verdict ? "true" : "false"),
+  if (node.verdict === false && !node.nodes && !node.values && node.found === undefined) values.push("missing");
+  // Between two events, some verdicts depend on the next one.
+  const verdict = node.verdict === undefined ? "open" : String(node.verdict);
+  return h("li", { class: verdict },
+    h("span", { class: "verdict" }, verdict),
     h("code", {}, node.text),
     [...values, ...notes].map((note) => h("small", {}, note)),
     node.until_ms !== undefined && h("small", {}, until(node.until_ms, now_ms)),
