@@ -4,6 +4,7 @@ import click
 
 from api.cli.backup import backup, restore
 from api.cli.check import check
+from api.cli.cluster import cluster
 from api.cli.demo import demo
 from api.cli.explain import explain
 from api.cli.inspect import inspect
@@ -21,7 +22,7 @@ COMMANDS = {
     "Try it": (demo,),
     "Rules and events": (check, trial, replay, explain),
     "Detectors and rules of a running service": (detectors, rules, tokens, state),
-    "Run a service": (serve, token, inspect, retry, backup, restore),
+    "Run a service": (serve, token, cluster, inspect, retry, backup, restore),
 }
 """The commands by their headings in --help."""
 

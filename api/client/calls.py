@@ -181,6 +181,14 @@ def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
     return _delete(_path("detectors", detector_id, "rules", rule_id))
 
 
+# The service
+
+
+def show_cluster() -> Call[dict[str, Any]]:
+    """Show what runs where."""
+    return _get(_path("cluster"), dict[str, Any])
+
+
 # Events
 
 

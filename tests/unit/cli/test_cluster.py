@@ -1,0 +1,58 @@
+"""`rule-detector cluster`: what it shows of a service's answer."""
+
+import json
+from importlib import import_module
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from api.cli import main
+from api.client import Client
+from api.schema.cluster_example import CLUSTER_EXAMPLE
+
+_SILENT = {"name": "worker-2", "answers": False, "detectors": [{"id": "f" * 32, "epoch": 9}]}
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the service answers, which a test may change."""
+    document: dict[str, Any] = json.loads(json.dumps(CLUSTER_EXAMPLE))
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        assert (request.method, request.url.path) == ("GET", "/api/cluster")
+        return httpx.Response(200, json={"success": True, "errors": [], "messages": [], "result": document})
+
+    client = Client("http://s", "t", transport=httpx.MockTransport(respond))
+    monkeypatch.setattr(import_module("api.cli.service_options"), "Client", lambda _url, _token: client)
+    return document
+
+
+def shown(*options: str) -> str:
+    run = CliRunner().invoke(main, ["cluster", "--token", "t", *options])
+    assert run.exit_code == 0, run.output
+    return run.stdout
+
+
+def test_tables_show_nodes_front_ends_and_workers(answer: dict[str, Any]) -> None:
+    answer["workers"].append(_SILENT)
+    answer["workers"].append({"name": "worker-3", "answers": True})
+    answer["nodes"][0]["alive"] = False
+    assert shown() == (
+        "node      address   id            cpus  detectors\n"
+        "a (dead)  10.0.0.7  9f3c1d9f3c1d  8     1\n"
+        "front end  pid   memory   waiting  oldest  loop lag  last word  started at\n"
+        "a          4711  83.0 MB  3        2 ms    1 ms      400 ms     2024-03-04T09:36:40Z\n"
+        "worker             node      pid   memory   detector                          waiting  oldest  "
+        "keys  state   epoch  active since\n"
+        "worker-1f0c9a7e-1  10.0.0.7  4711  83.0 MB  logins                            1        0 ms    "
+        "1200  0.3 MB  4      2024-03-04T09:38:20Z\n"
+        "worker-2 (silent)                           ffffffffffffffffffffffffffffffff  0        0 ms    "
+        "0     0.0 MB  9\n"
+        "worker-3                                    (spare)\n"
+    )
+
+
+def test_json_is_the_answer_of_the_service(answer: dict[str, Any]) -> None:
+    assert json.loads(shown("-o", "json")) == answer
