@@ -1,0 +1,171 @@
+"""Each alert fires when it should, stays quiet when it should, and has a section in the operators' page."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.deploy.monitoring import ALERTS, alerts, dashboard_expressions
+
+P = "rule_detector_"
+
+CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    # What makes it fire, and what almost does. Values as promtool writes them, one each 15 seconds.
+    "RuleDetectorDown": ({'up{job="rule-detector"}': "0x200"}, {'up{job="rule-detector"}': "1x200"}),
+    "RuleDetectorNotReady": ({P + "ready": "0x200"}, {P + "ready": "1x100 0 0 1x98"}),
+    "RuleDetectorErrors": (
+        {
+            P + 'requests_total{operation="evaluate",status="200"}': "0+98x200",
+            P + 'requests_total{operation="evaluate",status="503"}': "0+2x200",
+        },
+        {
+            P + 'requests_total{operation="evaluate",status="200"}': "0+1000x200",
+            P + 'requests_total{operation="evaluate",status="503"}': "0+2x200",
+        },
+    ),
+    "RuleDetectorDetectorsInTrouble": ({P + "troubles": "1x200"}, {P + "troubles": "0x190 1x10"}),
+    "RuleDetectorTokensStale": (
+        {P + "directory_word_age_seconds": "0x198 9 10 12"},
+        {P + "directory_word_age_seconds": "2x200"},
+    ),
+    "RuleDetectorWorkersSilent": (
+        {P + 'workers_silent{node="a"}': "1x200"},
+        {P + 'workers_silent{node="a"}': "0x198 1 1"},
+    ),
+    "RuleDetectorWorkersLost": (
+        {P + "actors_lost_total": "0x150 0+1x50"},
+        {P + "actors_lost_total": "0x190 2x10"},
+    ),
+    "RuleDetectorNodeLost": ({P + "nodes_alive": "3x190 2x10"}, {P + "nodes_alive": "2x100 3x100"}),
+    "RuleDetectorSlow": (
+        {
+            P + 'request_seconds_bucket{operation="evaluate",le="0.5"}': "0+90x200",
+            P + 'request_seconds_bucket{operation="evaluate",le="1.0"}': "0+100x200",
+            P + 'request_seconds_bucket{operation="evaluate",le="+Inf"}': "0+100x200",
+        },
+        {
+            P + 'request_seconds_bucket{operation="evaluate",le="0.5"}': "0+999x200",
+            P + 'request_seconds_bucket{operation="evaluate",le="1.0"}': "0+1000x200",
+            P + 'request_seconds_bucket{operation="evaluate",le="+Inf"}': "0+1000x200",
+        },
+    ),
+    "RuleDetectorQueueOld": (
+        {P + "front_end_waiting_seconds": "0x200", P + 'waiting_seconds{node="a"}': "0x190 6x10"},
+        {P + "front_end_waiting_seconds": "0x198 9 0", P + 'waiting_seconds{node="a"}': "4x200"},
+    ),
+    "RuleDetectorBackPressure": (
+        {P + 'requests_total{operation="evaluate",status="429"}': "0+1x200"},
+        {P + 'requests_total{operation="evaluate",status="429"}': "7x200"},
+    ),
+    "RuleDetectorActivationsCrowdOut": (
+        {P + "detectors_woken_total": "0+900x200"},
+        {P + "detectors_woken_total": "0+600x200"},
+    ),
+    "RuleDetectorEventLoopLag": (
+        {P + "event_loop_lag_seconds": "1x200"},
+        {P + "event_loop_lag_seconds": "0.1x200"},
+    ),
+    "RuleDetectorSlowDisk": (
+        {
+            P + 'journal_sync_seconds_bucket{node="a",le="0.1"}': "0+90x200",
+            P + 'journal_sync_seconds_bucket{node="a",le="0.2"}': "0+100x200",
+            P + 'journal_sync_seconds_bucket{node="a",le="+Inf"}': "0+100x200",
+        },
+        {
+            P + 'journal_sync_seconds_bucket{node="a",le="0.1"}': "0+1000x200",
+            P + 'journal_sync_seconds_bucket{node="a",le="0.2"}': "0+1000x200",
+            P + 'journal_sync_seconds_bucket{node="a",le="+Inf"}': "0+1000x200",
+        },
+    ),
+    "RuleDetectorDiskFilling": (
+        {
+            P + "data_free_bytes": "5x200",
+            P + "data_total_bytes": "100x200",
+            P + "data_free_inodes": "1e6x200",
+        },
+        {
+            P + "data_free_bytes": "20x200",
+            P + "data_total_bytes": "100x200",
+            P + "data_free_inodes": "1e6x200",
+        },
+    ),
+    "RuleDetectorDiskFull": (
+        {P + "batches_without_room_total": "0x190 0+1x10"},
+        {P + "batches_without_room_total": "3x200"},
+    ),
+    "RuleDetectorJournalFailures": (
+        {P + "journal_failures_total": "0x190 1x10"},
+        {P + "journal_failures_total": "1x200"},
+    ),
+    "RuleDetectorSnapshotsFail": (
+        {P + "snapshots_failed_total": "0+1x200"},
+        {P + "snapshots_failed_total": "0x180 1x20"},
+    ),
+    "RuleDetectorDamage": (
+        {P + "files_set_aside_total": "0x200", P + "detectors_diverged_total": "0x190 1x10"},
+        {P + "files_set_aside_total": "2x200", P + "detectors_diverged_total": "1x200"},
+    ),
+    "RuleDetectorOwnersFenced": (
+        {P + "owners_fenced_total": "0x190 1x10"},
+        {P + "owners_fenced_total": "1x200"},
+    ),
+    "RuleDetectorKeysEvicted": (
+        {P + 'keys_evicted_total{node="a"}': "0+5x200"},
+        {P + 'keys_evicted_total{node="a"}': "9x200"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def promtool() -> str:
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not installed")
+    return found
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_case_and_a_section_in_the_operators_page() -> None:
+    names = [rule["alert"] for rule in alerts()]
+    assert CASES.keys() == set(names)
+    page = (ALERTS.parents[2] / "OPERATIONS.md").read_text("utf-8")
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_the_rules_and_the_dashboards_expressions_are_valid(promtool: str, tmp_path: Path) -> None:
+    run(promtool, "check", "rules", str(ALERTS))
+    rules = [{"record": f"r{number}", "expr": expr} for number, expr in enumerate(dashboard_expressions())]
+    assert len(rules) > 30
+    file = tmp_path / "dashboard.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}), "utf-8")
+    run(promtool, "check", "rules", str(file))
+
+
+def test_each_alert_fires_and_does_not_fire_too_early(promtool: str, tmp_path: Path) -> None:
+    tests = []
+    for name, series_of in CASES.items():
+        for fires, series in zip((True, False), series_of, strict=True):
+            expected = [{"labels": "{}", "value": 1}] if fires else []
+            tests.append(
+                {
+                    "interval": "15s",
+                    "input_series": [{"series": one, "values": values} for one, values in series.items()],
+                    "promql_expr_test": [
+                        {
+                            "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}})',
+                            "eval_time": "50m",
+                            "exp_samples": expected,
+                        }
+                    ],
+                }
+            )
+    file = tmp_path / "alerts_test.yaml"
+    document = {"rule_files": [str(ALERTS)], "evaluation_interval": "15s", "tests": tests}
+    file.write_text(yaml.safe_dump(document), "utf-8")
+    run(promtool, "test", "rules", str(file))
