@@ -1,0 +1,201 @@
+"""The files for deployment: what of them can be checked without the platforms that read them."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from api.schema.operations import OPERATIONS
+from api.settings import settings
+from tests.unit.deploy.monitoring import DEPLOY
+
+ROOT = DEPLOY.parents[1]
+KUBERNETES = DEPLOY / "kubernetes" / "rule-detector.yaml"
+SERVE_IN_CLUSTER = DEPLOY / "container" / "serve-in-cluster"
+UNIT = DEPLOY / "systemd" / "rule-detector.service"
+
+
+def documents() -> dict[tuple[str, str], Any]:
+    """The objects of Kubernetes by kind and name."""
+    found = list(yaml.safe_load_all(KUBERNETES.read_text("utf-8")))
+    return {(one["kind"], one["metadata"]["name"]): one for one in found}
+
+
+def pods() -> list[Any]:
+    """The templates of all pods."""
+    found = documents()
+    cluster = found["RayCluster", "rule-detector"]["spec"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    return [
+        found["Deployment", "rule-detector"]["spec"]["template"],
+        *(group["template"] for group in groups),
+    ]
+
+
+def test_each_file_has_its_line_in_the_page() -> None:
+    page = (DEPLOY.parent / "OPERATIONS.md").read_text("utf-8")
+    files = [path for path in DEPLOY.rglob("*") if path.is_file()]
+    assert len(files) >= 8
+    assert [path for path in files if f"deploy/{path.relative_to(DEPLOY)}" not in page] == []
+
+
+def test_every_variable_in_the_files_is_a_setting() -> None:
+    known = {setting.variable for setting in settings()}
+    named = {
+        name
+        for path in DEPLOY.rglob("*")
+        if path.is_file()
+        for name in re.findall(r"RULE_DETECTOR_[A-Z_]+[A-Z]", path.read_text("utf-8"))
+    }
+    assert named
+    assert named <= known
+
+
+def test_what_kubernetes_objects_refer_to_is_there() -> None:
+    found = documents()
+    deployment = found["Deployment", "rule-detector"]["spec"]
+    labels = deployment["template"]["metadata"]["labels"].items()
+    for kind in ("Service", "PodDisruptionBudget"):
+        selector = found[kind, "rule-detector"]["spec"]["selector"]
+        assert (selector.get("matchLabels") or selector).items() <= labels
+    assert deployment["selector"]["matchLabels"].items() <= labels
+    for pod in pods():
+        inside = found["NetworkPolicy", "rule-detector-inside"]["spec"]["podSelector"]["matchLabels"].items()
+        assert inside <= pod["metadata"]["labels"].items()
+        (container,) = pod["spec"]["containers"]
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} == volumes.keys()
+        claim = volumes["data"]["persistentVolumeClaim"]["claimName"]
+        assert ("PersistentVolumeClaim", claim) in found
+        assert {"name": "RAY_AUTH_MODE", "value": "token"} in container["env"]
+        ports = {port["name"] for port in container.get("ports", [])}
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            for action in container.get(probe, {}).values():
+                if isinstance(action, dict) and "port" in action:
+                    assert action["port"] in ports
+    callers = found["NetworkPolicy", "rule-detector-callers"]["spec"]
+    assert callers["podSelector"]["matchLabels"].items() <= labels
+    assert found["Service", "rule-detector"]["spec"]["ports"][0]["targetPort"] == "http"
+
+
+def test_probes_ask_operations_that_need_no_token() -> None:
+    container = documents()["Deployment", "rule-detector"]["spec"]["template"]["spec"]["containers"][0]
+    open_paths = {operation.path for operation in OPERATIONS if operation.is_open}
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["path"] in open_paths
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz", (
+        "a pod that is not ready must not be killed"
+    )
+
+
+def test_the_versions_of_ray_are_those_of_the_constraints() -> None:
+    (version,) = re.findall(r"^ray==(\S+)$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    assert documents()["RayCluster", "rule-detector"]["spec"]["rayVersion"] == version
+
+
+def test_ray_up_accepts_the_form_of_its_file() -> None:
+    spec = find_spec("ray")
+    assert spec is not None
+    assert spec.origin is not None
+    schema = json.loads((Path(spec.origin).parent / "autoscaler" / "ray-schema.json").read_text("utf-8"))
+    document = yaml.safe_load((DEPLOY / "ray" / "cluster.yaml").read_text("utf-8"))
+    jsonschema.validate(document, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**document, "unknown": 1}, schema)
+
+
+def test_the_container_file_copies_what_is_there_and_does_not_run_as_root() -> None:
+    lines = (DEPLOY / "container" / "Containerfile").read_text("utf-8").splitlines()
+    instructions = [line.split() for line in lines if line and not line.startswith("#")]
+    copied = [words[1] for words in instructions if words[0] == "COPY" and not words[1].startswith("--from")]
+    assert copied
+    assert [path for path in copied if not (ROOT / path).exists()] == []
+    users = [words[1] for words in instructions if words[0] == "USER"]
+    assert users[-1] == "10001"
+    assert all(pod["spec"]["securityContext"]["runAsUser"] == 10001 for pod in pods())
+
+
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    # It wants the program to be there.
+    unit = tmp_path / UNIT.name
+    unit.write_text(
+        re.sub("^ExecStart=\\S+", "ExecStart=/bin/true", UNIT.read_text("utf-8"), flags=re.MULTILINE)
+    )
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# -- serve-in-cluster, with programs that stand in for Ray and the service -----------------------------------
+
+_RAY = '#!/bin/sh\necho "ray $*" >> "$LOG"\n'
+_SERVICE = """#!/bin/sh
+echo "serve $*" >> "$LOG"
+trap 'sleep 0.3; echo saved >> "$LOG"; exit 7' TERM
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> dict[str, str]:
+    """An environment with the two programs, and the file that they write to."""
+    for name, text in (("ray", _RAY), ("rule-detector", _SERVICE)):
+        program = tmp_path / name
+        program.write_text(text)
+        program.chmod(0o755)
+    return {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "LOG": str(tmp_path / "log"),
+        "RAY_CLUSTER": "head:6379",
+    }
+
+
+def test_a_signal_reaches_the_service_and_ray_ends_after_it(programs: dict[str, str]) -> None:
+    log = Path(programs["LOG"])
+    running = subprocess.Popen(["sh", str(SERVE_IN_CLUSTER), "--port", "1"], env=programs)
+    try:
+        until_s = time.monotonic() + 10
+        while not (log.exists() and "serve" in log.read_text()) and time.monotonic() < until_s:
+            time.sleep(0.02)
+        # The trap of the stand-in comes right after what it says.
+        time.sleep(0.2)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(10) == 7
+    finally:
+        running.kill()
+    assert log.read_text().splitlines() == [
+        "ray start --address=head:6379 --num-cpus=0 --disable-usage-stats",
+        "serve serve --ray-address head:6379 --port 1",
+        "saved",
+        "ray stop --grace-period 5",
+    ]
+
+
+def test_the_status_of_a_service_that_ends_by_itself_is_passed_on(programs: dict[str, str]) -> None:
+    (Path(programs["LOG"]).parent / "rule-detector").write_text("#!/bin/sh\nexit 3\n")
+    done = subprocess.run(["sh", str(SERVE_IN_CLUSTER)], env=programs, timeout=10, check=False)
+    assert done.returncode == 3
+
+
+def test_the_programs_that_the_files_start_are_installed_by_the_wheel() -> None:
+    scripts = Path(sys.executable).parent
+    assert (scripts / "rule-detector").exists()
+    assert (scripts / "ray").exists()
