@@ -25,6 +25,7 @@ from api.client.results import (
     ListedToken,
     ParsedCondition,
     Rule,
+    ShownRule,
     Token,
 )
 from api.client.sending import Event
@@ -44,6 +45,7 @@ __all__ = [
     "ParsedCondition",
     "Rule",
     "ServiceError",
+    "ShownRule",
     "Token",
     "calls",
 ]

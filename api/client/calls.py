@@ -20,6 +20,7 @@ from api.client.results import (
     ParsedCondition,
     Rule,
     Rules,
+    ShownRule,
     Token,
     Tokens,
 )
@@ -146,9 +147,9 @@ def list_rules(detector_id: str) -> Call[list[Rule]]:
     )
 
 
-def get_rule(detector_id: str, rule_id: str) -> Call[Rule]:
-    """Return one rule."""
-    return _get(_path("detectors", detector_id, "rules", rule_id), Rule)
+def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:
+    """Return one rule, with its condition as text."""
+    return _get(_path("detectors", detector_id, "rules", rule_id), ShownRule)
 
 
 def add_rule(detector_id: str, name: str, condition: str, *, notify: bool = False) -> Call[Identified]:

@@ -70,6 +70,13 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
     priority: int
 
 
+class ShownRule(Rule, frozen=True):
+    """A rule with its condition as text: the canonical one, and as it was written."""
+
+    text: str
+    source: str
+
+
 class Rules(msgspec.Struct, frozen=True):
     """The rules of a detector, by priority."""
 

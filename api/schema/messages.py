@@ -172,6 +172,13 @@ class Rule(Struct):
     priority: Annotated[int, Meta(ge=1)]
 
 
+class ShownRule(Rule):
+    """A rule with its condition as text: the canonical one, and as it was written, comments included."""
+
+    text: str
+    source: str
+
+
 class Rules(Struct):
     """The rules of a detector, by priority."""
 

@@ -286,9 +286,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/detectors/{detectorId}/rules/{id}",
         summary="Show one rule",
-        result=messages.Rule,
+        text="Also as text: the canonical one, and as it was written, comments included.",
+        result=messages.ShownRule,
         own_codes=(1201, 1401),
-        result_example=examples.RULE,
+        result_example={
+            **examples.RULE,
+            "text": examples.CONDITION_TEXT,
+            "source": f"{examples.CONDITION_TEXT}  # ten minutes",
+        },
         is_addition=True,
     ),
     Operation(

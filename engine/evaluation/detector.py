@@ -15,7 +15,7 @@ from engine.evaluation.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.persistence import saved
 from engine.evaluation.plan.requirements import TRAITS
 from engine.evaluation.preparation import Preparation
-from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition
+from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition, source_of
 from engine.evaluation.state.slices import State
 from engine.evaluation.verdicts import Verdicts
 from engine.evaluation.warnings import warnings_on, warnings_on_many
@@ -89,7 +89,10 @@ class Detector:
         self._prepared().check(read)
         rule_id = rule_id or self._new_id()
         priority = self.priority_highest + 1
-        self.put_rule(Rule(id=rule_id, name=name, condition=read, notify=notify, priority=priority))
+        source = source_of(condition, read)
+        self.put_rule(
+            Rule(id=rule_id, name=name, condition=read, notify=notify, priority=priority, source=source)
+        )
         return rule_id
 
     def change_rule(
@@ -119,6 +122,7 @@ class Detector:
             condition=read,
             enabled=before.enabled if enabled is None else enabled,
             notify=before.notify if notify is None else notify,
+            source=before.source if condition is None else source_of(condition, read),
         )
         self.put_rule(after)
         return after

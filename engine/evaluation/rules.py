@@ -12,6 +12,7 @@ from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
+from engine.language.text.printer import format as canonical
 from engine.language.validation.document import condition_from_document
 
 _NAME: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]{1,255}")
@@ -38,6 +39,11 @@ def read_condition(condition: str | Mapping[str, Any] | Condition, limits: Limit
     return condition_from_document(condition_to_document(condition), limits)
 
 
+def source_of(given: object, read: Condition) -> str | None:
+    """Return what a rule stores of a condition besides its meaning; see `Rule.source`."""
+    return given if isinstance(given, str) and given != canonical(read) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A rule. Lower priorities come first. A disabled rule sees no events."""
@@ -48,6 +54,8 @@ class Rule:
     enabled: bool = True
     notify: bool = False
     priority: int
+    source: str | None = None
+    """The condition as it was written; None if that is the canonical text, or it was not given as text."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def action(self) -> dict[str, Any]:

@@ -35,6 +35,18 @@ def list_(*, client: Client, detector: str, output: str) -> None:
     show(output, {"rules": found}, HEADER, map(_row, found))
 
 
+@rules.command(name="show")
+@click.argument("rule", metavar="ID|NAME")
+@detector_option
+@output_option
+@service_options
+def show_(*, client: Client, rule: str, detector: str, output: str) -> None:
+    """Show a rule's condition as it was written, comments included."""
+    detector_id = find_detector(client, detector).id
+    shown = client.send(calls.get_rule(detector_id, find_rule(client, detector_id, rule).id))
+    tell(output, shown, shown.source)
+
+
 @rules.command(
     epilog="""\b
 Examples:

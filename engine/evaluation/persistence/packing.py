@@ -58,12 +58,21 @@ _BIN_32_TYPE: Final = 0xC6
 def packed(captured: Captured) -> Iterator[bytes]:
     """Yield the bytes of the document, piece by piece."""
     packer = _packer()
-    yield packer.pack_map_header(len(captured.marks) + 6)
+    sources: list[tuple[str, str]] = []
+    for first in range(0, len(captured.rules), _KEYS):
+        some = captured.rules[first : first + _KEYS]
+        sources += [(rule.id, rule.source) for rule, _ in some if rule.source is not None]
+        yield b""
+    yield packer.pack_map_header(len(captured.marks) + (7 if sources else 6))
     for name, mark in captured.marks.items():
         yield packer.pack(name) + packer.pack(mark)
     yield packer.pack("rules") + packer.pack_array_header(len(captured.rules))
     for rule, birth in captured.rules:
         yield packer.pack(_rule_row(rule, birth))
+    if sources:
+        yield packer.pack("sources") + packer.pack_map_header(len(sources))
+        for rule_id, source in sources:
+            yield packer.pack(rule_id) + packer.pack(source)
     yield packer.pack("tables") + packer.pack_array_header(len(captured.tables))
     for table in captured.tables:
         yield from _table(table)

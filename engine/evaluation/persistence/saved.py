@@ -4,6 +4,8 @@
 
     clock_us, events_seen, priority_highest, indexed, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
+    sources:  conditions as they were written, by rule id, where that is not the canonical text. Absent if
+              there are none, and in older documents; older programs ignore it
     paths:    for each key its name, or [name, condition as JSON, birth] if it has a `where`
     tables:   for each path, by slot: the key (nil: free; an array if the path has several keys), the number
               of memories that hold a time for it, its last event (the largest number: free) and, if columns
@@ -108,6 +110,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
             for number, (*node, birth, due_us, since_us) in enumerate(document["joining"] or (), 1)
         ],
     )
+    sources = document.get("sources", {})
     for rule_id, name, condition, enabled, notify, priority, birth in document["rules"]:
         rule = Rule(
             id=rule_id,
@@ -116,6 +119,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
             enabled=enabled,
             notify=notify,
             priority=priority,
+            source=sources.get(rule_id),
         )
         detector.install(rule, birth)
     if state.indexed and (document["joining"] is None or not document["indexed"]):

@@ -15,6 +15,7 @@ from engine.evaluation.wire.states import state_of
 from engine.evaluation.wire.timelines import timeline
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
+from engine.language.text.printer import format as canonical
 from engine.runtime.contract import operations
 from engine.runtime.contract.operations import (
     BATCH_FORMS,
@@ -123,7 +124,9 @@ def _ruled(
             return {"rules": [_document(rule, detector_id) for rule in detector.rules()]}, None
         case operations.RULE:
             named = msgspec.json.decode(operation.payload, type=NamedRule)
-            return _document(detector.rule(named.rule_id), detector_id), None
+            rule = detector.rule(named.rule_id)
+            text = canonical(rule.condition)
+            return {**_document(rule, detector_id), "text": text, "source": rule.source or text}, None
         case operations.ADD_RULE:
             added = msgspec.json.decode(operation.payload, type=AddRule)
             rule_id = detector.add_rule(added.name, added.condition, added.notify)

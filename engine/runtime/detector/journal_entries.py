@@ -98,6 +98,8 @@ class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
     enabled: bool
     notify: bool
     priority: int
+    source: str | None = None
+    """The condition as it was written; older programs ignore it."""
 
 
 class RuleRemoved(msgspec.Struct, frozen=True, array_like=True, tag="rule removed"):
@@ -155,7 +157,13 @@ def decode(payload: bytes) -> JournalRecord:
 def rule_put(rule: Rule) -> RulePut:
     """Return the entry for an added or changed rule."""
     return RulePut(
-        rule.id, rule.name, condition_bytes(rule.condition), rule.enabled, rule.notify, rule.priority
+        rule.id,
+        rule.name,
+        condition_bytes(rule.condition),
+        rule.enabled,
+        rule.notify,
+        rule.priority,
+        rule.source,
     )
 
 
@@ -239,6 +247,7 @@ class Replay:
                         enabled=entry.enabled,
                         notify=entry.notify,
                         priority=entry.priority,
+                        source=entry.source,
                     )
                 )
             case RuleRemoved():

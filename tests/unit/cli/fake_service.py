@@ -13,6 +13,7 @@ from api.http.request.query import read_query
 from api.http.state_view import state_view
 from api.schema.state_messages import StateQuery
 from engine import Detector, Refusal
+from engine import format as canonical
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.explanations import explain_body
 from engine.evaluation.wire.states import state_of
@@ -76,7 +77,9 @@ class FakeService:
             case "GET", ["detectors", one, "rules"]:
                 return {"rules": [self._rule(one, rule.id) for rule in self.detectors[one].rules()]}
             case "GET", ["detectors", one, "rules", rule_id]:
-                return self._rule(one, rule_id)
+                rule = self.detectors[one].rule(rule_id)
+                text = canonical(rule.condition)
+                return {**self._rule(one, rule_id), "text": text, "source": rule.source or text}
             case "GET", ["detectors", one, "state"]:
 
                 async def call(operation: Operation) -> Done:

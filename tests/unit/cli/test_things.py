@@ -74,6 +74,8 @@ def test_rules_are_added_from_a_file_or_one_by_one(service: FakeService, run: Ru
     refused = run("rules", "add", "four", "d ==", *shop, status=1)
     assert "`four`: 1300 line 1" in refused.stderr
     assert "Expected a FILE" in run("rules", "add", "a", "b", "c", *shop, status=2).stderr
+    assert run("rules", "show", "three", *shop).stdout == "not c  = 3\n"
+    assert json.loads(run("rules", "show", "three", *shop, "-o", "json").stdout)["text"] == "not c == 3"
     header, *rows = run("rules", "list", *shop).stdout.splitlines()
     assert header.split() == ["id", "name", "enabled", "notify", "condition"]
     assert [row.split(maxsplit=1)[1] for row in rows] == [

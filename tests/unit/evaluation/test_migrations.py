@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import Detector, Limits
+from engine import Detector, Limits, parse
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.state import columns
 from tests.differential import fused
@@ -35,7 +35,7 @@ COUNTING_RULES = (
     "per j where (b == 1 and not previous b == 1) once within 10s a == 1",
     "per j where b == 1 per k count(a > 0) within 10s == 1",
 )
-MORE_RULES = tuple(f"type == 't{number}' and per k once within 5s a == {number}" for number in range(6))
+MORE_RULES = tuple(f'type == "t{number}" and per k once within 5s a == {number}' for number in range(6))
 
 
 def evaluate(detector: Detector, number: int) -> list[str]:
@@ -148,3 +148,32 @@ def test_rules_that_share_memories_are_written_and_go_on_as_they_did(
 def test_a_version_that_is_not_known_yet_is_no_detector() -> None:
     with pytest.raises(AssertionError, match="unknown"):
         Detector.load(b"", Detector.STATE_VERSION + 1)
+
+
+WRITTEN = "per k  # a key\n  (once a == 1)"
+
+
+def test_conditions_are_kept_as_they_were_written() -> None:
+    made = Detector(new_id=map("{:032x}".format, itertools.count()).__next__)
+    given = (WRITTEN, "a == 1", '{"not": {"leaf": {"fact": "a", "op": "eq", "value": 1}}}', parse("a  == 2"))
+    ids = [made.add_rule("rule", one) for one in given]
+
+    def sources(detector: Detector) -> list[str | None]:
+        return [detector.rule(one).source for one in ids]
+
+    assert sources(made) == [WRITTEN, None, given[2], None]
+    assert sources(Detector.load(made.dump(), Detector.STATE_VERSION)) == sources(made)
+    made.evaluate({"k": 1, "a": 1}, 0)
+    history = made.live[ids[0]].birth
+    made.change_rule(ids[0], condition=f"{WRITTEN} # and more")
+    made.change_rule(ids[0], name="other")
+    assert made.rule(ids[0]).source == f"{WRITTEN} # and more"
+    assert made.live[ids[0]].birth == history, "the same condition goes on with its history"
+    made.change_rule(ids[0], condition="a == 1")
+    assert made.rule(ids[0]).source is None
+
+
+def test_a_document_without_sources_is_read() -> None:
+    document = (GOLDEN / f"state_{Detector.STATE_VERSION}_few.msgpack").read_bytes()
+    assert b"sources" not in document
+    assert {rule.source for rule in Detector.load(document, Detector.STATE_VERSION).rules()} == {None}

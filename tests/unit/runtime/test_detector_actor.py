@@ -99,7 +99,8 @@ def test_a_rule_is_shown_as_the_interface_has_it(actor):
         "notify": False,
         "priority": 1,
     }
-    assert answer(actor, ops.rule(rule_id)) == expected
+    text = "once within 5m a == 1"
+    assert answer(actor, ops.rule(rule_id)) == {**expected, "text": text, "source": text}
     assert answer(actor, ops.rules()) == {"rules": [expected]}
     assert answer(actor, ops.change_rule(rule_id)) == expected
 

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.wire.events import Done
 from engine.language.limits import Limits
+from engine.language.text.parser import parse
 from engine.runtime.contract import operations as ops
 from engine.runtime.contract.operations import Operation
 from engine.runtime.detector import apply as apply_module
@@ -437,3 +439,16 @@ def test_a_bound_that_changes_verdicts_did_not_hold_before_it_was_there() -> Non
     assert history.limits_from(document) == Limits()
     del document["pattern_event_bytes_max"]
     assert history.limits_from(document).pattern_event_bytes_max > 10**15
+
+
+def test_a_rule_is_restored_as_it_was_written_and_one_of_an_older_program_as_its_canonical_text() -> None:
+    life = Life()
+    for condition in ("a  == 1 # one", "a == 2"):
+        life.take(ops.add_rule("r", condition))
+    assert [rule.source for rule in life.restored().detector.rules()] == ["a  == 1 # one", None]
+    clock_us, events_seen, complete, told, *rest = msgpack.unpackb(life.records[0].payload)
+    old = msgpack.packb([clock_us, events_seen, complete, [told[0][:-1]], *rest])
+    assert old != life.records[0].payload
+    life.records[0] = replace(life.records[0], payload=old)
+    [first, _] = life.restored().detector.rules()
+    assert (first.source, first.condition) == (None, parse("a == 1"))
