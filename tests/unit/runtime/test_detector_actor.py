@@ -398,7 +398,8 @@ def test_without_a_journal_of_events_snapshots_hold_them(make):
     changed = answer(actor, ops.change_rule(rule_id, name="new"))
     other = make(journal_sync="off")
     other.activate(ONE, 4)
-    assert answer(other, ops.rule(rule_id)) == changed
+    shown = answer(other, ops.rule(rule_id))
+    assert {name: shown[name] for name in changed} == changed
     assert fired(other, 2000, a=2) == [rule_id]
 
 
