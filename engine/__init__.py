@@ -17,6 +17,9 @@ from engine.language.diagnostics import ConditionError, Entry, Refusal
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
 from engine.language.text.printer import format  # noqa: A004 -- the inverse of parse is called format
+from engine.notebook import show_in_notebooks
+
+show_in_notebooks()
 
 __all__ = [
     "BatchRefused",

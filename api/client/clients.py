@@ -20,6 +20,7 @@ from api.client.calls import PAGE, Call, list_detectors
 from api.client.errors import ServiceError
 from api.client.results import Detector, EventResult
 from api.client.sending import Batches, Event, sending
+from api.client.stream import stream, stream_async
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ class Client:
         options = _http_options(url, token)
         self._http = httpx.Client(transport=transport, **options)
         self._sleep = sleep
+        self._base, self._token = options["base_url"], token
         self._connection = Connection(str(options["base_url"]).rstrip("/"), patience_s, now_s)
 
     def __enter__(self) -> Self:
@@ -91,6 +93,13 @@ class Client:
         """
         return self._drive(sending(self._connection, detector_id, events))
 
+    def stream(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
+        """Send events as they come, and yield one result for each while others are still being sent.
+
+        The events are read in a thread. A stream that ends early is not repeated: ServiceError says why.
+        """
+        return stream(self._base, self._token, detector_id, events)
+
     def _drive(self, steps: Attempts[T]) -> T:
         outcome: Outcome = None
         while True:
@@ -126,6 +135,7 @@ class AsyncClient:
         options = _http_options(url, token)
         self._http = httpx.AsyncClient(transport=transport, **options)
         self._sleep = sleep
+        self._base, self._token = options["base_url"], token
         self._connection = Connection(str(options["base_url"]).rstrip("/"), patience_s, now_s)
 
     async def __aenter__(self) -> Self:
@@ -173,6 +183,15 @@ class AsyncClient:
         Raises ServiceError.
         """
         return await self._drive(sending(self._connection, detector_id, events))
+
+    def stream(
+        self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
+    ) -> AsyncIterator[EventResult]:
+        """Send events as they come, and yield one result for each while others are still being sent.
+
+        A stream that ends early is not repeated: ServiceError says why.
+        """
+        return stream_async(self._base, self._token, detector_id, _each(events))
 
     async def _drive(self, steps: Attempts[T]) -> T:
         outcome: Outcome = None

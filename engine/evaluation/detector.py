@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol, Self, cast
 
+from engine.evaluation import frames
 from engine.evaluation.dispatch.compiler import Event, Fired
 from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.intake import Intake
@@ -190,6 +191,15 @@ class Detector:
         finally:
             self.forget_lookups()
         return results
+
+    def evaluate_frame(self, frame: Any, time: str) -> Any:
+        """Evaluate the rows of a DataFrame of pandas or polars; give one with a column for each rule.
+
+        `time` names the column with the time; the others are fields, read as `frames.events_of` says.
+        Raises BatchRefused at the first refused row, and what `events_of` raises.
+        """
+        fired = self.evaluate_many(frames.events_of(frame, time))
+        return frames.verdicts(frame, self.rules(), fired)
 
     def submit(
         self,

@@ -62,7 +62,7 @@ class FilteredKey(NamedTuple):
     where: "Condition"
 
 
-class _Node:
+class ConditionNode:
     """Compares and hashes by typed content: `Leaf("x", "eq", 1)` differs from `Leaf("x", "eq", True)`."""
 
     __slots__ = ("_hash",)
@@ -77,7 +77,7 @@ class _Node:
             return True
         if type(self) is not type(other):
             return NotImplemented
-        assert isinstance(other, _Node)
+        assert isinstance(other, ConditionNode)
         return self._identity() == other._identity()
 
     def __hash__(self) -> int:
@@ -113,7 +113,7 @@ class ScaledFact:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leaf(_Node):
+class Leaf(ConditionNode):
     """A fact compared with a constant. `op` is any operator of `operators.py`."""
 
     fact: str
@@ -122,7 +122,7 @@ class Leaf(_Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ref(_Node):
+class Ref(ConditionNode):
     """A fact compared with another fact. `op` is eq, neq, in or nin."""
 
     fact: str
@@ -131,7 +131,7 @@ class Ref(_Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InRelation(_Node):
+class InRelation(ConditionNode):
     """The tuple of the arguments' values is in the named relation."""
 
     relation: str
@@ -139,49 +139,49 @@ class InRelation(_Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class All(_Node):
+class All(ConditionNode):
     """Every member is true. There is at least one member."""
 
     members: tuple["Condition", ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Any(_Node):
+class Any(ConditionNode):
     """Some member is true. There is at least one member."""
 
     members: tuple["Condition", ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Not(_Node):
+class Not(ConditionNode):
     """The inner condition is not true."""
 
     inner: "Condition"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Once(_Node):
+class Once(ConditionNode):
     """Inner was true at some event so far, the current one included."""
 
     inner: "Condition"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Historically(_Node):
+class Historically(ConditionNode):
     """Inner was true at every event so far, the current one included."""
 
     inner: "Condition"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Since(_Node):
+class Since(ConditionNode):
     """Right was true at some event so far, the current one included, and left at every event after it."""
 
     left: "Condition"
     right: "Condition"
 
 
-class Windowed(_Node):
+class Windowed(ConditionNode):
     """The base of the three forms with a window."""
 
     __slots__ = ()
@@ -223,7 +223,7 @@ class SinceWithin(Windowed):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Keyed(_Node):
+class Keyed(ConditionNode):
     """Inner holds on the events whose `key` has the same value as in the current event.
 
     With `where`, only the events at which `where` was true belong to the slices.
@@ -240,14 +240,14 @@ class Keyed(_Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Previous(_Node):
+class Previous(ConditionNode):
     """Inner was true at the event directly before the current one."""
 
     inner: "Condition"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Earlier(_Node):
+class Earlier(ConditionNode):
     """Inner was true at some event before the current one."""
 
     inner: "Condition"
@@ -261,7 +261,7 @@ class EarlierWithin(Windowed):
     window_secs: float
 
 
-class Aggregate(_Node):
+class Aggregate(ConditionNode):
     """The base of the four forms that compare a number computed over the events no older than a window.
 
     Without a window, all events so far count. `op` is gt, gte, lt, lte, eq or neq.

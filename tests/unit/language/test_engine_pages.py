@@ -54,8 +54,8 @@ def test_the_conditions_shown_are_valid_and_show_every_member_and_operator() -> 
     assert {name for name in FORMS.keys() | OPERATORS if f"'{name}'" not in documents} == set()
 
 
-def test_the_example_in_python_does_what_is_shown() -> None:
-    [example] = blocks("python")
+def test_the_examples_in_python_do_what_is_shown() -> None:
+    example = "\n".join(blocks("python"))
     test = doctest.DocTestParser().get_doctest(example + "\n", {}, "LIBRARY.md", "LIBRARY.md", 0)
     assert len(test.examples) >= 8
     said: list[str] = []

@@ -1,0 +1,95 @@
+"""Data frames of pandas or polars as events, and verdicts as a frame of the same kind.
+
+Neither is imported before a frame of its kind is given.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from engine.evaluation.dispatch.compiler import Fired
+from engine.evaluation.rules import Rule
+
+
+def events_of(frame: Any, time_column: str) -> list[Any]:
+    """Return the rows of a frame in order, as events: fields, time and no vars.
+
+    NaN and all kinds of null are missing values; times and durations become text as ISO 8601 and seconds.
+    The time is a column of datetimes, those without a time zone in UTC, or of milliseconds. Raises KeyError
+    for an unknown column, TypeError for what is no frame, and ValueError for a row without a time.
+    """
+    columns = _columns(frame)
+    if time_column not in columns:
+        raise KeyError(time_column)
+    times = [_time(value, row) for row, value in enumerate(columns.pop(time_column))]
+    names = list(columns)
+    values = [list(map(_plain, column)) for column in columns.values()]
+    rows = zip(*values, strict=True) if values else [()] * len(times)
+    return [(dict(zip(names, row, strict=True)), at, None) for row, at in zip(rows, times, strict=True)]
+
+
+def verdicts(frame: Any, rules: Sequence[Rule], fired: Sequence[Fired]) -> Any:
+    """Return a frame of the same kind and length, with a column of booleans for each rule.
+
+    A column has the rule's name, or its id where another rule has the same name. A pandas frame has the index
+    of the one given.
+    """
+    names = [rule.name for rule in rules]
+    columns = {
+        rule.id: (rule.name if names.count(rule.name) == 1 else rule.id, [False] * len(fired))
+        for rule in rules
+    }
+    for row, some in enumerate(fired):
+        for rule in some:
+            columns[rule.id][1][row] = True
+    data = dict(columns.values())
+    if _kind(frame) == "pandas":
+        import pandas as pd  # noqa: PLC0415 -- optional
+
+        return pd.DataFrame(data, index=frame.index, dtype=bool)
+    import polars as pl  # noqa: PLC0415 -- optional
+
+    return pl.DataFrame(data, schema=dict.fromkeys(data, pl.Boolean))
+
+
+def _kind(frame: Any) -> str:
+    kind = type(frame).__module__.partition(".")[0]
+    if kind not in ("pandas", "polars") or type(frame).__name__ != "DataFrame":
+        raise TypeError(f"expected a DataFrame of pandas or polars, got {type(frame).__name__}")
+    return kind
+
+
+def _columns(frame: Any) -> dict[str, Collection[Any]]:
+    """Return the values of each column as Python objects, None where one is missing."""
+    if _kind(frame) == "pandas":
+        if not frame.columns.is_unique:
+            raise ValueError("two columns have the same name")
+        # A column of objects keeps integers exact, which a row would turn into floats beside a float.
+        return {
+            str(name): frame[name].astype(object).where(frame[name].notna(), None).tolist()
+            for name in frame.columns
+        }
+    return {
+        name: (frame[name].fill_nan(None) if frame[name].dtype.is_float() else frame[name]).to_list()
+        for name in frame.columns
+    }
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime() | date() | time():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case _:
+            return value
+
+
+def _time(value: Any, row: int) -> float | datetime:
+    match value:
+        case None:
+            raise ValueError(f"row {row} has no time")
+        case datetime():
+            return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        case _:
+            return value  # type: ignore[no-any-return]  # the detector refuses what is no number

@@ -1,0 +1,80 @@
+"""The page about the client is true: its examples are run against a service over a real socket."""
+
+import asyncio
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import api
+from api.http.app import create_app
+from api.settings import Settings
+from tests.api.conftest import BOOTSTRAP
+from tests.api.wire import served
+from tests.local_runtime import LocalService
+
+PAGE = (Path(api.__file__).parent / "CLIENT.md").read_text("utf-8")
+END = "=== the end of one example ==="
+
+
+def run_python(url: str) -> list[str]:
+    """Run the examples in Python in one session; what was not as the page has it."""
+    examples = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+    names = {"url": url, "token": BOOTSTRAP}
+    test = doctest.DocTestParser().get_doctest(examples, names, "CLIENT.md", "CLIENT.md", 0)
+    assert len(test.examples) > 15
+    said: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(test, out=said.append, clear_globs=False)
+    test.globs["client"].close()
+    return said
+
+
+def run_shell(url: str) -> list[tuple[str, str]]:
+    """Run the examples in the shell; what each printed, and what the page has."""
+    examples = []
+    for console in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL):
+        for example in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+            command, _, expected = example.partition("\n")
+            examples.append((command, expected.strip()))
+    script = "".join(f"{command}\necho '{END}'\n" for command, _ in examples)
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
+        env={"PATH": programs, "RULE_DETECTOR_URL": url, "RULE_DETECTOR_TOKEN": BOOTSTRAP},
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    printed = [re.sub(r"\b[0-9a-f]{32}\b", "ID", output).strip() for output in ran.stdout.split(END)[:-1]]
+    return list(zip(printed, [expected for _, expected in examples], strict=True))
+
+
+@pytest.mark.timeout(300)
+async def test_its_examples_can_be_run_from_top_to_bottom(service: LocalService, settings: Settings) -> None:
+    async with served(create_app(settings, service.fleet), settings) as wire:
+        url = f"http://127.0.0.1:{wire.port}"
+        assert await asyncio.to_thread(run_python, url) == []
+        for printed, expected in await asyncio.to_thread(run_shell, url):
+            assert printed == expected
+
+
+def test_completion_is_what_the_page_says() -> None:
+    program = Path(sys.executable).parent / "rule-detector"
+    for shell in re.findall(r"_RULE_DETECTOR_COMPLETE=([a-z_]+)", PAGE):
+        if shell == "bash_source" and sys.platform == "darwin":
+            continue
+        ran = subprocess.run(
+            [program],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+            env={**os.environ, "_RULE_DETECTOR_COMPLETE": shell},
+        )
+        assert "_RULE_DETECTOR_COMPLETE" in ran.stdout
