@@ -125,19 +125,19 @@ class _OfFact(Struct, forbid_unknown_fields=True, kw_only=True):
     op: Comparison
 
 
-class Distinct(_OfFact):
+class Distinct(_OfFact, kw_only=True):
     """An addition to the interface: the number of different values of a fact, where `where` was true."""
 
     value: CountValue
 
 
-class Sum(_OfFact):
+class Sum(_OfFact, kw_only=True):
     """An addition to the interface: the sum of a fact, where `where` was true."""
 
     value: float | ScaledFact
 
 
-class Avg(_OfFact):
+class Avg(_OfFact, kw_only=True):
     """An addition to the interface: the mean of a fact, where `where` was true. False if no event counts."""
 
     value: float | ScaledFact

@@ -89,11 +89,8 @@ class Detector:
             raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
         self._prepared().check(read)
         rule_id = rule_id or self._new_id()
-        priority = self.priority_highest + 1
-        source = source_of(condition, read)
-        self.put_rule(
-            Rule(id=rule_id, name=name, condition=read, notify=notify, priority=priority, source=source)
-        )
+        rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
+        self.put_rule(replace(rule, source=source_of(condition, read)))
         return rule_id
 
     def change_rule(
@@ -193,13 +190,11 @@ class Detector:
         return results
 
     def evaluate_frame(self, frame: Any, time: str) -> Any:
-        """Evaluate the rows of a DataFrame of pandas or polars; give one with a column for each rule.
+        """Evaluate rows of pandas or polars, with their time in a column; give a column for each rule.
 
-        `time` names the column with the time; the others are fields, read as `frames.events_of` says.
-        Raises BatchRefused at the first refused row, and what `events_of` raises.
+        Raises what `frames.events_of` and `evaluate_many` raise.
         """
-        fired = self.evaluate_many(frames.events_of(frame, time))
-        return frames.verdicts(frame, self.rules(), fired)
+        return frames.verdicts(frame, self.rules(), self.evaluate_many(frames.events_of(frame, time)))
 
     def submit(
         self,
