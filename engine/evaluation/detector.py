@@ -190,10 +190,7 @@ class Detector:
         return results
 
     def evaluate_frame(self, frame: Any, time: str) -> Any:
-        """Evaluate rows of pandas or polars, with their time in a column; give a column for each rule.
-
-        Raises what `frames.events_of` and `evaluate_many` raise.
-        """
+        """Evaluate the rows of a DataFrame; raises what `frames.events_of` and `evaluate_many` raise."""
         return frames.verdicts(frame, self.rules(), self.evaluate_many(frames.events_of(frame, time)))
 
     def submit(
