@@ -107,8 +107,7 @@ class Detector:
         A different condition and enabling the rule start a new history. Raises as `add_rule` does, and
         Refusal 1201 for an unknown rule.
         """
-        live = self._named(rule_id)
-        before = live.rule
+        before = self._named(rule_id).rule
         if name is not None:
             check_name(name)
         read = before.condition if condition is None else read_condition(condition, self.limits)
