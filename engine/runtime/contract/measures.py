@@ -45,6 +45,9 @@ HISTOGRAMS: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
 """The help text and the upper bounds of the buckets of each histogram. The last bucket has none."""
 
 
+_BOUNDS: Final = {name: bounds for name, (_, bounds) in HISTOGRAMS.items()}
+
+
 class Histogram(msgspec.Struct, array_like=True):
     """Observations by bucket, not cumulative, and their sum."""
 
@@ -73,5 +76,5 @@ class Measures:
     def observe(self, name: str, value: float) -> None:
         """Count one observation."""
         histogram = self.histograms[name]
-        histogram.within[bisect_left(HISTOGRAMS[name][1], value)] += 1
+        histogram.within[bisect_left(_BOUNDS[name], value)] += 1
         histogram.total += value

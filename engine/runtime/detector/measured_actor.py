@@ -76,12 +76,16 @@ class MeasuredActor(DetectorActor):
         )
 
     def _make_last(self, *arguments: Any) -> str | None:
-        with self._timed(JOURNAL_SECONDS):
-            return super()._make_last(*arguments)
+        # These two run for every batch, so without a context manager, which takes a microsecond.
+        began_s = time.perf_counter()
+        missing = super()._make_last(*arguments)
+        self.measures.observe(JOURNAL_SECONDS, time.perf_counter() - began_s)
+        return missing
 
     def _sync(self, store: Store) -> None:
-        with self._timed(JOURNAL_SYNC_SECONDS):
-            super()._sync(store)
+        began_s = time.perf_counter()
+        super()._sync(store)
+        self.measures.observe(JOURNAL_SYNC_SECONDS, time.perf_counter() - began_s)
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
