@@ -19,6 +19,7 @@ from api.schema.docs import TO_DOCS, Page, pages
 from api.schema.envelope import Response
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
+from engine.runtime.contract.errors import DetectorUnavailable
 
 
 class Application:
@@ -65,8 +66,13 @@ class Application:
         await self._fleet.tell()
 
     async def _give_metrics(self) -> Response:
-        await self.tally()
-        text = metrics_text(await self._fleet.status(), await self._fleet.cluster())
+        """Return the metrics; without the broker, those of this front end and the last known counts."""
+        try:
+            await self.tally()
+            cluster = await self._fleet.cluster()
+        except DetectorUnavailable:
+            cluster = self._fleet.own_figures()
+        text = metrics_text(await self._fleet.status(), cluster)
         return Response(200, text, content_type=CONTENT_TYPE)
 
     def end_streams(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from api.http.app import Application
@@ -13,8 +14,11 @@ from api.process.descriptors import connections_max
 from api.server.connection_limit import ConnectionLimit
 from api.server.hypercorn_config import serve, server_config
 from api.settings import Settings
+from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.process.collector import settle
 
+_TALLY_S: Final = 0.5
+"""The interval of sending counts. A front end that dies loses those of one interval."""
 _TRIM_S: Final = 10.0
 _TRIM_BYTES: Final = 64 * 1024 * 1024
 
@@ -53,13 +57,22 @@ async def serve_on(
         refusal = asyncio.get_running_loop().call_later(grace_s(), app.refuse_all)
 
     settle()
-    trimming = asyncio.create_task(_trim_on(app.memory))
+    besides = [asyncio.create_task(_trim_on(app.memory)), asyncio.create_task(_tally_on(app))]
     try:
         await serve(app, config, until_ended, limit)
     finally:
-        trimming.cancel()
+        for task in besides:
+            task.cancel()
         if refusal is not None:
             refusal.cancel()
+
+
+async def _tally_on(app: Application) -> None:
+    """Tell the broker what this front end counts, for the metrics that other front ends give."""
+    while True:
+        await asyncio.sleep(_TALLY_S)
+        with suppress(DetectorUnavailable):
+            await app.tally()
 
 
 async def _trim_on(memory: BodyMemory) -> None:

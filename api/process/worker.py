@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import uvloop
 
-from api.http.app import Application, create_app
+from api.http.app import create_app
 from api.observability import logs
 from api.process.front_end import serve_on
 from api.settings import Settings
@@ -29,9 +29,6 @@ STOP: Final = "stop"
 """To a front end: end once the requests under way are answered."""
 LOOK: Final = "look"
 """To a front end: another one has changed the tokens."""
-
-_TALLY_S: Final = 0.5
-"""The interval of sending counts. A front end that dies loses those of one interval."""
 
 
 def encode_settings(settings: Settings) -> bytes:
@@ -62,7 +59,6 @@ class Worker:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stopping.set)
         await self._fleet.start()
         app = create_app(self._settings, self._fleet)
-        tallying = asyncio.create_task(_tally_on(app))
         self._broker.note(READY)
         await serve_on(
             self._listener,
@@ -72,7 +68,6 @@ class Worker:
             wait_s=self._wait_s,
             grace_s=lambda: self._settings.shutdown_grace_s,
         )
-        tallying.cancel()
         with suppress(DetectorUnavailable):
             await app.tally()
         await self._fleet.close()
@@ -100,13 +95,6 @@ class Worker:
         """Stop: without the main process there are no detectors."""
         self._lost = True
         self._stopping.set()
-
-
-async def _tally_on(app: Application) -> None:
-    while True:
-        await asyncio.sleep(_TALLY_S)
-        with suppress(DetectorUnavailable):
-            await app.tally()
 
 
 def main() -> None:

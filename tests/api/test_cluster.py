@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.http.app import create_app
 from api.settings import Settings
+from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measures import HISTOGRAMS
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -166,6 +167,21 @@ async def test_the_process_and_the_build_are_told(tmp_path: Path) -> None:
         assert sum(name[0] == "rule_detector_build_info" for name in told) == 1
         assert 0 <= told["rule_detector_directory_word_age_seconds",] < 15
         assert told["rule_detector_data_free_bytes",] > 0
+
+
+async def test_without_the_broker_metrics_tell_how_old_the_last_word_is(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service:
+        caller = caller_of(tmp_path, service.fleet)
+
+        async def away(*_: object) -> None:
+            raise DetectorUnavailable(1501, "the broker is away", 1.0)
+
+        for method in ("tell", "tally", "cluster"):
+            setattr(service.broker, method, away)
+        told = await samples(caller)
+        assert told["rule_detector_directory_word_age_seconds",] >= 0
+        assert told["rule_detector_front_ends",] == 1
+        assert (await caller("GET", "/api/cluster")).codes == [1501]
 
 
 async def _hang() -> None:

@@ -102,13 +102,20 @@ class Fleet:
         ]
         return msgspec.structs.replace(worker, detectors=named)
 
+    def own_figures(self) -> ClusterFigures:
+        """Return what this front end knows by itself."""
+        figures = self._figures()
+        return ClusterFigures([], figures.process, [figures], [], [], None, {})
+
     async def tell(self) -> None:
         """Tell the broker of this front end. Raises DetectorUnavailable."""
+        await self.broker.tell(self._figures())
+
+    def _figures(self) -> FrontEndFigures:
         waiting, waiting_s = self.router.waiting()
-        figures = FrontEndFigures(
+        return FrontEndFigures(
             ProcessFigures(*usage()), waiting, waiting_s, self._cache.word_age_s, self._lag.longest_s
         )
-        await self.broker.tell(figures)
 
     async def tally(self, counted: Tallies) -> None:
         """Add to the metrics of all front ends. Raises DetectorUnavailable."""
