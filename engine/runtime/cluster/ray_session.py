@@ -84,7 +84,11 @@ def start(address: str = LOCAL) -> Cluster:
         options |= {
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE_BYTES,
-            "_system_config": {"gcs_rpc_server_reconnect_timeout_s": _RECONNECT_S},
+            "_system_config": {
+                "gcs_rpc_server_reconnect_timeout_s": _RECONNECT_S,
+                # By default actors have a low priority: on a busy machine, the directory and workers starve.
+                "worker_niceness": 0,
+            },
             # Ray makes its folder accessible to everyone, but not the parent folder.
             "_temp_dir": str(folder.path / _RAYS),
         }
