@@ -19,7 +19,10 @@ STRONG = "0123456789abcdef" * 2
 def test_the_defaults_are_those_of_the_parts() -> None:
     chosen = Settings()
     assert chosen.limits() == DEFAULT_LIMITS
-    assert chosen.runtime_settings() == RuntimeSettings(data=chosen.data)
+    # Nothing outside this machine connects to an embedded Ray.
+    assert chosen.runtime_settings() == RuntimeSettings(data=chosen.data, transport="unix")
+    joined = Settings(ray_address="127.0.0.1:6379")
+    assert joined.runtime_settings() == RuntimeSettings(data=joined.data)
     assert settings_from({}, {}) == chosen
 
 
