@@ -82,7 +82,7 @@ def _show(running: "Running", console: Console, end: bool) -> None:
         click.echo()
         replay.show()
     click.echo(f"\nService   {running.url}\nToken     {running.token}\nDetector  {detector_id}")
-    click.echo(f"To try    {running.url}/docs")
+    click.echo(f"To try    {running.url}/console, {running.url}/docs")
     if not end:
         click.echo("\nContinue in another terminal; Ctrl-C ends the demo.\n")
         click.echo(curl_lines(running.url, running.token, detector_id))

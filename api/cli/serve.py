@@ -66,7 +66,7 @@ def serve(**given: object) -> None:
 
     async def announce(running: Running) -> bool:
         lines = [f"The first token, shown only now: {running.token}"] if running.minted else []
-        lines.append(f"API documentation at {running.url}/docs")
+        lines.append(f"Console at {running.url}/console, API documentation at {running.url}/docs")
         # One write, and this line last: whoever waits for it has seen the token.
         click.echo("\n".join([*lines, f"Listening on {running.url}; Ctrl-C or SIGTERM ends it."]))
         return True

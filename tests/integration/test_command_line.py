@@ -173,7 +173,8 @@ def test_a_bootstrap_token_is_used_and_nothing_is_minted(tmp_path: Path) -> None
         assert "rd_" not in running.said()
         assert fixed not in running.said()
         described, listening = running.said().splitlines()
-        assert described == f"API documentation at {running.url}/docs", "and nothing of Ray's"
+        pages = f"Console at {running.url}/console, API documentation at {running.url}/docs"
+        assert described == pages, "and nothing of Ray's"
         assert listening.startswith(f"Listening on {running.url};")
         page = httpx.get(running.url, follow_redirects=True, trust_env=False)
         assert (str(page.url), page.status_code) == (f"{running.url}/docs", 200)

@@ -132,7 +132,7 @@ def test_it_says_where_it_is_described_and_last_where_it_listens(monkeypatch: py
     monkeypatch.setattr(api.process.supervisor, "run", run)
     assert invoke("serve").output.splitlines() == [
         "The first token, shown only now: rd_x",
-        "API documentation at http://here:1/docs",
+        "Console at http://here:1/console, API documentation at http://here:1/docs",
         "Listening on http://here:1; Ctrl-C or SIGTERM ends it.",
         "Stopped.",
     ]
