@@ -231,7 +231,7 @@ def test_the_demo_serves_on_and_its_curl_lines_work_until_ctrl_c(tmp_path: Path)
         running.wait_for(r"(?s)evaluate\n")
         rules, event = [line for line in running.said().splitlines() if line.startswith("curl ")]
         assert [rule["priority"] for rule in curl(rules)["rules"]] == list(range(1, 10))
-        assert re.search(r"^To try +http://\S+/docs$", running.said(), re.MULTILINE)
+        assert re.search(r"^To try +http://\S+/console, http://\S+/docs$", running.said(), re.MULTILINE)
         assert not re.search(r"^\d{4}-|^\[|raylet|ray\.|Warning", running.said(), re.MULTILINE)
         names = [action["name"] for action in curl(event)["actions"]]
         assert "payment over 1000 from an account that a Python script has logged in to" in names

@@ -72,6 +72,23 @@ def test_expiry_gives_memory_back(rule: str, mode: str):
         assert made.state.bytes < full // 10
 
 
+@pytest.mark.parametrize(
+    "rule", ["count(a >= 0) within 1h >= 2", "distinct(a) within 1h > 1", "sum(a) within 1h > 3"]
+)
+def test_rows_that_are_all_empty_are_used_again(rule: str):
+    with in_mode("indexed, tidied at every event"):
+        made = detector(f"per k ({rule})")
+        for beginning_ms in (0, 3 * HOUR_MS):
+            for number in range(1_500):
+                assert not fires(made, beginning_ms, k=number, a=1)
+            for number in range(0, 1_500, 50):
+                assert fires(made, beginning_ms, k=number, a=3)
+            for number in range(300):
+                fires(made, beginning_ms + 2 * HOUR_MS + number, k="x")
+            assert made.state.live <= 1
+            assert made.state.bytes < 1_000
+
+
 def test_a_record_keeps_no_more_times_than_a_comparison_needs():
     made = detector("count(a == 1) within 1h >= 3", "per k count(a == 1) > 1000")
     for number in range(10_000):
