@@ -43,7 +43,12 @@ def cluster(tmp_path: Path) -> Iterator[str]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=environment(RAY_AUTH_MODE="disabled", RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="1"),
+            env=environment(
+                RAY_AUTH_MODE="disabled",
+                RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="1",
+                # As the page for operators says: otherwise other tests leave actors no time.
+                RAY_worker_niceness="0",
+            ),
         )
     assert process.stdout is not None
     address = process.stdout.readline().decode().strip()

@@ -29,6 +29,10 @@ _log = logging.getLogger(__name__)
 _ANSWER_S: Final = 15.0
 """How long a directory may take to start, on a busy machine too."""
 _PING_S: Final = 1.0
+_PATIENCE_MAX: Final = 8
+"""The patience grows so many times at most, where one directory after the other is silent."""
+_TRUSTED_PINGS: Final = 30
+"""A directory that has answered so many pings is no longer one of a row of silent ones."""
 
 
 class RayDirectory:
@@ -36,6 +40,7 @@ class RayDirectory:
 
     def __init__(self, settings: RuntimeSettings) -> None:
         self._silent_s = settings.directory_silent_s
+        self._patience = 1
         data = settings.data.resolve()
         settings = dataclasses.replace(settings, data=data)
         directory = DirectorySettings(
@@ -117,16 +122,25 @@ class RayDirectory:
         heed_no_error(getting)
 
     async def _watch(self, actor: RayActor, client: LinkClient) -> None:
-        """End the directory if its process does not answer: then another one takes its place."""
+        """End the directory if its process does not answer: then another one takes its place.
+
+        Each one that is silent too makes this more patient: to replace it takes time from a busy machine.
+        """
+        answered = 0
         while client.link.usable:
             await asyncio.sleep(_PING_S)
+            silent_s = self._silent_s * self._patience
             try:
-                async with asyncio.timeout(self._silent_s):
+                async with asyncio.timeout(silent_s):
                     await client.ask("ping", int)
+                answered += 1
+                if answered == _TRUSTED_PINGS:
+                    self._patience = 1
             except ActorDied:
                 return
             except TimeoutError:
-                _log.warning("the directory has not answered for %g s, and is replaced", self._silent_s)
+                _log.warning("the directory has not answered for %g s, and is replaced", silent_s)
+                self._patience = min(2 * self._patience, _PATIENCE_MAX)
                 await actor.end()
                 client.link.abort()
 
