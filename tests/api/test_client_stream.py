@@ -160,17 +160,17 @@ async def test_blank_lines_keep_a_silent_stream_alive(
 ) -> None:
     monkeypatch.setattr(streaming, "_IDLE_S", idle_s)
     detector = await detector_of(caller)
-    hasty = dataclasses.replace(settings, deadline_s=1.0)
+    hasty = dataclasses.replace(settings, deadline_s=2.5)
 
     def slow() -> Iterator[Event]:
-        for number in range(2):
-            yield Event({"a": 1}, number)
-            time.sleep(2.0)
+        yield Event({"a": 1}, 0)
+        time.sleep(4.0)
+        yield Event({"a": 1}, 1)
 
     async def slow_async() -> AsyncIterator[Event]:
-        for number in range(2):
-            yield Event({"a": 1}, number)
-            await asyncio.sleep(2.0)
+        yield Event({"a": 1}, 0)
+        await asyncio.sleep(4.0)
+        yield Event({"a": 1}, 1)
 
     def run(url: str) -> list[int]:
         with Client(url, BOOTSTRAP) as client:
