@@ -138,11 +138,19 @@ async def test_a_service_that_is_gone_while_it_leaves_does_not_keep_others_from_
     client = await directories.connect()
     await client.ask("create_detector", int, ONE, "one")
     await client.ask("route", Route, ONE, 0)
+    gone, save = asyncio.Event(), directories.broker.close
+
+    async def save_later():
+        await gone.wait()
+        return await save()
+
+    monkeypatch.setattr(directories.broker, "close", save_later)
     leaving = asyncio.create_task(client.ask("leave", list[str] | None))
     await until(lambda: directories.service._closing)
     client.link.abort()
     with pytest.raises(ActorDied):
         await leaving
+    gone.set()
     await until(lambda: directories.ended)
     assert all(worker.dead for worker in directories.actors.started)
 
