@@ -66,7 +66,7 @@ export async function timelineView(detector, query, signal) {
     if (!moments.length) return;
     const labels = [`fires: ${text}`, ...rows];
     if (!globalThis.uPlot) {
-      plot.replaceChildren(h("p", { class: "quiet" }, "Plots need the extra `console`: pip install 'rule-detector[console]'"));
+      plot.replaceChildren(h("p", { class: "quiet" }, "Plots need uPlot, which the service's extra `console` installs."));
       return;
     }
     // Several events may have one time: each stands a little behind the one before.
