@@ -10,6 +10,16 @@ PREFIX: Final = "RULE_DETECTOR_"
 _SHOWN_CHARS: Final = 80
 
 
+def variable_of(name: str) -> str:
+    """Return the environment variable for the name of a setting."""
+    return PREFIX + name.upper()
+
+
+def option_of(name: str) -> str:
+    """Return the option of `serve` for the name of a setting."""
+    return "--" + name.replace("_", "-")
+
+
 class SettingsError(ValueError):
     """Settings that the service refuses: every defect, one to a line."""
 
@@ -28,29 +38,36 @@ class Setting:
     default: Any
     text: str
     """The help."""
+    former_name: str = ""
+    """The name that it had in the release before, which still works."""
 
     @property
     def variable(self) -> str:
         """The environment variable, as `RULE_DETECTOR_MAX_RESIDENT`."""
-        return PREFIX + self.name.upper()
+        return variable_of(self.name)
 
     @property
     def option(self) -> str:
         """The option of `serve`, as `--max-resident`."""
-        return "--" + self.name.replace("_", "-")
+        return option_of(self.name)
 
     @property
     def shown_default(self) -> str:
         """The default as a user would write it, empty where there is none."""
-        match self.default:
+        return self.written(self.default)
+
+    @staticmethod
+    def written(value: object) -> str:
+        """Return a value as a user would write it, empty for None."""
+        match value:
             case None:
                 return ""
             case bool():
-                return "true" if self.default else "false"
+                return "true" if value else "false"
             case float():
-                return f"{self.default:g}"
+                return f"{value:g}"
             case _:
-                return str(self.default)
+                return str(value)
 
     def read(self, value: object) -> Any:
         """Return the value that a text stands for, or a valid value unchanged. Raises SettingsError."""

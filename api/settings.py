@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import click
 
 from api.secret_files import SecretFileError, read_secret
-from api.setting import PREFIX, Setting, SettingsError
+from api.setting import PREFIX, Setting, SettingsError, variable_of
 from engine.language.limits import DEFAULT_LIMITS, Limits
 from engine.runtime.contract.settings import JournalSync, RuntimeSettings
 
@@ -20,13 +20,44 @@ _MIB: Final = 1024 * 1024
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 _DATA: Final = Path("rule-detector-data")
+_OF_EACH_SERVICE: Final = frozenset(
+    {
+        "host",
+        "port",
+        "data",
+        "workers",
+        "ray_address",
+        "bootstrap_token",
+        "bootstrap_token_file",
+        "log_format",
+        "log_level",
+        "access_log",
+        "slow_request_ms",
+        "deadline_s",
+        "shutdown_wait_s",
+        "shutdown_grace_s",
+        "max_connections",
+        "keep_alive_s",
+        "max_header_bytes",
+        "max_body_bytes",
+        "max_batch_body_bytes",
+        "max_reading_bytes",
+        "max_drain_bytes",
+        "max_waiting",
+        "max_waiting_bytes",
+    }
+)
+"""The settings of front ends. All others are of the data folder: services that share it share them."""
 _SECRET: Final = re.compile(r"[!-~]{32,}")
 """A bootstrap token; 32 random hexadecimal characters are 128 bits."""
 
 
-def _setting(default: Any, text: str, *, least: float = 1, most: float | None = None) -> Any:
-    """Return a field with its default, its help, and its inclusive bounds."""
-    return dataclasses.field(default=default, metadata={"text": text, "bounds": (least, most)})
+def _setting(
+    default: Any, text: str, *, least: float = 1, most: float | None = None, former_name: str = ""
+) -> Any:
+    """Return a field with its default, its help, its inclusive bounds, and its name in the release before."""
+    metadata = {"text": text, "bounds": (least, most), "former_name": former_name}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +106,13 @@ class Settings:
         most=2_000,
     )
     spares: int = _setting(2, "The number of idle processes ready to activate a detector.", least=0)
-    idle_rest_s: float = _setting(
-        600.0, "Seconds without a request after which a detector is passivated.", least=0.1
+    worker_cpus: float = _setting(0.1, "CPUs that each of them asks a joined cluster for.", least=0)
+    worker_memory_bytes: int = _setting(128 * _MIB, "The same of memory, in bytes.", least=0)
+    passivate_after_s: float = _setting(
+        600.0,
+        "Seconds without a request after which a detector is passivated.",
+        least=0.1,
+        former_name="idle_rest_s",
     )
     journal_sync: JournalSync = _setting(  # noqa: RUF009 — a word is immutable
         "always",
@@ -92,6 +128,13 @@ class Settings:
     snapshots_kept: int = _setting(3, "The number of snapshots kept of each detector.")
     deadline_s: float = _setting(
         30.0, "The deadline of a request in seconds, including the activation of its detector.", least=0.1
+    )
+    join_timeout_s: float = _setting(30.0, "Seconds that joining a Ray cluster may take.", least=1)
+    node_timeout_s: float = _setting(
+        3.0,
+        "Seconds without a sign of life after which a process counts as dead, because it or its node was "
+        "stopped, cut off or lost. Its detectors are then activated elsewhere.",
+        least=0.5,
     )
     shutdown_wait_s: float = _setting(
         0.5,
@@ -190,7 +233,6 @@ class Settings:
     max_pattern_event_work: int = _setting(
         DEFAULT_LIMITS.pattern_event_work_max, "The same for all such expressions and texts of one event."
     )
-
     max_pattern_event_bytes: int = _setting(
         DEFAULT_LIMITS.pattern_event_bytes_max,
         "The maximum of the text bytes of one event times the regular expressions matched against each.",
@@ -239,10 +281,13 @@ class Settings:
             transport="unix" if self.ray_address == "local" else "auto",
             limits=self.limits(),
             deadline_s=self.deadline_s,
+            node_timeout_s=self.node_timeout_s,
             detectors_max=self.max_detectors,
             max_resident=self.max_resident,
             detectors_per_worker=self.detectors_per_worker,
-            idle_rest_s=self.idle_rest_s,
+            worker_cpus=0.0 if self.ray_address == "local" else self.worker_cpus,
+            worker_memory_bytes=0 if self.ray_address == "local" else self.worker_memory_bytes,
+            passivate_after_s=self.passivate_after_s,
             journal_sync=self.journal_sync,
             snapshot_interval_s=self.snapshot_interval_s,
             snapshot_journal_bytes=self.snapshot_journal_bytes,
@@ -252,6 +297,14 @@ class Settings:
             answers_kept_bytes_max=self.max_answers_kept_bytes,
             spares=self.spares,
         )
+
+    def of_the_folder(self) -> dict[str, str]:
+        """The options that hold for all services of a data folder, as they are written."""
+        return {
+            one.option: one.written(getattr(self, one.name))
+            for one in settings()
+            if one.name not in _OF_EACH_SERVICE
+        }
 
     def limits(self) -> Limits:
         """The limits on the input of each detector."""
@@ -283,13 +336,9 @@ def settings() -> tuple[Setting, ...]:
     """Every setting, in the order of the documentation."""
     annotations = typing.get_type_hints(Settings)
     return tuple(
-        Setting(
-            field.name,
-            _type_of(annotations[field.name], *field.metadata["bounds"]),
-            field.default,
-            field.metadata["text"],
-        )
-        for field in dataclasses.fields(Settings)
+        Setting(one.name, _type_of(annotations[one.name], *bounds), one.default, text, former_name)
+        for one in dataclasses.fields(Settings)
+        for text, bounds, former_name in (one.metadata.values(),)
     )
 
 
@@ -310,11 +359,11 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
 
     None counts as not given, an empty variable as not set. Raises SettingsError with every defect.
     """
-    known = {setting.name for setting in settings()}
+    known = _names()
     values: dict[str, Any] = {
-        one.name: environment[one.variable] for one in settings() if environment.get(one.variable)
+        own: value for name, own in known.items() if (value := environment.get(variable_of(name)))
     }
-    values |= {name: value for name, value in given.items() if name in known and value is not None}
+    values |= {own: given[name] for name, own in known.items() if given.get(name) is not None}
     defects = [f"{name}: no such setting" for name in given if name not in known]
     if "bootstrap_token" in values and "bootstrap_token_file" in values:
         defects.append("bootstrap_token_file: bootstrap_token is set too; only one of them can be")
@@ -332,9 +381,15 @@ def settings_from(given: Mapping[str, object], environment: Mapping[str, str]) -
     return found
 
 
+def _names() -> dict[str, str]:
+    """Return the setting of each name: the former names first, so that the newer ones come after them."""
+    former = {one.former_name: one.name for one in settings() if one.former_name}
+    return former | {one.name: one.name for one in settings()}
+
+
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Return the environment variables with the prefix of settings that are none, and have no effect."""
-    known = {setting.variable for setting in settings()} | _OTHER_VARIABLES
+    known = _OTHER_VARIABLES.union(map(variable_of, _names()))
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 

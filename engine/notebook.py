@@ -7,6 +7,7 @@ from typing import Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
+from engine.evaluation.rules import Rule
 from engine.language.condition import Condition, ConditionNode, children
 from engine.language.text.printer import format as format_condition
 
@@ -63,12 +64,16 @@ def detector_html(detector: Detector) -> str:
     rules = detector.rules()
     rows = "".join(
         f"<tr><td>{rule.priority}</td><td>{escape(rule.name)}</td>"
-        f"<td>{'yes' if rule.enabled else 'no'}</td><td>{_code(rule.condition)}</td></tr>"
+        f"<td>{_enabled(rule)}</td><td>{_code(rule.condition)}</td></tr>"
         for rule in rules[:_RULES_SHOWN]
     )
     head = "<tr><th>priority</th><th>rule</th><th>enabled</th><th>condition</th></tr>"
     said = f"{len(rules)} rules, {detector.events_seen} events, {clock}"
     return _page(f"<small>{said}</small><table>{head}{rows}</table>{_more(len(rules))}")
+
+
+def _enabled(rule: Rule) -> str:
+    return "no" if not rule.enabled else "as a shadow" if rule.shadow else "yes"
 
 
 def _moment(time_us: int) -> str:

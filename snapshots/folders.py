@@ -1,6 +1,7 @@
 """Creates the folder of a store with its first snapshot, and destroys it."""
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from snapshots.errors import NothingUsable
@@ -9,10 +10,13 @@ from snapshots.format.file_names import listing
 from snapshots.write.snapshot_writer import SnapshotWriter
 
 
-def create_folder(folder: Path, body: bytes, *, version: int, files: Files | None = None) -> None:
+def create_folder(
+    folder: Path, body: bytes | Iterator[bytes], *, version: int, files: Files | None = None
+) -> None:
     """Make a folder with a first snapshot, of record 0 and epoch 0, durably. May be repeated.
 
-    Raises StorageError; NothingUsable for a folder that was used and has lost its snapshots.
+    A body may come in pieces. Raises StorageError; NothingUsable for a folder that was used and has lost its
+    snapshots.
     """
     files = files or RealFiles()
     with storage_errors(f"{folder} cannot be made"):
@@ -21,10 +25,17 @@ def create_folder(folder: Path, body: bytes, *, version: int, files: Files | Non
         if not names.snapshots:
             if names.segments or names.damaged_snapshots:
                 raise NothingUsable(f"{folder} is not new, and holds no snapshot that can be used")
-            SnapshotWriter(folder, 0, files).save_snapshot([body], version=version, sequence=0)
+            pieces = [body] if isinstance(body, bytes) else body
+            SnapshotWriter(folder, 0, files).save_snapshot(pieces, version=version, sequence=0)
         # An earlier attempt may have died before its syncs.
         files.sync_folder(folder)
         files.sync_folder(folder.parent)
+
+
+def has_snapshot(folder: Path, files: Files | None = None) -> bool:
+    """Whether a folder exists and has a snapshot. Raises StorageError."""
+    with storage_errors(f"{folder} cannot be read"):
+        return bool(listing((files or RealFiles()).names(folder)).snapshots)
 
 
 def is_unused(folder: Path, files: Files | None = None) -> bool:

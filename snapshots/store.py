@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -64,6 +64,9 @@ class Store:
         self._earlier_parts: list[tuple[int, int]] = []
         """The last record and the length of each part of the journal before the current segment."""
         self._snapshot_sequence = 0
+        self.snapshot_us: int | None = None
+        """When the newest snapshot was saved, in microseconds since 1970; None if there is none. Of one that
+        another owner saved, it is when its file was written."""
 
     def recover(self, *, missing_is_empty: bool = False) -> Recovered:
         """Claim the folder, so that no earlier owner answers any more, and return what is in it.
@@ -103,7 +106,11 @@ class Store:
             self._next_segment(journal)
             journal.reserve(0)
         self._earlier_parts.append((plan.sequence, plan.journal_bytes))
-        self._snapshot_sequence = plan.snapshot.sequence if plan.snapshot else 0
+        if plan.snapshot:
+            self._snapshot_sequence = plan.snapshot.sequence
+            # Without the time everything goes on: a later owner may have removed the file meanwhile.
+            with suppress(OSError):
+                self.snapshot_us = self._files.changed_us(self.folder / snapshot_name(plan.snapshot.sequence))
         return recovered(plan, self._files, claimed.damage, released=claimed.released)
 
     @property
@@ -221,6 +228,7 @@ class Store:
             file_bytes = writer.save_snapshot(chunks, version=version, sequence=sequence)
         with self._lock:
             self._snapshot_sequence = max(self._snapshot_sequence, sequence)
+            self.snapshot_us = self._now_us()
             self._earlier_parts = [part for part in self._earlier_parts if part[0] > sequence]
             # It may have replaced a damaged snapshot of this number.
             self._obsolete -= {self.folder / snapshot_name(sequence)}

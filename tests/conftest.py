@@ -8,7 +8,7 @@ from collections.abc import Callable
 import hypothesis
 import pytest
 
-for name, examples in {"quick": 15, "ci": 100, "deep": 1_000}.items():
+for name, examples in {"quick": 15, "ci": 55, "deep": 1_000}.items():
     hypothesis.settings.register_profile(name, max_examples=examples, deadline=None, derandomize=False)
 # Tests read the profile while they are imported, which is after this.
 hypothesis.settings.load_profile(os.environ.get("RULE_DETECTOR_PROFILE", "quick"))
@@ -27,7 +27,7 @@ def seed() -> int:
 
 @pytest.fixture(scope="session")
 def scaled() -> Callable[[int], int]:
-    """Scales a number of examples, given for the profile `ci`, to the profile of this run."""
+    """Scales a number of examples, given for a profile of 100, to the profile of this run."""
     return lambda count: max(1, count * hypothesis.settings.default.max_examples // 100)
 
 

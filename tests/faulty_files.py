@@ -58,6 +58,9 @@ class FaultyFiles:
         self._may_fail("read_start")
         return self._files.read_start(path, bytes_)
 
+    def changed_us(self, path: Path) -> int:
+        return self._files.changed_us(path)
+
     def create(self, path: Path) -> OpenFile:
         self._may_fail("create")
         return _FaultyFile(self, self._files.create(path))

@@ -18,16 +18,17 @@ from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import RemoteBroker, Unreachable, methods_for_front_ends
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
-from engine.runtime.contract.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.figures import DetectorFigures, WorkerAnswer
-from engine.runtime.contract.measures import Measures
-from engine.runtime.contract.operations import Operation, Reply
-from engine.runtime.contract.routes import Address
+from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerAnswer
+from engine.runtime.contract.measurements.measures import Measures
+from engine.runtime.contract.ports import NodesPort
+from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
+from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector import detector_snapshot as kept
 from engine.runtime.detector.measured_actor import MeasuredActor
+from engine.runtime.detector.persistence import detector_snapshot as kept
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import LinkServer
@@ -139,6 +140,12 @@ class LocalDetector:
     async def finish_saving(self) -> None:
         await self._worker.beside("finish_saving", self._actor.finish_saving)
 
+    async def begin_fork(self, fork_id: str) -> Callable[[], None]:
+        return await self._call("begin_fork", lambda: self._actor.begin_fork(fork_id))
+
+    async def finish_fork(self, make_folder: Callable[[], None]) -> None:
+        await self._worker.beside("finish_fork", make_folder)
+
     async def passivate(self) -> int:
         return await self._call("passivate", self._actor.passivate)
 
@@ -155,16 +162,21 @@ class LocalDetector:
 class LocalWorker(Mortal):
     """A worker in this process. `before` is awaited before each call, and may delay, hang or raise."""
 
-    def __init__(self, name: str, make: Callable[..., MeasuredActor], settings: RuntimeSettings) -> None:
+    def __init__(
+        self, name: str, make: Callable[..., MeasuredActor], settings: RuntimeSettings, node: str = "n"
+    ) -> None:
         super().__init__()
         self.name = name
         self._make = make
         self.measures = Measures()
         self.actors: list[MeasuredActor] = []
         """One for each activation, those that are over included."""
-        self.address = Address(name, b"")
-        self.service = DetectorService(settings, self._hosting, self.measures, Node("n", "127.0.0.1"))
+        self.address = Address(name, b"", node=node)
+        self.node = node
+        self.service = DetectorService(settings, self._hosting, self.measures, Node(node, "127.0.0.1"))
         self.reported: Callable[[Report], None] = lambda _: None
+        self.silent = False
+        """Whether it answers no beat, as a stopped process."""
         self.supervise()
         self.calls: list[tuple[str, int]] = []
         """What was called, with the number of operations of a batch."""
@@ -230,8 +242,17 @@ class LocalWorker(Mortal):
     async def close(self, epoch: int) -> str | None:
         return await self._supervisor.ask("close", str | None, epoch)
 
+    async def fork(self, epoch: int, fork_id: str) -> bool:
+        return await self._supervisor.ask("fork", bool, epoch, fork_id)
+
     async def ping(self) -> None:
         await self._supervisor.ask("ping", int)
+
+    async def beat(self) -> None:
+        while self.silent:  # noqa: ASYNC110 -- for as long as a test wants
+            await asyncio.sleep(0.001)
+        if self.dead:
+            raise ActorDied("it was killed")
 
     async def figures(self) -> WorkerAnswer:
         return await self._supervisor.ask("figures", WorkerAnswer)
@@ -264,6 +285,35 @@ class LocalWorker(Mortal):
         await self.before(what)
 
 
+class LocalNodes:
+    """The nodes that a test says there are, with so many CPUs each."""
+
+    here = "directory's"
+
+    def __init__(self, **cpus: float) -> None:
+        self.cpus = cpus
+        self.drained: set[str] = set()
+
+    async def look(self) -> list[NodeFigures]:
+        return [
+            NodeFigures(
+                name,
+                "127.0.0.1",
+                name,
+                alive=True,
+                cpus=cpus,
+                memory_bytes=10**9,
+                cpus_free=cpus,
+                memory_free_bytes=10**9,
+                draining="operator" if name in self.drained else "",
+            )
+            for name, cpus in self.cpus.items()
+        ]
+
+    async def drain(self, node: str, *, draining: bool) -> None:
+        (self.drained.add if draining else self.drained.discard)(node)
+
+
 class LocalActors:
     """Starts actors in this process, and remembers them. `before` becomes each one's."""
 
@@ -277,14 +327,23 @@ class LocalActors:
         """Those that have lost their broker, and wait for another."""
         self.refuse = False
         """Whether starting fails."""
+        self.avoided: list[frozenset[str]] = []
+        """The nodes to avoid, of each start."""
+        self.room = asyncio.Event()
+        """Whether Ray finds a node by itself."""
+        self.room.set()
         self.make: Callable[..., MeasuredActor] = MeasuredActor
 
-    async def start(self) -> LocalWorker:
+    async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> LocalWorker:
+        self.avoided.append(avoid)
         await asyncio.sleep(0)
+        if node is None:
+            await self.room.wait()
         if self.refuse:
             raise ActorDied("no process can be started")
         make = partial(self.make, self._settings, files=self._files)
-        handle = LocalWorker(f"local-{next(self._numbers)}", make, self._settings)
+        node = node or next((one for one in ("n", "m") if one not in avoid), "n")
+        handle = LocalWorker(f"local-{next(self._numbers)}", make, self._settings, node)
         handle.before = self.before
         self.started.append(handle)
         return handle
@@ -326,10 +385,10 @@ class LocalDirectoryHandle(Mortal):
         """Every other method is the directory's own."""
         work = getattr(self.directory, name)
 
-        async def call(*arguments: Any) -> Any:
+        async def call(*arguments: Any, **named: Any) -> Any:
             self.calls.append(name)
             await self._alive(self.before(name))
-            return await self._alive(_run(lambda: work(*arguments)))
+            return await self._alive(_run(lambda: work(*arguments, **named)))
 
         return call
 
@@ -390,7 +449,7 @@ class LocalService:
 
 @asynccontextmanager
 async def local_service(
-    folder: Path, *, files: Files | None = None, **settings: Any
+    folder: Path, *, files: Files | None = None, nodes: NodesPort | None = None, **settings: Any
 ) -> AsyncIterator[LocalService]:
     """Give a started service over `folder`, and close it. `settings` are RuntimeSettings' own."""
     chosen = dataclasses.replace(
@@ -398,7 +457,7 @@ async def local_service(
     )
     actors = LocalActors(chosen, files=files)
     directories = LocalDirectories(chosen, files=files)
-    broker = LocalBroker(chosen, actors, directories)
+    broker = LocalBroker(chosen, actors, directories, nodes=nodes)
     fleet = Fleet(chosen, broker, connect=actors.connect)
     await fleet.start()
     try:

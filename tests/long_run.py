@@ -4,6 +4,7 @@ python -m tests.long_run [STEP…]    runs these steps, or all of them
 
 seeds       the property tests and the storms, on ten times as many examples, from three new seeds
 storms      every storm for ten minutes, and the tests that are marked `long`
+nodes       every scenario of nodes that fail, five times
 mutants     every mutant of every room
 benchmarks  every benchmark with its peers, held against the ratios recorded
 
@@ -22,6 +23,7 @@ PYTEST: Final = ("-m", "pytest", "-q", "--timeout=3600")
 STEPS: Final[dict[str, list[tuple[str, ...]]]] = {
     "seeds": 3 * [(*PYTEST, "tests/property", "tests/crash", "-m", "not ray and not long")],
     "storms": [("-m", "tests.crash", "600"), (*PYTEST, "tests", "-m", "long")],
+    "nodes": [("-m", "tests.linearizability", "--rounds", "5")],
     "mutants": [("-m", "tests.mutation")],
     "benchmarks": [("-m", "tests.bench", "--check")],
 }

@@ -5,6 +5,7 @@ import ipaddress
 import os
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,16 @@ def children(parent: int) -> set[int]:
 def family(pid: int) -> set[int]:
     """Give a process and all that it started, in any number of steps."""
     return {pid}.union(*map(family, children(pid)))
+
+
+def holders(is_it: Callable[[Path], bool]) -> set[int]:
+    """Give the processes that have a file open that is looked for."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any(is_it(entry.readlink()) for entry in (process / "fd").iterdir()):
+                found.add(int(process.name))
+    return found
 
 
 def command(pid: int) -> str:

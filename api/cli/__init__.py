@@ -2,27 +2,29 @@
 
 import click
 
-from api.cli.backup import backup, restore
 from api.cli.check import check
-from api.cli.cluster import cluster
 from api.cli.demo import demo
 from api.cli.explain import explain
-from api.cli.inspect import inspect
-from api.cli.replay import replay
-from api.cli.retry import retry
-from api.cli.serve import serve
+from api.cli.inspection.command import inspect
+from api.cli.replaying.command import replay
+from api.cli.running.backup import backup, restore
+from api.cli.running.cluster import cluster
+from api.cli.running.moving import drain, move, undrain
+from api.cli.running.retry import retry
+from api.cli.running.serve import serve
+from api.cli.running.token import token
 from api.cli.state import state
 from api.cli.things.detectors import detectors
 from api.cli.things.rules import rules
+from api.cli.things.shadow import shadow
 from api.cli.things.tokens import tokens
-from api.cli.token import token
-from api.cli.trial import trial
+from api.cli.trying.command import trial
 
 COMMANDS = {
     "Try it": (demo,),
     "Rules and events": (check, trial, replay, explain),
-    "Detectors and rules of a running service": (detectors, rules, tokens, state),
-    "Run a service": (serve, token, cluster, inspect, retry, backup, restore),
+    "Detectors and rules of a running service": (detectors, rules, shadow, tokens, state),
+    "Run a service": (serve, token, cluster, move, drain, undrain, inspect, retry, backup, restore),
 }
 """The commands by their headings in --help."""
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from api.cli.explained_rules import lines_of
 from api.cli.failures import fail
 from api.cli.lookup import find_detector, find_rule
-from api.cli.reading_options import reading_options
+from api.cli.options.reading_options import reading_options
+from api.cli.options.service_options import service_options
+from api.cli.printing.explained_rules import lines_of
 from api.cli.recordings.reading import Reading, RecordedEvent, Recording
 from api.cli.recordings.rows import RecordingError
-from api.cli.service_options import service_options
 from api.client import Client, ExplainedRule, calls
 from api.client.results import ExplainedRules
 from engine.language.diagnostics import Refusal

@@ -6,11 +6,11 @@ from typing import Any
 import click
 import msgspec
 
-from api.cli.explained_rules import node_lines
-from api.cli.key_options import key_option
 from api.cli.lookup import find_detector, find_rule
+from api.cli.options.key_options import key_option
+from api.cli.options.service_options import service_options
+from api.cli.printing.explained_rules import node_lines
 from api.cli.recordings.times import iso
-from api.cli.service_options import service_options
 from api.cli.things.output import output_option, show
 from api.client import Client, ExplainedNode, calls
 
@@ -35,6 +35,12 @@ Examples:
     "--prefix", default="", help="Only keys of which a value, or rules of which the name, begins so."
 )
 @click.option(
+    "--sort",
+    type=click.Choice(["cost", "priority"]),
+    default="cost",
+    help="With --list rules: those first that took most time, or by priority.  [default: cost]",
+)
+@click.option(
     "--limit", default=100, type=click.IntRange(1, 100), help="The most entries of a page.  [default: 100]"
 )
 @click.option("--after", metavar="AFTER", help="Where the page begins: the `after` of the previous one.")
@@ -48,6 +54,7 @@ def state(
     detector: str,
     listed: str | None,
     prefix: str,
+    sort: str,
     limit: int,
     after: str | None,
     rule: str | None,
@@ -75,7 +82,12 @@ def state(
         found = client.send(calls.state(chosen.id))
         show(output, found, ["", ""], [[name, _told(name, value)] for name, value in found.items()])
         return
-    page = {"prefix": prefix, "limit": str(limit), **({} if after is None else {"after": after})}
+    page = {
+        "prefix": prefix,
+        "sort": sort,
+        "limit": str(limit),
+        **({} if after is None else {"after": after}),
+    }
     found = client.send(calls.state(chosen.id, list=listed, **page))
     header, rows = _table(listed, found[listed])
     show(output, found, header, rows)
@@ -105,9 +117,9 @@ def _table(listed: str, entries: list[dict[str, Any]]) -> tuple[list[str], list[
                 [_pairs(each["key"]), str(each["last_event"]), str(each["memories"])] for each in entries
             ]
         case "nodes":
-            header = ["condition", "per", "entries", "uses"]
+            header = ["condition", "per", "entries", "bytes", "uses"]
             return header, [
-                [each["text"], ", ".join(each["per"]), str(each["entries"]), str(each["uses"])]
+                [each["text"], ", ".join(each["per"]), *(str(each[one]) for one in header[2:])]
                 for each in entries
             ]
         case _:

@@ -10,6 +10,7 @@ import msgspec
 
 from api.client.results import (
     BatchResults,
+    Comparison,
     Detector,
     Envelope,
     EventResult,
@@ -135,6 +136,11 @@ def delete_detector(detector_id: str) -> Call[Identified]:
     return _delete(_path("detectors", detector_id))
 
 
+def fork_detector(detector_id: str, name: str) -> Call[Identified]:
+    """Make a detector with the same rules, under new ids, and with all that they remember."""
+    return _post(_path("detectors", detector_id, "fork"), Identified, {"name": name})
+
+
 # Rules
 
 
@@ -152,9 +158,24 @@ def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:
     return _get(_path("detectors", detector_id, "rules", rule_id), ShownRule)
 
 
-def add_rule(detector_id: str, name: str, condition: str, *, notify: bool = False) -> Call[Identified]:
-    """Add a rule. The condition is text, in the language or JSON."""
-    document = {"name": name, "condition": condition, "notify": notify}
+def add_rule(
+    detector_id: str,
+    name: str,
+    condition: str,
+    *,
+    notify: bool = False,
+    shadow: bool = False,
+    draft_of: str | None = None,
+) -> Call[Identified]:
+    """Add a rule. The condition is text, in the language or JSON.
+
+    A shadow rule yields no action; with `draft_of`, it is compared with the rule of that id.
+    """
+    document: dict[str, Any] = {"name": name, "condition": condition, "notify": notify}
+    if shadow:
+        document["shadow"] = True
+    if draft_of is not None:
+        document["draftOf"] = draft_of
     return _post(_path("detectors", detector_id, "rules"), Identified, document)
 
 
@@ -166,9 +187,10 @@ def change_rule(
     condition: str | None = None,
     enabled: bool | None = None,
     notify: bool | None = None,
+    shadow: bool | None = None,
 ) -> Call[Rule]:
     """Change the given parts of a rule, those that are not None, and give the rule."""
-    asked = {"name": name, "condition": condition, "enabled": enabled, "notify": notify}
+    asked = {"name": name, "condition": condition, "enabled": enabled, "notify": notify, "shadow": shadow}
     return Call(
         method="PATCH",
         path=_path("detectors", detector_id, "rules", rule_id),
@@ -182,12 +204,38 @@ def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
     return _delete(_path("detectors", detector_id, "rules", rule_id))
 
 
+def comparison(detector_id: str, rule_id: str) -> Call[Comparison]:
+    """Return how the firings of a rule and its draft differ."""
+    return _get(_path("detectors", detector_id, "rules", rule_id, "comparison"), Comparison)
+
+
+def promote(detector_id: str, rule_id: str) -> Call[Rule]:
+    """Exchange the conditions of a rule and its draft, with their histories, and give the rule."""
+    return _post(_path("detectors", detector_id, "rules", rule_id, "promote"), Rule)
+
+
 # The service
 
 
 def show_cluster() -> Call[dict[str, Any]]:
     """Show what runs where."""
     return _get(_path("cluster"), dict[str, Any])
+
+
+def move_detector(detector_id: str, node: str | None = None) -> Call[dict[str, Any]]:
+    """Have a detector active on a node, by its id, or on the one with most room but its own."""
+    document = {} if node is None else {"node": node}
+    return _post(_path("detectors", detector_id, "move"), dict[str, Any], document)
+
+
+def drain_node(node: str) -> Call[dict[str, Any]]:
+    """Have all detectors of a node moved, and no others come."""
+    return Call(method="POST", path=_path("cluster", "nodes", node, "drain"), read=_typed(dict[str, Any]))
+
+
+def undrain_node(node: str) -> Call[dict[str, Any]]:
+    """Let a node take detectors again."""
+    return Call(method="DELETE", path=_path("cluster", "nodes", node, "drain"), read=_typed(dict[str, Any]))
 
 
 # Events

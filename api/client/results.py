@@ -58,7 +58,7 @@ class Tokens(msgspec.Struct, frozen=True):
     tokens: list[ListedToken]
 
 
-class Rule(msgspec.Struct, frozen=True, rename="camel"):
+class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A rule of a detector, with its condition as a JSON object."""
 
     id: str
@@ -68,9 +68,11 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     notify: bool
     priority: int
+    shadow: bool = False
+    draft_of: str | None = None
 
 
-class ShownRule(Rule, frozen=True):
+class ShownRule(Rule, frozen=True, kw_only=True):
     """A rule with its condition as text: the canonical one, and as it was written."""
 
     text: str
@@ -130,12 +132,40 @@ class ExplainedRule(msgspec.Struct, frozen=True, omit_defaults=True):
     verdict: bool
     node: ExplainedNode
     why_not: list[str] | None = None
+    shadow: bool = False
 
 
 class ExplainedRules(msgspec.Struct, frozen=True):
     """What an event would do, by priority."""
 
     rules: list[ExplainedRule]
+
+
+class Example(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event at which a rule or its draft fired; `cut` if long values were."""
+
+    number: int
+    timestamp_ms: float
+    key: dict[str, Any]
+    fields: dict[str, Any]
+    cut: bool = False
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """At how many events a rule and its draft fired together, and at how many each fired alone."""
+
+    rule_id: str = msgspec.field(name="ruleId")
+    draft_id: str = msgspec.field(name="draftId")
+    since_event: int
+    events: int
+    both: int
+    only_rule: int
+    only_draft: int
+    examples: dict[str, list[Example]]
+    """By the names of the three counts, the last event first."""
+    since_ms: float | msgspec.UnsetType = msgspec.UNSET
+    young_until_ms: float | msgspec.UnsetType | None = msgspec.UNSET
+    """Until when the draft may differ because it has seen fewer events; None without a bound."""
 
 
 class ParsedCondition(msgspec.Struct, frozen=True):

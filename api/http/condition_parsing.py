@@ -7,6 +7,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from api.schema.messages import ConditionToParse
+from engine.evaluation.dispatch.weighing import estimate_of
 from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.json.writer import condition_to_document
@@ -24,7 +25,7 @@ search would be quadratic in the size of the body."""
 
 
 def parse_condition(body: bytes, limits: Limits) -> bytes:
-    """Return the condition and its canonical text as JSON; takes up to a second. Raises Refusal."""
+    """Return the condition, its text and its cost as JSON; takes up to a second. Raises Refusal."""
     source = _condition_in(body, limits)
     match source[:1]:
         case b'"':
@@ -34,8 +35,17 @@ def parse_condition(body: bytes, limits: Limits) -> bytes:
         case first:
             kind = _OTHER_KINDS.get(first, "a number")
             raise Refusal(Entry(_WRONG_SHAPE, f"condition: expected a string or an object, got {kind}"))
+    cost = estimate_of(condition)
+    estimate = {
+        "event_ns": cost.event_ns,
+        "kept": [{"per": per, "entries_max": most} for per, most in cost.kept.items()],
+    }
     return msgspec.json.encode(
-        {"condition": condition_to_document(condition), "text": canonical_text(condition)}
+        {
+            "condition": condition_to_document(condition),
+            "text": canonical_text(condition),
+            "estimate": estimate,
+        }
     )
 
 

@@ -16,7 +16,7 @@ from api.schema.operations import OPERATIONS
 from api.settings import Settings
 from engine.evaluation.wire.events import BatchForm
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.contract.operations import evaluate, evaluate_batch
+from engine.runtime.contract.requests.operations import evaluate, evaluate_batch
 
 _EVALUATIONS: Final = [operation for operation in OPERATIONS if operation.is_evaluation]
 _PATH: Final = re.compile(

@@ -13,15 +13,15 @@ from msgspec import UNSET
 from api.http.condition_parsing import parse_condition
 from api.http.request.query import read_key
 from api.http.state_view import state_view
-from api.schema import messages
+from api.schema import cluster_messages, messages
 from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered, failure, refused, success
 from api.schema.state_messages import StateQuery
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.contract import operations
 from engine.runtime.contract.errors import no_such_token
+from engine.runtime.contract.requests import operations
 
 T = TypeVar("T")
 
@@ -117,6 +117,17 @@ class Handlers:
         await self._fleet.delete_detector(detectorId)
         return _success(messages.Identified(detectorId))
 
+    async def fork_detector(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
+        """Make a detector with the rules and the state of another one."""
+        wanted = await self._decode(body, messages.NewDetector)
+        return _success(messages.Identified(await self._fleet.fork_detector(detectorId, wanted.name)))
+
+    async def move_detector(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
+        """Have a detector active on another node."""
+        wanted = await self._decode(body, cluster_messages.Move)
+        route = await self._fleet.move_detector(detectorId, _given(wanted.node) or "")
+        return _success(cluster_messages.Moved(route.address.node, route.worker))
+
     # Evaluation.
 
     async def evaluate(
@@ -173,7 +184,13 @@ class Handlers:
     async def create_rule(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
         """Create a rule; the detector parses the condition."""
         wanted = await self._decode(body, messages.NewRule)
-        operation = operations.add_rule(wanted.name, wanted.condition, notify=wanted.notify)
+        operation = operations.add_rule(
+            wanted.name,
+            wanted.condition,
+            notify=wanted.notify,
+            shadow=wanted.shadow,
+            draft_of=_given(wanted.draftOf),
+        )
         return await self._call(detectorId, operation)
 
     async def get_rule(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
@@ -189,12 +206,21 @@ class Handlers:
             condition=_given(wanted.condition),
             enabled=_given(wanted.enabled),
             notify=_given(wanted.notify),
+            shadow=_given(wanted.shadow),
         )
         return await self._call(detectorId, operation)
 
     async def delete_rule(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
         """Delete a rule."""
         return await self._call(detectorId, operations.remove_rule(id))
+
+    async def comparison(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
+        """Return how the firings of a rule and its draft differ."""
+        return await self._call(detectorId, operations.comparison(id))
+
+    async def promote(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
+        """Exchange the conditions of a rule and its draft."""
+        return await self._call(detectorId, operations.promote(id))
 
     # The service.
 
@@ -203,19 +229,33 @@ class Handlers:
         loop = asyncio.get_running_loop()
         return success(await loop.run_in_executor(self._parsers, parse_condition, body, self._limits))
 
-    async def show_cluster(self) -> Response:
-        """Return what runs where."""
+    async def show_cluster(self, query: cluster_messages.ClusterQuery) -> Response:
+        """Return what runs where, with all workers or a page of them by name."""
         cluster = await self._fleet.cluster()
+        workers = sorted(cluster.workers, key=lambda worker: worker.name)
+        if query != cluster_messages.ClusterQuery():
+            after, most = _given(query.after) or "", _given(query.limit) or messages.PAGE_MAX
+            workers = [worker for worker in workers if worker.name > after][:most]
         return _success(
-            messages.Cluster(
+            cluster_messages.Cluster(
                 cluster.nodes,
                 cluster.broker,
                 cluster.front_ends,
-                cluster.workers,
+                workers,
                 cluster.activating,
                 cluster.folder,
+                cluster.other_settings,
+                cluster.no_room,
             )
         )
+
+    async def drain_node(self, id: str) -> Response:  # noqa: A002
+        """Have all detectors of a node moved."""
+        return _success(await self._fleet.drain_node(id, draining=True))
+
+    async def undrain_node(self, id: str) -> Response:  # noqa: A002
+        """Let a node take detectors again."""
+        return _success(await self._fleet.drain_node(id, draining=False))
 
     async def health(self) -> Response:
         """Answer, which shows that the process is alive."""

@@ -13,7 +13,7 @@ from api.server.connection_limit import STATE
 from api.server.http1.exchange import RESPOND
 from api.server.http1.request_ids import STATE as ID_STATE
 from api.settings import Settings
-from engine.runtime.contract.request_ids import REQUEST_ID
+from engine.runtime.contract.requests.request_ids import REQUEST_ID
 
 
 class Pipeline:

@@ -13,7 +13,8 @@ from api.http.body.memory import Claim
 from api.http.request.asgi import App, Message, Receive, Scope, Send
 from api.observability.request_metrics import CALLER_GONE
 from api.schema.envelope import DeadlinePassed, RequestRefusal, Response, error_response
-from api.schema.operations import OPERATIONS, Operation
+from api.schema.operation import Operation
+from api.schema.operations import OPERATIONS
 
 Handler = Callable[..., Awaitable[Response]]
 

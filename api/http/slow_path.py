@@ -26,7 +26,7 @@ from api.http.router import Match, QuartCall, Route, Router, no_such_path
 from api.http.timeline_stream import EVENT_STREAM, TimelineStream, TimelineStreams
 from api.schema.envelope import NDJSON, RequestRefusal
 from api.schema.messages import BatchQuery, TimelineQuery
-from api.schema.operations import Operation
+from api.schema.operation import Operation
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import no_such_detector

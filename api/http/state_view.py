@@ -10,8 +10,8 @@ from api.http.request.query import read_key
 from api.schema.envelope import Response, answered, success
 from api.schema.state_messages import StateQuery
 from engine.evaluation.wire.events import Answer, Done
-from engine.evaluation.wire.states import KeysRead, StateAsked, after_of
-from engine.runtime.contract.operations import Operation, state
+from engine.evaluation.wire.states import Ranked, StateAsked, after_of
+from engine.runtime.contract.requests.operations import Operation, state
 
 Call = Callable[[Operation], Awaitable[Answer]]
 
@@ -24,25 +24,25 @@ async def state_view(call: Call, query: StateQuery) -> Response:
     if isinstance(query.list, msgspec.UnsetType):
         return answered(await call(state(StateAsked())))
     after = None if isinstance(query.after, msgspec.UnsetType) else after_of(query.after)
-    asked = StateAsked(about=query.list, prefix=query.prefix, limit=query.limit, after=after)
-    return answered(await call(state(asked))) if query.list != "keys" else await _keys(call, asked)
+    by_cost = query.list == "rules" and query.sort == "cost"
+    about = "costs" if by_cost else query.list
+    asked = StateAsked(about=about, prefix=query.prefix, limit=query.limit, after=after)
+    ranked = by_cost or query.list == "keys"
+    return await _ranked(call, asked, query.list) if ranked else answered(await call(state(asked)))
 
 
-async def _keys(call: Call, asked: StateAsked) -> Response:
-    """Read all keys in several looks, between which events are evaluated."""
+async def _ranked(call: Call, asked: StateAsked, member: str) -> Response:
+    """Read a whole list in several looks, between which events are evaluated; return its first entries."""
     found: list[tuple[int, int, Any]] = []
     while True:
         answer = await call(state(asked))
         if not isinstance(answer, Done):
             return answered(answer)
-        read = msgspec.json.decode(answer.result, type=KeysRead)
-        found = nsmallest(asked.limit, [*found, *read.keys], key=lambda one: (-one[0], one[1]))
+        read = msgspec.json.decode(answer.result, type=Ranked)
+        found = nsmallest(asked.limit, [*found, *read.entries], key=lambda one: (-one[0], one[1]))
         if read.place is None:
             break
         asked = msgspec.structs.replace(asked, place=read.place)
-    after = ""
-    if len(found) == asked.limit:
-        event, path, _ = found[-1]
-        after = f',"after":"{event}-{path}"'
-    keys = b",".join(bytes(key) for _, _, key in found)
-    return success(b'{"keys":[' + keys + b"]" + after.encode() + b"}")
+    after = f',"after":"{found[-1][0]}-{found[-1][1]}"' if len(found) == asked.limit else ""
+    entries = b",".join(bytes(entry) for _, _, entry in found)
+    return success(b'{"%b":[%b]%b}' % (member.encode(), entries, after.encode()))

@@ -14,7 +14,7 @@ from engine.evaluation.wire.events import Refused
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.contract.operations import timeline
+from engine.runtime.contract.requests.operations import timeline
 
 EVENT_STREAM: Final = b"text/event-stream"
 LOOK_S: Final = 0.5

@@ -7,8 +7,8 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from engine.runtime.contract.figures import ClusterFigures, DetectorFigures, WorkerFigures
-from engine.runtime.contract.measures import HISTOGRAMS
+from engine.runtime.contract.measurements.figures import ClusterFigures, DetectorFigures, WorkerFigures
+from engine.runtime.contract.measurements.measures import HISTOGRAMS
 
 _NODE: Final = ("node",)
 
@@ -35,6 +35,13 @@ class ClusterFamilies:
         alive = sum(node.alive for node in cluster.nodes)
         yield self._gauge("nodes_alive", "Nodes of the cluster that are alive.", alive)
         yield self._gauge("nodes_dead", "Nodes of the cluster that died.", len(cluster.nodes) - alive)
+        draining = sum(node.alive and node.draining != "" for node in cluster.nodes)
+        yield self._gauge("nodes_draining", "Living nodes that are drained.", draining)
+        yield self._gauge(
+            "no_room",
+            "1 while a detector worker is wanted for which no node has room.",
+            float(cluster.no_room != ""),
+        )
         yield self._gauge(
             "detectors_activating", "Detectors that are being activated.", len(cluster.activating)
         )

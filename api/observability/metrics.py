@@ -13,13 +13,18 @@ from prometheus_client.registry import Collector
 from api.observability.cluster_metrics import ClusterFamilies, cumulative
 from api.observability.request_metrics import BOUNDS_S, REQUESTS, SECONDS, WITHIN
 from engine.runtime.broker.broker import Status
-from engine.runtime.contract.counters import COUNTERS, FRONT_ENDS_LOST
-from engine.runtime.contract.figures import ClusterFigures
+from engine.runtime.contract.measurements.counters import COUNTERS, FRONT_ENDS_LOST
+from engine.runtime.contract.measurements.figures import ClusterFigures
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST.encode()
 
 PREFIX: Final = "rule_detector_"
 
+FORMER_NAMES: Final = {
+    "detectors_activated": "detectors_woken",
+    "activations_failed": "wakes_failed",
+}
+"""The counters that had another name in the release before."""
 
 _BUILD: Final = {
     "version": version("rule-detector"),
@@ -44,7 +49,14 @@ class _Families(Collector):
         self._cluster = ClusterFamilies(cluster, PREFIX)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families."""
+        """Yield the families, and counters that were renamed by their former names, too."""
+        for family in self._families():
+            yield family
+            if former := FORMER_NAMES.get(family.name.removeprefix(PREFIX)):
+                value = family.samples[0].value
+                yield CounterMetricFamily(PREFIX + former, f"As {family.name}.", value=value)
+
+    def _families(self) -> Iterator[Metric]:
         status = self._status
         build = GaugeMetricFamily(f"{PREFIX}build_info", "What runs here.", labels=tuple(_BUILD))
         build.add_metric(tuple(_BUILD.values()), 1)

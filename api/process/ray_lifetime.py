@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from engine.runtime.cluster import ray_session as cluster
+from engine.runtime.cluster.session import ray_session as cluster
 
 _log = logging.getLogger(__name__)
 
@@ -19,10 +19,10 @@ _SILENT_MOST_S: Final = 30.0
 """A Ray that is silent for so long counts as lost: its processes would soon end by themselves."""
 
 
-def start_ray(address: str) -> cluster.Cluster:
+def start_ray(address: str, join_within_s: float) -> cluster.Cluster:
     """Start Ray, or join the cluster at `address`. Raises ClusterError."""
     try:
-        return cluster.start(address)
+        return cluster.start(address, join_within_s)
     except SystemExit:
         # Ray turns SIGTERM into SystemExit while it starts.
         raise KeyboardInterrupt from None
@@ -53,13 +53,16 @@ def _exit_at_once(status: int) -> None:
 
 @dataclass(slots=True)
 class RayLoss:
-    """Why the embedded Ray is lost, None while it is not."""
+    """Why Ray is lost, None while it is not."""
 
     reason: str | None = None
 
 
 async def stop_when_lost(ray: cluster.Cluster, loss: RayLoss, stopping: asyncio.Event) -> None:
-    """Set `stopping`, and the reason in `loss`, once the embedded Ray is lost."""
+    """Set `stopping`, and the reason in `loss`, once Ray is lost.
+
+    A joined cluster may be silent for as long as its operator allows: what is active is served meanwhile.
+    """
     loop = asyncio.get_running_loop()
 
     def take_note(reason: str) -> None:
@@ -74,7 +77,9 @@ async def stop_when_lost(ray: cluster.Cluster, loss: RayLoss, stopping: asyncio.
             take_note(f"ray's process `{name}` ended by itself")
 
         loop.add_reader(descriptor, ended)
-    while ray.processes.essential:
+    while True:
         await asyncio.sleep(_LOOK_S)
-        if ray.watch.silent_s >= _SILENT_MOST_S:
+        if ray.watch.gone is not None:
+            take_note(ray.watch.gone)
+        elif ray.processes.essential and ray.watch.silent_s >= _SILENT_MOST_S:
             take_note(f"ray has not answered for {_SILENT_MOST_S:g} seconds")

@@ -23,9 +23,10 @@ from api.process.workers import FrontEndFailed, Workers
 from api.setting import PREFIX
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.cluster import ray_session as cluster
 from engine.runtime.cluster.node_trial import try_nodes
 from engine.runtime.cluster.ray_fleet import fleet_on_ray
+from engine.runtime.cluster.session import ray_session as cluster
+from engine.runtime.cluster.session.joining import ClusterError
 from engine.runtime.contract.errors import DetectorUnavailable
 from snapshots.data_folder.identity import begin_folder
 from snapshots.data_folder.lock import FolderLock
@@ -46,7 +47,7 @@ class UnsavedError(Exception):
 
 
 class RayLostError(UnsavedError):
-    """The embedded Ray ended by itself, and the service with it."""
+    """Ray ended by itself, and the service with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,8 @@ def run(settings: Settings, work: Work) -> None:
     with suppress(KeyboardInterrupt), _listening(settings) as listeners:
         _refuse_folder(settings)
         try:
-            ray = start_ray(settings.ray_address)
-        except cluster.ClusterError as error:
+            ray = start_ray(settings.ray_address, settings.join_timeout_s)
+        except ClusterError as error:
             raise StartError(str(error)) from None
         with stopping_ray(ray):
             _interrupt_on_signals()
@@ -124,7 +125,14 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
         # Without Ray, requests for detectors cannot finish.
         return settings.shutdown_grace_s if loss.reason is None else _LOST_GRACE_S
 
-    async with _fleet(settings, lambda: loss.reason or ray.watch.trouble()) as fleet:
+    def trouble() -> str | None:
+        return loss.reason or (ray.watch.trouble() if ray.embedded else None)
+
+    def ails() -> str | None:
+        silent = None if ray.embedded else ray.watch.trouble()
+        return silent and f"{silent}: only detectors that are active, and spare workers, can be used"
+
+    async with _fleet(settings, trouble, ails) as fleet:
         if stopping.is_set():
             return
         try:
@@ -203,10 +211,14 @@ def _stop_on_signals() -> asyncio.Event:
 
 
 @asynccontextmanager
-async def _fleet(settings: Settings, ray_trouble: Callable[[], str | None]) -> AsyncIterator[Fleet]:
+async def _fleet(
+    settings: Settings, ray_trouble: Callable[[], str | None], ray_ails: Callable[[], str | None]
+) -> AsyncIterator[Fleet]:
     """Start the fleet, and at the end save every active detector. Raises StartError, UnsavedError."""
     try:
-        fleet = fleet_on_ray(settings.runtime_settings(), ray_trouble)
+        fleet = fleet_on_ray(
+            settings.runtime_settings(), ray_trouble, ray_ails, of_the_folder=settings.of_the_folder()
+        )
     except StorageError as error:
         raise StartError(str(error)) from None
     try:
@@ -240,8 +252,8 @@ def _refuse_folder(settings: Settings) -> None:
     wait_s = settings.runtime_settings().lock_wait_s
     try:
         begin_folder(settings.data, lock_wait_s=wait_s)
-        for remark in try_folder(settings.data):
-            _log.warning("%s", remark)
+        for warning in try_folder(settings.data):
+            _log.warning("%s", warning)
         if settings.ray_address == cluster.LOCAL:
             with FolderLock(settings.data, wait_s=wait_s):
                 return
@@ -252,8 +264,8 @@ def _refuse_folder(settings: Settings) -> None:
 def _refuse_nodes(settings: Settings) -> None:
     """Refuse a cluster whose nodes do not see at once what another one changes. Raises StartError."""
     try:
-        for remark in try_nodes(settings.data, begin_folder(settings.data)):
-            _log.warning("%s", remark)
+        for warning in try_nodes(settings.data, begin_folder(settings.data)):
+            _log.warning("%s", warning)
     except StorageError as error:
         raise StartError(str(error)) from None
 

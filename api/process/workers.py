@@ -14,7 +14,7 @@ from api.process import worker
 from api.settings import Settings
 from engine.runtime.broker.broker import Broker
 from engine.runtime.broker.remote_broker import methods_for_front_ends
-from engine.runtime.contract.counters import FRONT_ENDS_LOST
+from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
 from engine.runtime.transport import tls
 from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.messages import Note

@@ -1,6 +1,6 @@
 """The example of GET /api/cluster in the OpenAPI document."""
 
-from typing import Final
+from typing import Any, Final
 
 _PROCESS: Final = {
     "pid": 4711,
@@ -9,7 +9,7 @@ _PROCESS: Final = {
     "resident_bytes": 83_000_000,
     "cpu_s": 12.5,
 }
-CLUSTER_EXAMPLE: Final = {
+CLUSTER_EXAMPLE: Final[dict[str, Any]] = {
     "nodes": [
         {
             "id": 2 * "9f3c1d",
@@ -18,6 +18,9 @@ CLUSTER_EXAMPLE: Final = {
             "alive": True,
             "cpus": 8.0,
             "memory_bytes": 16_000_000_000,
+            "cpus_free": 7.7,
+            "memory_free_bytes": 15_600_000_000,
+            "draining": "",
         }
     ],
     "broker": _PROCESS,
@@ -50,4 +53,8 @@ CLUSTER_EXAMPLE: Final = {
     ],
     "activating": [],
     "folder": {"free_bytes": 90_000_000_000, "total_bytes": 200_000_000_000, "free_inodes": 12_000_000},
+    "other_settings": [
+        {"pid": 4711, "host": "a", "setting": "--max-resident", "in_force": "50", "given": "200"}
+    ],
+    "no_room": "",
 }

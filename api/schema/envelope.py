@@ -11,7 +11,7 @@ import msgspec
 from engine.evaluation.wire.events import Answer, BatchForm, Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.request_ids import REQUEST_ID
+from engine.runtime.contract.requests.request_ids import REQUEST_ID
 
 _log = logging.getLogger("rule_detector.api")
 
@@ -37,6 +37,7 @@ CODES: Final[dict[int, Code]] = {
     1201: Code(404, "No such rule in that detector."),
     1202: Code(404, "No such token."),
     1203: Code(404, "No such relation."),
+    1204: Code(404, "No such node, or none that takes detectors."),
     1300: Code(400, "The condition's text or JSON cannot be parsed; the message has line, column and caret."),
     1301: Code(400, "The condition is not valid; the message names the place."),
     1302: Code(400, "A regular expression is refused; the message has the reason."),

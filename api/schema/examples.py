@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 ID: Final = "6f1c2a9be07d4c58a3f0d1e2b3c4d5e6"
+TOKEN: Final = {"id": ID, "token": "rd_Zk9vYm1hcmtzLWFyZS1ub3Qtc2VjcmV0cy1hdC1hbGw", "hint": "YWxs"[-4:]}
 RULE_ID: Final = "0b7d3c41f2a84e6d9c5b1a0f8e7d6c5b"
 CONDITION_OBJECT: Final = {
     "keyed": {
@@ -16,6 +17,11 @@ CONDITION_OBJECT: Final = {
     }
 }
 CONDITION_TEXT: Final = "per user once within 10m ok == false"
+PARSED: Final = {
+    "condition": CONDITION_OBJECT,
+    "text": CONDITION_TEXT,
+    "estimate": {"event_ns": 140, "kept": [{"per": ["user"], "entries_max": 1}]},
+}
 RULE: Final = {
     "id": RULE_ID,
     "condition": CONDITION_OBJECT,
@@ -71,6 +77,24 @@ TIMELINE: Final[dict[str, Any]] = {
             "key": {"user": "ada"},
         }
     ],
+}
+_EXAMPLE: Final = {
+    "number": 1_712,
+    "timestamp_ms": EVENT["timestamp_ms"],
+    "key": {"user": "ada"},
+    "fields": {"user": "ada", "ok": True},
+}
+COMPARISON: Final[dict[str, Any]] = {
+    "ruleId": RULE_ID,
+    "draftId": "5a2e4c60d1b84f7f8e3c9d0a1b2c3d4e",
+    "since_event": 1_204,
+    "events": 3_796,
+    "both": 0,
+    "only_rule": 1,
+    "only_draft": 0,
+    "examples": {"both": [], "only_rule": [_EXAMPLE], "only_draft": []},
+    "since_ms": 1_709_544_000_000,
+    "young_until_ms": 1_709_544_600_000,
 }
 STATE: Final[dict[str, Any]] = {
     "clock_ms": EVENT["timestamp_ms"],

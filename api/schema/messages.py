@@ -4,14 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from api.schema.conditions import Condition
-from engine.runtime.contract.figures import (
-    FolderFigures,
-    FrontEndFigures,
-    NodeFigures,
-    ProcessFigures,
-    WorkerFigures,
-)
+from api.schema.conditions import Condition, CostEstimate
 
 Name = Annotated[
     str,
@@ -26,6 +19,9 @@ Name = Annotated[
 ConditionSource = Annotated[
     str,
     Meta(description="A condition in the text language, or the JSON of a Condition object, as a string."),
+]
+Shadow = Annotated[
+    bool, Meta(description="An addition. A shadow rule is evaluated and counted, and yields no action.")
 ]
 PAGE_MAX: Final = 1000
 """Detectors in one page of their list."""
@@ -43,6 +39,14 @@ class NewRule(Struct, forbid_unknown_fields=True):
     condition: ConditionSource
     name: Name
     notify: bool = False
+    shadow: Shadow = False
+    draftOf: (  # noqa: N815 -- spelt as detectorId
+        Annotated[
+            str,
+            Meta(description="The id of the rule that this is a draft of: their firings are compared."),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class RuleChange(Struct, forbid_unknown_fields=True):
@@ -52,6 +56,7 @@ class RuleChange(Struct, forbid_unknown_fields=True):
     enabled: bool | UnsetType = UNSET
     name: Name | UnsetType = UNSET
     notify: bool | UnsetType = UNSET
+    shadow: Shadow | UnsetType = UNSET
 
 
 class ConditionToParse(Struct, forbid_unknown_fields=True):
@@ -170,9 +175,13 @@ class Rule(Struct):
     name: str
     notify: bool
     priority: Annotated[int, Meta(ge=1)]
+    shadow: Annotated[Literal[True], Meta(description="Absent from other rules.")] | UnsetType = UNSET
+    draftOf: (  # noqa: N815 -- as above
+        Annotated[str, Meta(description="The id of the rule that this is a draft of.")] | UnsetType
+    ) = UNSET
 
 
-class ShownRule(Rule):
+class ShownRule(Rule, kw_only=True):
     """A rule with its condition as text: the canonical one, and as it was written, comments included."""
 
     text: str
@@ -269,6 +278,7 @@ class ExplainedRule(Struct, omit_defaults=True):
     name: str
     verdict: Annotated[bool, Meta(description="Whether the rule would fire.")]
     node: ExplainedNode
+    shadow: Literal[True] | UnsetType = UNSET
     why_not: (
         Annotated[
             list[str],
@@ -327,23 +337,11 @@ class Timeline(Struct):
 
 
 class ParsedCondition(Struct):
-    """A condition as an object and as canonical text."""
+    """A condition as an object and as canonical text, and what it may cost."""
 
     condition: Condition
     text: str
-
-
-class Cluster(Struct):
-    """What runs where. A worker that did not answer within a second is shown as it last was."""
-
-    nodes: Annotated[list[NodeFigures], Meta(description="The machines, as Ray knows them.")]
-    broker: Annotated[ProcessFigures, Meta(description="The process that places detectors.")]
-    front_ends: list[FrontEndFigures]
-    workers: list[WorkerFigures]
-    activating: Annotated[list[str], Meta(description="Ids of detectors that are being activated.")]
-    folder: Annotated[
-        FolderFigures | None, Meta(description="The data folder's file system; `null` if it does not answer.")
-    ]
+    estimate: CostEstimate
 
 
 class Alive(Struct):

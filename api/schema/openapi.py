@@ -10,7 +10,8 @@ import msgspec
 from api.schema import conditions, messages
 from api.schema.envelope import CODES, MESSAGE_CODES, NDJSON
 from api.schema.examples import EVENT
-from api.schema.operations import OPERATIONS, Operation
+from api.schema.operation import Operation
+from api.schema.operations import OPERATIONS
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)}")
@@ -280,6 +281,7 @@ _EXAMPLES: Final = {
     1200: "there is no detector `6f1c2a9be07d4c58a3f0d1e2b3c4d5e6`",
     1201: "there is no rule `0b7d3c41f2a84e6d9c5b1a0f8e7d6c5b` in this detector",
     1202: "there is no token `6f1c2a9be07d4c58a3f0d1e2b3c4d5e6`",
+    1204: "there is no living node `9f3c1d9f3c1d` that takes detectors",
     1300: "line 1, column 6: expected a value\n  a == \n       ^",
     1301: "all[1].leaf.op: expected an operator, got `equals`",
     1302: "leaf.value: the pattern is refused: missing closing ): `(`",

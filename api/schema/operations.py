@@ -1,74 +1,18 @@
 """The table of operations: path, method, parameters, body, result and error codes of each."""
 
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final
 
-import msgspec
-
-from api.schema import examples, messages
+from api.schema import cluster_messages, examples, messages
 from api.schema.cluster_example import CLUSTER_EXAMPLE
+from api.schema.comparison_messages import Comparison
 from api.schema.envelope import JSON, MSGPACK, NDJSON
+from api.schema.operation import Operation
 from api.schema.state_messages import State, StateQuery
 from engine.evaluation.wire.events import BatchBody, EvaluateBody
 from engine.evaluation.wire.explanations import ExplainBody
+from engine.runtime.contract.measurements.figures import NodeFigures
 
-Method = Literal["GET", "POST", "PATCH", "DELETE"]
-
-_ANYWHERE: Final = (1003, 1006, 1500, 1502)
-"""1003 and 1502 too: a body that the operation ignores is read, up to a limit and a deadline."""
-_WITH_TOKEN: Final = (1100, 1101, 1501, 1503)
-_WITH_BODY: Final = (1000, 1001, 1002, 1401)
 _CONDITION: Final = (1300, 1301, 1302, 1303)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One operation. Its handler has its `name`. `body` is None for an operation that ignores a body."""
-
-    name: str
-    method: Method
-    path: str
-    summary: str
-    text: str = ""
-    query: type[msgspec.Struct] | None = None
-    """The query parameters, None for an operation that ignores a query."""
-    body: Any = None
-    result: Any
-    own_codes: tuple[int, ...] = ()
-    body_example: Any = None
-    result_example: Any
-    is_evaluation: bool = False
-    """Whether the body goes to the detector undecoded."""
-
-    is_batch: bool = False
-    media_types: tuple[bytes, ...] = (JSON,)
-    """The media types of the body; the first is the default."""
-
-    takes_key: bool = False
-    """Whether it takes an Idempotency-Key."""
-
-    says_more: bool = False
-    """Whether it needs no token but tells a caller with a token more."""
-
-    is_addition: bool = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it needs no token."""
-        return not self.path.startswith("/api/")
-
-    @property
-    def codes(self) -> tuple[int, ...]:
-        """Every code that `errors` of this operation can have."""
-        found = {*_ANYWHERE, *self.own_codes}
-        if not self.is_open:
-            found.update(_WITH_TOKEN)
-        if self.body is not None:
-            found.update(_WITH_BODY)
-        if "{detectorId}" in self.path:
-            found.add(1200)
-        return tuple(sorted(found))
-
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
@@ -78,11 +22,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Create a token",
         text="Only this response shows the secret. A body is ignored.",
         result=messages.Token,
-        result_example={
-            "id": examples.ID,
-            "token": "rd_Zk9vYm1hcmtzLWFyZS1ub3Qtc2VjcmV0cy1hdC1hbGw",
-            "hint": "YWxs"[-4:],
-        },
+        result_example=examples.TOKEN,
     ),
     Operation(
         name="revoke_token",
@@ -124,11 +64,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         body=messages.NewToken,
         body_example={"name": "shop"},
         result=messages.Token,
-        result_example={
-            "id": examples.ID,
-            "token": "rd_Zk9vYm1hcmtzLWFyZS1ub3Qtc2VjcmV0cy1hdC1hbGw",
-            "hint": "YWxs"[-4:],
-        },
+        result_example=examples.TOKEN,
         is_addition=True,
     ),
     Operation(
@@ -171,6 +107,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="Deletes its rules and its state, too.",
         result=messages.Identified,
         result_example={"id": examples.ID},
+    ),
+    Operation(
+        name="fork_detector",
+        method="POST",
+        path="/api/detectors/{detectorId}/fork",
+        summary="Copy a detector",
+        text="Makes another detector, with the same rules under new ids and with all that they remember. "
+        "From then on neither sees what happens to the other. This one goes on while it is copied.",
+        body=messages.NewDetector,
+        body_example={"name": "logins, with other rules"},
+        result=messages.Identified,
+        own_codes=(1400,),
+        result_example={"id": examples.ID},
+        is_addition=True,
     ),
     Operation(
         name="evaluate",
@@ -255,6 +205,44 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         is_addition=True,
     ),
     Operation(
+        name="comparison",
+        method="GET",
+        path="/api/detectors/{detectorId}/rules/{id}/comparison",
+        summary="Compare a rule with its draft",
+        text="At how many events both fired, only the rule, and only the draft, with examples. It is counted "
+        "from when there are both and they are enabled, and anew when either gets a different condition.",
+        result=Comparison,
+        own_codes=(1201, 1401),
+        result_example=examples.COMPARISON,
+        is_addition=True,
+    ),
+    Operation(
+        name="promote",
+        method="POST",
+        path="/api/detectors/{detectorId}/rules/{id}/promote",
+        summary="Exchange a rule and its draft",
+        text="The rule gets the draft's condition with its history, and the draft gets the rule's; a second "
+        "call undoes the first. Names, ids and priorities stay. A body is ignored.",
+        result=messages.Rule,
+        own_codes=(1201, 1401),
+        result_example=examples.RULE,
+        is_addition=True,
+    ),
+    Operation(
+        name="move_detector",
+        method="POST",
+        path="/api/detectors/{detectorId}/move",
+        summary="Move a detector to another node",
+        text="Its state is saved, and it is activated there. Requests that wait follow it in their order; "
+        "each is answered once. A detector that is there already stays.",
+        body=cluster_messages.Move,
+        body_example={"node": 2 * "9f3c1d"},
+        result=cluster_messages.Moved,
+        own_codes=(1204,),
+        result_example={"node": 2 * "9f3c1d", "worker": "worker-1f0c9a7e-1"},
+        is_addition=True,
+    ),
+    Operation(
         name="list_rules",
         method="GET",
         path="/api/detectors/{detectorId}/rules",
@@ -270,15 +258,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/detectors/{detectorId}/rules",
         summary="Create a rule",
         text="Its history begins with the first event evaluated after this. Its priority is one more than "
-        "the highest ever given in the detector.",
+        "the highest ever given in the detector. A `shadow` rule is evaluated and counted, and yields no "
+        "action; with `draftOf`, it is compared with that rule.",
         body=messages.NewRule,
-        body_example={
-            "condition": examples.CONDITION_TEXT,
-            "name": "a failed login within ten minutes",
-            "notify": False,
-        },
+        body_example={"condition": examples.CONDITION_TEXT, "name": "a failed login", "notify": False},
         result=messages.Identified,
-        own_codes=(*_CONDITION, 1400),
+        own_codes=(1201, *_CONDITION, 1400),
         result_example={"id": examples.RULE_ID},
     ),
     Operation(
@@ -302,7 +287,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/detectors/{detectorId}/rules/{id}",
         summary="Change a rule",
         text="Absent members keep their values. Changing the condition to a different one, or enabling the "
-        "rule, starts its history anew.",
+        "rule, starts its history anew. `shadow` does not.",
         body=messages.RuleChange,
         body_example={"enabled": True, "notify": False},
         result=messages.Rule,
@@ -323,12 +308,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/conditions/parse",
         summary="Parse a condition",
-        text="Gives the Condition object and its canonical text; stores nothing.",
+        text="Gives the Condition object, its canonical text and an estimate of its cost; stores nothing.",
         body=messages.ConditionToParse,
         body_example={"condition": examples.CONDITION_TEXT},
         result=messages.ParsedCondition,
         own_codes=_CONDITION,
-        result_example={"condition": examples.CONDITION_OBJECT, "text": examples.CONDITION_TEXT},
+        result_example=examples.PARSED,
         is_addition=True,
     ),
     Operation(
@@ -337,9 +322,34 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/cluster",
         summary="Show what runs where",
         text="Nodes, front ends, detector workers with their detectors, what waits, memory, and disk room. "
-        "The numbers are at most a second old.",
-        result=messages.Cluster,
+        "The numbers are at most a second old. With `limit` or `after`, only a page of the workers, by name.",
+        query=cluster_messages.ClusterQuery,
+        result=cluster_messages.Cluster,
         result_example=CLUSTER_EXAMPLE,
+        is_addition=True,
+    ),
+    Operation(
+        name="drain_node",
+        method="POST",
+        path="/api/cluster/nodes/{id}/drain",
+        summary="Drain a node",
+        text="No worker is started there from now on, its detectors are moved to other nodes one after the "
+        "other, and its workers end; the directory moves too. `GET /api/cluster` shows how far that is. To "
+        "repeat it changes nothing.",
+        result=NodeFigures,
+        own_codes=(1204,),
+        result_example={**CLUSTER_EXAMPLE["nodes"][0], "draining": "operator"},
+        is_addition=True,
+    ),
+    Operation(
+        name="undrain_node",
+        method="DELETE",
+        path="/api/cluster/nodes/{id}/drain",
+        summary="Let a node take detectors again",
+        text="Of a node that Ray drains, it takes back only what an operator has asked for.",
+        result=NodeFigures,
+        own_codes=(1204,),
+        result_example=CLUSTER_EXAMPLE["nodes"][0],
         is_addition=True,
     ),
     Operation(

@@ -16,7 +16,7 @@ class StateQuery(Struct):
             Literal["keys", "nodes", "rules"],
             Meta(
                 description="A page of the live keys, those seen last first; of the temporal conditions "
-                "that are remembered; or of the rules by priority, with what they cost.",
+                "that are remembered; or of the rules, with what they cost.",
                 extra={"expected": "`keys`, `nodes` or `rules`"},
             ),
         ]
@@ -30,6 +30,13 @@ class StateQuery(Struct):
             extra={"expected": "at most 1000 characters"},
         ),
     ] = ""
+    sort: Annotated[
+        Literal["priority", "cost"],
+        Meta(
+            description="With `list=rules`: by priority, or those first that took most time.",
+            extra={"expected": "`priority` or `cost`"},
+        ),
+    ] = "priority"
     limit: Annotated[
         int,
         Meta(
@@ -97,6 +104,7 @@ class StateNode(Struct):
     per: Annotated[list[str], Meta(description="The keys around it, outermost first.")]
     since_event: Annotated[int, Meta(description="How many events came before its history began.")]
     entries: Annotated[int, Meta(description="For how many keys something is remembered.")]
+    bytes: Annotated[int, Meta(description="What that is estimated to take, without the keys themselves.")]
     uses: Annotated[int, Meta(description="How many rules, and younger memories, read it.")]
     ruleIds: Annotated[list[str], Meta(description="At most 20 of these rules.")]  # noqa: N815
 
@@ -110,6 +118,7 @@ class StateRule(Struct):
     enabled: bool
     since_event: int
     times_true: int
+    shadow: Literal[True] | UnsetType = UNSET
     evaluated_share: (
         Annotated[float, Meta(description="The share of events for which it was evaluated.")] | UnsetType
     ) = UNSET
@@ -141,4 +150,5 @@ class State(Struct):
     ruleId: str | UnsetType = UNSET  # noqa: N815 -- spelt as in actions
     name: str | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
+    shadow: Literal[True] | UnsetType = UNSET
     node: StandingNode | UnsetType = UNSET

@@ -1,26 +1,18 @@
 """A detector: rules with their histories, and the evaluation of events in order."""
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol, Self, cast
 
 from engine.evaluation import frames
 from engine.evaluation.dispatch.compiler import Event, Fired
-from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.intake import Intake
 from engine.evaluation.lateness import late, too_far_ahead, too_late
 from engine.evaluation.memory import FOREVER
 from engine.evaluation.outcomes import BatchRefused, Outcome, Outcomes
 from engine.evaluation.persistence import saved
-from engine.evaluation.plan.requirements import TRAITS
-from engine.evaluation.preparation import Preparation
-from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition, source_of
-from engine.evaluation.state.slices import State
-from engine.evaluation.verdicts import Verdicts
+from engine.evaluation.rule_book import RuleBook
 from engine.evaluation.warnings import warnings_on, warnings_on_many
-from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import DEFAULT_LIMITS, Limits
 
@@ -34,7 +26,7 @@ class Observer(Protocol):
         """Take an event, which may then be refused."""
 
 
-class Detector:
+class Detector(RuleBook):
     """Rules that are evaluated on a stream of events.
 
     `now_us` gives the current time in microseconds since 1970; without it, events may be any time ahead.
@@ -48,110 +40,13 @@ class Detector:
         now_us: Callable[[], int] | None = None,
         new_id: Callable[[], str] | None = None,
     ) -> None:
-        self.limits = limits
-        self.state = State(limits.keys_max, limits.state_bytes_max, TRAITS)
-        self.clock_us: int | None = None
-        """The time of the last event; None before the first."""
-        self.events_seen = 0
+        super().__init__(limits, new_id)
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
-        self.priority_highest = 0
-        self.live: dict[str, LiveRule] = {}
-        """The rules by id, in order of priority."""
-        self.verdicts = Verdicts()
-        """The checksum of the events of `submit` and `submit_clean`."""
         self.observer: Observer | None = None
         self._now_us = now_us
-        self._new_id = new_id or (lambda: secrets.token_hex(16))
-        self.rule_set = RuleSet(self.state, limits)
-        self._preparation: Preparation | None = None
-        """None until a rule is added or changed: evaluation does not need it."""
         self._messages: list[Entry] | Outcomes | None = None
         """Collects the messages about the current event."""
-
-    # -- rules ----------------------------------------------------------------------------------------------
-
-    def add_rule(
-        self,
-        name: str,
-        condition: str | Mapping[str, Any] | Condition,
-        notify: bool = False,
-        *,
-        rule_id: str | None = None,
-    ) -> str:
-        """Add a rule and give its id. Its history begins with the next event.
-
-        Raises ConditionError, Refusal 1001 for the name, and 1400 if the detector is full.
-        """
-        check_name(name)
-        read = read_condition(condition, self.limits)
-        if len(self.live) >= self.limits.rules_max:
-            raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
-        self._prepared().check(read)
-        rule_id = rule_id or self._new_id()
-        rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
-        self.put_rule(replace(rule, source=source_of(condition, read)))
-        return rule_id
-
-    def change_rule(
-        self,
-        rule_id: str,
-        *,
-        name: str | None = None,
-        condition: str | Mapping[str, Any] | Condition | None = None,
-        enabled: bool | None = None,
-        notify: bool | None = None,
-    ) -> Rule:
-        """Change the given parts of a rule, those that are not None, and give the rule.
-
-        A different condition and enabling the rule start a new history. Raises as `add_rule` does, and
-        Refusal 1201 for an unknown rule.
-        """
-        before = self._named(rule_id).rule
-        if name is not None:
-            check_name(name)
-        read = before.condition if condition is None else read_condition(condition, self.limits)
-        if condition is not None:
-            self._prepared().check(read, before.condition)
-        after = replace(
-            before,
-            name=before.name if name is None else name,
-            condition=read,
-            enabled=before.enabled if enabled is None else enabled,
-            notify=before.notify if notify is None else notify,
-            source=before.source if condition is None else source_of(condition, read),
-        )
-        self.put_rule(after)
-        return after
-
-    def put_rule(self, rule: Rule) -> None:
-        """Add or replace a rule that was validated before, as `add_rule` and `change_rule` do."""
-        live = self.live.get(rule.id)
-        unchanged = (
-            live is not None and live.rule.enabled and rule.enabled and live.rule.condition == rule.condition
-        )
-        self.priority_highest = max(self.priority_highest, rule.priority)
-        self.install(rule, live.birth if live is not None and unchanged else self.events_seen)
-        self._settle_rules()
-
-    def remove_rule(self, rule_id: str) -> None:
-        """Remove a rule and the memories that only it uses. Raises Refusal 1201."""
-        live = self._named(rule_id)
-        del self.live[rule_id]
-        self.verdicts.forget(live.rule.priority)
-        if self._preparation is not None:
-            self._preparation.remove(live.rule.condition)
-        if live.rule.enabled:
-            self.rule_set.remove(live.rule.priority, self.clock_us or 0)
-            self._settle_rules()
-
-    def rule(self, rule_id: str) -> Rule:
-        """Return one rule. Raises Refusal 1201."""
-        return self._named(rule_id).rule
-
-    def rules(self) -> list[Rule]:
-        """Return all rules in order of priority."""
-        return [live.rule for live in self.live.values()]
 
     # -- events ---------------------------------------------------------------------------------------------
 
@@ -168,7 +63,7 @@ class Detector:
         """
         event = Intake(self.limits).event(fields, timestamp_ms, vars)
         try:
-            fired = self._evaluate(*event)
+            fired = self._acting(self._evaluate(*event), event)
         finally:
             self.forget_lookups()
         return [rule.action() for rule in fired]
@@ -176,12 +71,19 @@ class Detector:
     def evaluate_many(self, events: Iterable[Event]) -> list[Fired]:
         """Evaluate events in order and give the rules that fire at each, in order of priority.
 
-        Raises BatchRefused at the first refused event. The events before it stay evaluated.
+        Shadow rules are left out. Raises BatchRefused at the first refused event. The events before it stay
+        evaluated.
         """
         results: list[Fired] = []
+        append = results.append
         given = Intake(self.limits).events(events, self.forget_lookups)
         try:
-            self.rule_set.stream()(given, self, results)
+            if self.shadows:
+                # One at a time: the next event may consist of the same objects, changed.
+                for event in given:
+                    append(self._acting(self._evaluate(*event), event))
+            else:
+                self.rule_set.stream()(given, self, results)
         except Refusal as refusal:
             raise BatchRefused(*refusal.entries, index=len(results), results=tuple(results)) from None
         finally:
@@ -190,7 +92,8 @@ class Detector:
 
     def evaluate_frame(self, frame: Any, time: str) -> Any:
         """Evaluate the rows of a DataFrame; raises what `frames.events_of` and `evaluate_many` raise."""
-        return frames.verdicts(frame, self.rules(), self.evaluate_many(frames.events_of(frame, time)))
+        acting = [rule for rule in self.rules() if not rule.shadow]
+        return frames.verdicts(frame, acting, self.evaluate_many(frames.events_of(frame, time)))
 
     def submit(
         self,
@@ -251,6 +154,10 @@ class Detector:
                 if rules:
                     self.verdicts.note(number, rules)
             self.verdicts.count_some()
+            if self.shadows:
+                for place, number in enumerate(range(seen_before + 1, self.events_seen + 1), first):
+                    if fired[place]:
+                        fired[place] = self.shadows.acting(fired[place], number, events[place - start])
         if self.rule_set.relations or self.rule_set.texts:
             for place, warnings in warnings_on_many(events, self.rule_set, self.limits):
                 outcomes.warn(start + place, warnings)
@@ -273,6 +180,8 @@ class Detector:
         if fired:
             self.verdicts.note(self.events_seen, fired)
             self.verdicts.count_some()
+            if self.shadows:
+                fired = self.shadows.acting(fired, self.events_seen, (fields, timestamp_ms, sent))
         return Outcome(fired, messages)
 
     def _observe(
@@ -281,7 +190,13 @@ class Detector:
         if self.observer is not None:
             self.observer.observe(fields, timestamp_ms, sent or _NOTHING)
 
-    def _evaluate(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> Fired:
+    def _acting(self, fired: Fired, event: Event) -> Fired:
+        """Return the rules that yield actions, of those that fired at the event that was evaluated last."""
+        return self.shadows.acting(fired, self.events_seen, event) if fired and self.shadows else fired
+
+    def _evaluate(
+        self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
+    ) -> Fired:
         results: list[Fired] = []
         self.rule_set.stream()(((fields, timestamp_ms, sent),), self, results)
         return results[0]
@@ -364,37 +279,3 @@ class Detector:
     def live_at(self, now_us: Callable[[], int]) -> None:
         """From now on compare timestamps with the current time, as with `now_us` of the constructor."""
         self._now_us = now_us
-
-    # -- inside ---------------------------------------------------------------------------------------------
-
-    def install(self, rule: Rule, birth: int) -> None:
-        """Add or replace a rule whose history began at `birth`. Memories since then are kept."""
-        before = self.live.get(rule.id)
-        self.live[rule.id] = LiveRule(rule, birth)
-        if self._preparation is not None and (before is None or before.rule.condition != rule.condition):
-            self._preparation.add(rule.condition)
-            if before is not None:
-                self._preparation.remove(before.rule.condition)
-        if before is not None and before.rule.enabled:
-            if rule.enabled and before.birth == birth and before.rule.condition == rule.condition:
-                self.rule_set.rename(rule)
-                return
-            self.rule_set.remove(rule.priority, self.clock_us or 0)
-        if rule.enabled:
-            self.rule_set.add(rule, birth, self.events_seen, self.clock_us or 0)
-
-    def _settle_rules(self, *, loaded: bool = False) -> None:
-        """Choose how the rules are evaluated, and compile what they search for, after they have changed."""
-        self.rule_set.choose(self.events_seen, self.clock_us or 0, loaded=loaded)
-        self.rule_set.compile_new()
-
-    def _prepared(self) -> Preparation:
-        if self._preparation is None:
-            self._preparation = Preparation((live.rule.condition for live in self.live.values()), self.limits)
-        return self._preparation
-
-    def _named(self, rule_id: str) -> LiveRule:
-        try:
-            return self.live[rule_id]
-        except KeyError:
-            raise Refusal(Entry(1201, f"there is no rule `{rule_id}` in this detector")) from None

@@ -73,6 +73,8 @@ class Traits(NamedTuple):
     """Gives what an event does to its memory if it meets no trigger of it, once rules are indexed."""
     sharing_of: Callable[[Condition], Sharing]
     """Gives when rules of different births can share its memory."""
+    run_us_of: Callable[[Condition], int | None]
+    """Gives its window if its memory is the time at which a run started, else None."""
     recorded_of: Callable[[Condition], Recorded | None]
     """Gives what its records hold, or None if its memory is a time."""
 

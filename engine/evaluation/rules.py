@@ -56,6 +56,10 @@ class Rule:
     priority: int
     source: str | None = None
     """The condition as it was written; None if that is the canonical text, or it was not given as text."""
+    shadow: bool = False
+    """Whether it is evaluated and counted, and yields no action."""
+    draft_of: str | None = None
+    """The id of the rule that this shadow rule is compared with."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     def action(self) -> dict[str, Any]:
@@ -71,6 +75,8 @@ class Rule:
     @property
     def action_bytes_max(self) -> int:
         """An upper bound for the size of `action_json` and a comma."""
+        if self.shadow:
+            return 0
         return _ACTION_BYTES_MAX + len(self.id) + _CHARACTER_BYTES_MAX * len(self.name)
 
     def action_json(self) -> bytes:

@@ -2,12 +2,15 @@
 
 import contextlib
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from snapshots.files import Files, OpenFile, write_all
 from snapshots.format import pages, snapshot_file
 from snapshots.format.file_names import page_name, snapshot_name, unfinished_name
+
+_PIECE_BYTES: Final = 64 * 1024
 
 Header = Callable[[int, int], bytes]
 """Encodes the header of a body with this length and CRC-32."""
@@ -82,9 +85,23 @@ def _write(file: OpenFile, chunks: Iterable[bytes], header: Header) -> int:
     blank = bytes(len(header(0, 0)))
     write_all(file, blank)
     body_bytes = checksum = 0
-    for chunk in chunks:
-        write_all(file, chunk)
-        body_bytes += len(chunk)
-        checksum = zlib.crc32(chunk, checksum)
+    for piece in _pieces(chunks):
+        write_all(file, piece)
+        body_bytes += len(piece)
+        checksum = zlib.crc32(piece, checksum)
     file.write_start(header(body_bytes, checksum))
     return len(blank) + body_bytes
+
+
+def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Join chunks to pieces that are worth a write."""
+    joined: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        joined.append(chunk)
+        size += len(chunk)
+        if size >= _PIECE_BYTES:
+            yield b"".join(joined)
+            joined, size = [], 0
+    if joined:
+        yield b"".join(joined)

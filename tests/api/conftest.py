@@ -8,13 +8,16 @@ import pytest
 from werkzeug.routing import Rule
 
 from api.http.app import create_app
+from api.schema.cluster_example import CLUSTER_EXAMPLE
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import Wire, served
-from tests.local_runtime import LocalService, front_end, local_service
+from tests.local_runtime import LocalNodes, LocalService, front_end, local_service
 
 BOOTSTRAP = "the-first-token-of-the-tests-1234"
+NODE = CLUSTER_EXAMPLE["nodes"][0]["id"]
+"""The node that runs it."""
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -48,7 +51,7 @@ async def service(settings: Settings, request: pytest.FixtureRequest) -> AsyncIt
     rest = {name: getattr(chosen, name) for name in chosen.__slots__ if name != "data"}
     # Unknown tokens and detectors are asked about at once, and no test waits for what hangs at the end.
     rest |= {"ask_s": 0.0, "drain_s": 0.1}
-    async with local_service(settings.data, **rest) as service:
+    async with local_service(settings.data, nodes=LocalNodes(**{NODE: 8}), **rest) as service:
         if request.param == "here":
             yield service
             return

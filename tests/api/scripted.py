@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from engine.evaluation.wire.events import Answer, Done
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.broker.broker import Status, Tallies
-from engine.runtime.contract.counters import COUNTERS
-from engine.runtime.contract.figures import ClusterFigures, ProcessFigures
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.measurements.counters import COUNTERS
+from engine.runtime.contract.measurements.figures import ClusterFigures, ProcessFigures
+from engine.runtime.contract.requests.operations import Operation
 
 TOKEN = "a-token-that-is-known"
 DETECTOR = "a" * 32

@@ -18,7 +18,7 @@ from api.process import front_end
 from api.schema.envelope import RequestRefusal
 from api.settings import Settings, SettingsError
 from engine.evaluation.wire.events import Answer
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests.operations import Operation
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.streaming import stream
 from tests.api.wire import EVALUATE, Connection, Wire, request, served

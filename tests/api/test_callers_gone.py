@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests.operations import Operation
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Wire, request
 

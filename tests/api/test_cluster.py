@@ -8,10 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.http.app import create_app
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.measures import HISTOGRAMS
+from engine.runtime.contract.measurements.measures import HISTOGRAMS
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
-from tests.local_runtime import LocalService, front_end, local_service, until
+from tests.local_runtime import LocalNodes, LocalService, front_end, local_service, until
 
 RULE = "per user (once within 10m a == 1)"
 
@@ -186,3 +186,51 @@ async def test_without_the_broker_metrics_tell_how_old_the_last_word_is(tmp_path
 
 async def _hang() -> None:
     await asyncio.Event().wait()
+
+
+async def test_workers_are_shown_in_pages_by_name(tmp_path: Path) -> None:
+    async with local_service(tmp_path, spares=3) as service:
+        caller = caller_of(tmp_path, service.fleet)
+        await until(lambda: len(service.actors.started) == 3)
+        forget(service)
+        names = [worker["name"] for worker in (await caller("GET", "/api/cluster")).result["workers"]]
+        assert names == sorted(names)
+        assert len(names) == 3
+        first = (await caller("GET", "/api/cluster?limit=2")).result
+        assert [worker["name"] for worker in first["workers"]] == names[:2]
+        assert first["front_ends"]
+        rest = (await caller("GET", f"/api/cluster?after={names[1]}")).result
+        assert [worker["name"] for worker in rest["workers"]] == names[2:]
+        assert (await caller("GET", "/api/cluster?limit=0")).envelope["errors"][0]["code"] == 1006
+
+
+async def test_a_detector_is_moved_and_a_node_drained_by_request(tmp_path: Path) -> None:
+    nodes = LocalNodes(n=8, m=8)
+    async with (
+        local_service(tmp_path, nodes=nodes, nodes_s=0.02, turn_s=0) as service,
+        front_end(service) as other,
+    ):
+        caller = caller_of(tmp_path, other.fleet)
+        detector = await caller.detector()
+        path = f"/api/detectors/{detector}/move"
+        for node in ("m", "n"):
+            moved = (await caller("POST", path, {"node": node})).result
+            worker = service.actors.with_detector(detector)
+            assert worker is not None
+            assert moved == {"node": node, "worker": worker.name}
+        assert (await caller("POST", path, {})).result["node"] == "m"
+        for document, code in (({"node": "x"}, 1204), ({"node": 1}, 1001)):
+            assert (await caller("POST", path, document)).envelope["errors"][0]["code"] == code
+        drain = "/api/cluster/nodes/m/drain"
+        assert (await caller("POST", drain)).result["draining"] == "operator"
+        await until(lambda: (one := service.actors.with_detector(detector)) and one.node == "n")
+        await until(lambda: all(one.dead or one.node == "n" for one in service.actors.started))
+        forget(service)
+        shown = (await caller("GET", "/api/cluster")).result
+        assert {node["id"]: node["draining"] for node in shown["nodes"]} == {"n": "", "m": "operator"}
+        assert (await samples(caller))["rule_detector_nodes_draining",] == 1
+        assert (await samples(caller))["rule_detector_no_room",] == 0
+        assert (await caller("DELETE", drain)).result["draining"] == ""
+        for method in ("POST", "DELETE"):
+            reply = await caller(method, "/api/cluster/nodes/x/drain")
+            assert reply.envelope["errors"][0]["code"] == 1204

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Page, Route, async_playwright, expect
 
 from api.http.app import create_app
 from api.settings import Settings
@@ -74,6 +74,41 @@ async def console(tmp_path: Path) -> AsyncIterator[Console]:
         assert console.trouble == []
 
 
+async def test_a_detector_is_copied_with_what_it_remembers(console: Console) -> None:
+    page = console.page
+    detector = await console.create("source", "once a == 1")
+    event = {"event": {"fields": {"a": 1}, "timestamp_ms": 1}}
+    await console.caller("POST", f"/api/detectors/{detector}/evaluate", event)
+    await console.sign_in()
+    page.once("dialog", lambda dialog: asyncio.ensure_future(dialog.accept("the copy")))
+    await page.get_by_role("button", name="Copy").click()
+    await expect(page.get_by_role("heading", name="the copy")).to_be_visible()
+    await expect(page.get_by_text("1 to 1 of 1 rule")).to_be_visible()
+    copied = page.url.split("/")[-2]
+    event["event"] = {"fields": {}, "timestamp_ms": 2}
+    answer = await console.caller("POST", f"/api/detectors/{copied}/evaluate", event)
+    assert len(answer.result["actions"]) == 1
+
+
+async def test_a_rule_is_compared_with_its_draft_which_is_promoted(console: Console) -> None:
+    page = console.page
+    detector = await console.create("source")
+    rule = await console.caller.rule(detector, "a == 1")
+    await console.caller.rule(detector, "a in [1, 2]", name=HOSTILE, shadow=True, draftOf=rule)
+    for a in (1, 2, 2):
+        await console.caller.evaluate(detector, {"a": a, "said": HOSTILE})
+    await console.sign_in()
+    await console.open(detector, "rules")
+    await page.locator("summary").first.click()
+    comparison = page.get_by_label("Comparison with the draft")
+    await expect(comparison).to_contain_text("3 events. Fired: only the rule 0, only the draft 2, both 1")
+    await expect(comparison.get_by_text('"a":2')).to_have_count(2)
+    await comparison.get_by_role("button", name="Promote the draft").click()
+    await expect(page.locator("summary").first).to_contain_text("a in [1, 2]")
+    answer = await console.caller.evaluate(detector, {"a": 2})
+    assert [action["ruleId"] for action in answer.result["actions"]] == [rule]
+
+
 async def test_a_wrong_token_is_refused_and_a_right_one_stays_out_of_the_address(console: Console) -> None:
     page = console.page
     await console.sign_in("not-the-token")
@@ -104,6 +139,7 @@ async def test_from_nothing_to_a_rule_that_is_explained_with_the_keyboard_alone(
     await page.get_by_label("Condition").fill("per user (count(ok = false) within 10m >= 2)")
     await expect(page.locator(".told")).to_contain_text("per user count(ok == false) within 10m >= 2")
     await expect(page.locator(".told")).to_contain_text("3 conditions")
+    await expect(page.locator(".told")).to_contain_text("It remembers up to 2 times or values for each user.")
     console.trouble.clear()
     await page.keyboard.press("Control+Enter")
     await expect(page.get_by_text("failed twice")).to_be_visible()
@@ -158,6 +194,9 @@ async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(
     await console.open(detector, "state")
     await expect(page.locator("dl.facts")).to_contain_text("1970-01-01 00:00:01Z")
     await expect(page.locator("dl.facts")).to_contain_text("1 of 1 on")
+    await expect(
+        page.get_by_role("row", name="once within 10m ok == false user 2 300 B 1 rule")
+    ).to_be_visible()
     keys = page.locator("tbody tr").filter(has=page.get_by_role("button", name="Look"))
     await expect(keys).to_have_count(2)
     await page.get_by_role("searchbox", name="Find keys").fill("bo")
@@ -166,6 +205,24 @@ async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(
     await page.get_by_role("button", name="Look").click()
     await expect(page.locator(".explained")).to_contain_text("settled at 1970-01-01 00:00:01Z")
     await expect(page.get_by_role("cell", name="once within 10m ok == false", exact=True)).to_be_visible()
+
+
+async def test_figures_come_before_long_lists_and_rules_by_cost(console: Console) -> None:
+    detector = await console.create("shop", "a == 1", "per user once within 10m ok == false")
+    page, read = console.page, asyncio.Event()
+
+    async def wait(route: Route) -> None:
+        await read.wait()
+        await route.continue_()
+
+    await page.route("**/state?list=keys*", wait)
+    await console.sign_in()
+    await console.open(detector, "state")
+    await expect(page.locator("dl.facts")).to_contain_text("2 of 2 on")
+    await expect(page.get_by_text("Loading …")).to_have_count(1)
+    await expect(page.locator("tbody").last.locator("tr").first).to_contain_text("once within")
+    read.set()
+    await expect(page.get_by_text("Loading …")).to_have_count(0)
 
 
 async def test_five_thousand_rules_are_listed_and_searched(tmp_path: Path) -> None:

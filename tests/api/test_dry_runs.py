@@ -3,7 +3,7 @@
 import msgpack
 import pytest
 
-from engine.runtime.contract import operations as ops
+from engine.runtime.contract.requests import operations as ops
 from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, ScriptedFleet
 

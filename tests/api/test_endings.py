@@ -15,7 +15,7 @@ from api.server import sender
 from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests.operations import Operation
 from tests.api.leaks import LOOPS, run
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served

@@ -10,7 +10,7 @@ from api.process import worker, workers
 from api.process.listening import CannotListen, listening
 from api.process.workers import FrontEndFailed, Workers
 from api.settings import Settings
-from engine.runtime.contract.counters import FRONT_ENDS_LOST
+from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
 from tests.local_runtime import local_service, until
 
 pytestmark = pytest.mark.storm

@@ -11,7 +11,7 @@ from api.server.connection import AHEAD_BYTES_MAX
 from api.server.connection import Connection as Served
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests.operations import Operation
 from tests.api.scripted import NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Connection, Wire, chunked, request, served
 

@@ -18,7 +18,7 @@ from api.http.request.log import SLOW_LINES_MAX, RequestLog, error_code
 from api.observability.logs import JsonFormatter, TextFormatter, set_up
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests.operations import Operation
 from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Wire, chunked, request, served

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.http.app import create_app
 from api.settings import Settings
-from engine.runtime.contract.counters import COUNTERS
+from engine.runtime.contract.measurements.counters import COUNTERS
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.faulty_files import FaultyFiles
@@ -56,7 +56,9 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
         assert "cannot be synced" in amiss
         assert (await caller("POST", path, event)).status == 200
         after = await read(caller)
-        assert after["rule_detector_detectors_woken_total"] == 2
+        assert after["rule_detector_detectors_activated_total"] == 2
+        assert after["rule_detector_detectors_woken_total"] == 2, "the former name"
+        assert after["rule_detector_wakes_failed_total"] == after["rule_detector_activations_failed_total"]
         assert after["rule_detector_troubles"] == 0
         assert (await caller("GET", "/readyz")).result == {"ready": True, "amiss": []}
         assert after["rule_detector_journal_records_read_total"] >= 1

@@ -24,7 +24,7 @@ from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry, Refusal
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP

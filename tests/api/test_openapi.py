@@ -11,9 +11,11 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from api.http.app import create_app
 from api.schema.envelope import CODES
 from api.schema.openapi import document
-from api.schema.operations import OPERATIONS, Operation
+from api.schema.operation import Operation
+from api.schema.operations import OPERATIONS
 from api.settings import Settings
 from tests.api.caller import Caller
+from tests.api.conftest import NODE
 from tests.api.scripted import ScriptedFleet
 
 DOCUMENT = json.loads(json.dumps(document()))
@@ -131,8 +133,10 @@ async def test_the_application_takes_the_examples_and_answers_as_described(
 async def test_the_application_answers_as_described(caller: Caller, operation: Operation) -> None:
     detector = await caller.detector()
     rule = await caller.rule(detector, "per user once within 10m ok == false")
+    await caller.rule(detector, "ok == false", shadow=True, draftOf=rule)
     token = (await caller("POST", "/api/token")).result["id"]
-    path = operation.path.format(detectorId=detector, id=rule if "rules" in operation.path else token)
+    id_ = NODE if "nodes" in operation.path else rule if "rules" in operation.path else token
+    path = operation.path.format(detectorId=detector, id=id_)
     reply = await caller(operation.method, path)
     assert reply.status == 200
     schema = described(operation)["responses"]["200"]["content"]["application/json"]["schema"]

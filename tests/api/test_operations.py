@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from engine.evaluation.dispatch.weighing import weight_of
+from engine.language.limits import DEFAULT_LIMITS
+from engine.language.text.parser import parse
 from tests.api.caller import Caller
 
 UNKNOWN = "0" * 32
@@ -247,8 +250,22 @@ async def test_an_empty_batch_has_no_results(caller: Caller) -> None:
 @pytest.mark.parametrize("given", ["a == 1", json.dumps(LEAF), LEAF])
 async def test_a_parse_gives_object_and_text_and_stores_nothing(caller: Caller, given: object) -> None:
     reply = await caller("POST", "/api/conditions/parse", {"condition": given})
-    assert reply.result == {"condition": LEAF, "text": "a == 1"}
+    assert reply.result == {
+        "condition": LEAF,
+        "text": "a == 1",
+        "estimate": {"event_ns": 10, "kept": []},
+    }
     assert (await caller("GET", "/api/detectors")).result == []
+
+
+async def test_a_parse_estimates_what_a_rule_costs(caller: Caller) -> None:
+    text = (
+        "per user (count(a == 1) within 1m >= 5 and once b == 1) and previous c == 1 and sum(x) within 1m > 3"
+    )
+    estimate = (await caller("POST", "/api/conditions/parse", {"condition": text})).result["estimate"]
+    assert estimate["event_ns"] == round(weight_of(parse(text, DEFAULT_LIMITS)).fused_ns) > 100
+    kept = {tuple(one["per"]): one["entries_max"] for one in estimate["kept"]}
+    assert kept == {("user",): 6, (): 257}
 
 
 async def test_an_id_may_be_percent_encoded(caller: Caller) -> None:

@@ -12,7 +12,12 @@ from api.schema.envelope import CODES, MESSAGE_CODES
 from api.schema.operations import OPERATIONS
 from tests.api.caller import Caller
 
-README = (Path(api.__file__).parent / "README.md").read_text("utf-8")
+FOLDER = Path(api.__file__).parent
+README = (FOLDER / "README.md").read_text("utf-8")
+PAGES = [
+    README,
+    *((FOLDER / name).read_text("utf-8") for name in ("BATCHES.md", "INSPECTING.md", "SHADOWS.md")),
+]
 EXAMPLE = re.compile(
     r"^```http\n(?P<request>.*?)\n\n(?P<status>\d{3})\n(?P<reply>.*?)\n```$", re.MULTILINE | re.DOTALL
 )
@@ -38,16 +43,16 @@ def bind(expected: Any, found: Any, names: dict[str, str]) -> None:
             assert expected == found
 
 
-async def test_its_examples_can_be_run_from_top_to_bottom(caller: Caller) -> None:
-    examples = list(EXAMPLE.finditer(README))
-    assert len(examples) == README.count("```http") > 10
+async def test_its_examples_can_be_run_from_page_to_page_and_from_top_to_bottom(caller: Caller) -> None:
+    examples = [example for page in PAGES for example in EXAMPLE.finditer(page)]
+    assert len(examples) == sum(page.count("```http") for page in PAGES) > 20
     names: dict[str, str] = {}
     for example in examples:
         start, *lines = example["request"].split("\n")
         headers = dict(line.split(": ", 1) for line in lines if HEADER.match(line))
         body = "\n".join(lines[len(headers) :])
         method, path = start.split()
-        path = SETTLED.sub(lambda name: names[name[0]], path)
+        path, body = (SETTLED.sub(lambda name: names[name[0]], part) for part in (path, body))
         if headers.get("Content-Type") == "application/x-ndjson":
             sent = {**headers, "Authorization": f"Bearer {caller.token}"}
             streamed = await caller.plain(method, path, content=body.encode(), headers=sent)

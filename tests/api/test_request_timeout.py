@@ -1,4 +1,4 @@
-"""Each way of being slow has its end, while the caller is there still; a table in api/README.md has them."""
+"""Each way of being slow has its end, while the caller is there still; a table in api/WIRE.md has them."""
 
 import asyncio
 import socket

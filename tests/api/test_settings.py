@@ -22,7 +22,8 @@ def test_the_defaults_are_those_of_the_parts() -> None:
     # Nothing outside this machine connects to an embedded Ray.
     assert chosen.runtime_settings() == RuntimeSettings(data=chosen.data, transport="unix")
     joined = Settings(ray_address="127.0.0.1:6379")
-    assert joined.runtime_settings() == RuntimeSettings(data=joined.data)
+    asked = {"worker_cpus": joined.worker_cpus, "worker_memory_bytes": joined.worker_memory_bytes}
+    assert joined.runtime_settings() == RuntimeSettings(data=joined.data, **asked)
     assert settings_from({}, {}) == chosen
 
 
@@ -32,9 +33,12 @@ BOUNDS: dict[str, tuple[float, float | None]] = {
     "slow_request_ms": (0, None),
     "detectors_per_worker": (1, 2_000),
     "spares": (0, None),
-    "idle_rest_s": (0.1, None),
+    "worker_cpus": (0, None),
+    "worker_memory_bytes": (0, None),
+    "passivate_after_s": (0.1, None),
     "snapshot_interval_s": (0.1, None),
     "deadline_s": (0.1, None),
+    "node_timeout_s": (0.5, None),
     "shutdown_wait_s": (0, None),
     "shutdown_grace_s": (0, None),
     "max_late_ms": (0, None),
@@ -57,6 +61,23 @@ def test_each_number_is_bounded() -> None:
     assert {name: (one.min, one.max) for name, one in ranges.items()} == {
         name: BOUNDS.get(name, (1, None)) for name in ranges
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "found"),
+    [
+        ({"idle_rest_s": "3"}, {}, 3),
+        ({}, {"RULE_DETECTOR_IDLE_REST_S": "4"}, 4),
+        ({}, {"RULE_DETECTOR_IDLE_REST_S": "4", "RULE_DETECTOR_PASSIVATE_AFTER_S": "5"}, 5),
+        ({"idle_rest_s": "3", "passivate_after_s": None}, {"RULE_DETECTOR_PASSIVATE_AFTER_S": "5"}, 3),
+        ({"passivate_after_s": "6", "idle_rest_s": "3"}, {}, 6),
+    ],
+)
+def test_a_setting_by_its_former_name_still_works(
+    given: dict[str, str], environment: dict[str, str], found: float
+) -> None:
+    assert settings_from(given, environment).passivate_after_s == found
+    assert unknown_variables(environment) == []
 
 
 def test_what_is_given_comes_before_the_environment_and_that_before_the_default() -> None:
@@ -205,7 +226,7 @@ def test_people_are_shown_options_variables_and_defaults() -> None:
     assert shown["max_resident"].shown_default == "50"
     assert shown["access_log"].shown_default == "false"
     assert shown["bootstrap_token"].shown_default == ""
-    assert shown["idle_rest_s"].shown_default == "600"
+    assert shown["passivate_after_s"].shown_default == "600"
     assert all(setting.text.endswith(".") for setting in settings())
 
 

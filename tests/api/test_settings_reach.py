@@ -138,16 +138,19 @@ OF_THE_RUNTIME = {
     "data",
     "deadline_s",
     "detectors_per_worker",
-    "idle_rest_s",
+    "passivate_after_s",
     "journal_sync",
     "max_answers_kept_bytes",
     "max_resident",
     "max_waiting",
     "max_waiting_bytes",
+    "node_timeout_s",
     "snapshot_interval_s",
     "snapshot_journal_bytes",
     "snapshots_kept",
     "spares",
+    "worker_cpus",
+    "worker_memory_bytes",
 }
 """Given to the runtime as they are; what they do there is shown by its own tests."""
 
@@ -156,6 +159,8 @@ ELSEWHERE = {
     "bootstrap_token": "tests/api/test_settings.py::test_a_secret_can_come_from_a_file",
     "bootstrap_token_file": "tests/api/test_settings.py::test_a_secret_can_come_from_a_file",
     "host": "tests/integration/test_command_line.py::test_an_address_that_is_none_is_said",
+    "join_timeout_s": "tests/integration/test_cluster_ray.py::"
+    "test_a_cluster_that_lets_nobody_in_is_given_up_in_words",
     "keep_alive_s": "tests/api/test_http_requests.py::"
     "test_a_connection_is_not_idle_amid_a_plain_request_and_is_after_it",
     "log_format": "tests/api/test_logs.py::"
@@ -203,8 +208,10 @@ def test_no_setting_is_forgotten() -> None:
 def test_a_setting_of_the_runtime_is_one_of_its_own(name: str) -> None:
     usual = getattr(Settings(), name)
     other = {"data": Path("elsewhere"), "journal_sync": "off"}.get(name) or usual + 1
+    # An embedded Ray is asked for nothing.
+    joined = {"ray_address": "127.0.0.1:6379"}
     before, after = (
-        dataclasses.asdict(Settings(**chosen).runtime_settings()) for chosen in ({}, {name: other})
+        dataclasses.asdict(Settings(**joined, **chosen).runtime_settings()) for chosen in ({}, {name: other})
     )
     assert [after[field] for field in after if after[field] != before[field]] == [other]
 

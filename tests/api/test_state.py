@@ -1,8 +1,10 @@
 """The state of a detector over HTTP: in numbers, page by page, and the tree of a rule."""
 
+import time
+
 import pytest
 
-from engine.evaluation.explanation import holdings
+from engine.evaluation.explanation.between_events import holdings
 from tests.api.caller import Caller
 
 RULE = "ok == true and per user once within 10m ok == false"
@@ -27,7 +29,8 @@ async def test_the_whole_in_numbers(caller: Caller, path: str) -> None:
     assert (told["clock_ms"], told["events"], told["keys"]["live"]) == (2_000, 3, 3)
     assert told["journal"]["record"] >= 2
     assert told["journal"]["synced"] is True
-    assert told["snapshot"] == {"record": 0}
+    assert told["snapshot"].keys() == {"record", "saved_ms"}
+    assert 0 <= time.time() - told["snapshot"]["saved_ms"] / 1_000 < 60
     assert told["worker"].keys() == {"node", "pid", "epoch", "resident_bytes"}
 
 
@@ -54,8 +57,13 @@ async def test_rules_and_nodes_come_in_pages(caller: Caller, path: str) -> None:
     rules = (await caller("GET", f"{path}?list=rules&limit=1")).result
     assert [rule["times_true"] for rule in rules["rules"]] == [0]
     assert (await caller("GET", f"{path}?list=rules&after={rules['after']}")).result == {"rules": []}
+    by_cost = (await caller("GET", f"{path}?list=rules&sort=cost&limit=1")).result
+    assert by_cost["rules"] == rules["rules"]
+    again = await caller("GET", f"{path}?list=rules&sort=cost&after={by_cost['after']}")
+    assert again.result == {"rules": []}
     (node,) = (await caller("GET", f"{path}?list=nodes")).result["nodes"]
     assert (node["text"], node["per"], node["entries"]) == ("once within 10m ok == false", ["user"], 3)
+    assert node["bytes"] > 0
 
 
 async def test_the_tree_of_a_rule_for_a_key(caller: Caller, path: str) -> None:
@@ -94,6 +102,7 @@ async def test_the_tree_of_a_rule_for_a_key(caller: Caller, path: str) -> None:
     ("query", "code"),
     [
         ("list=users", 1006),
+        ("list=rules&sort=name", 1006),
         ("list=keys&limit=0", 1006),
         ("list=keys&limit=101", 1006),
         ("list=keys&after=x", 1006),

@@ -13,7 +13,7 @@ from api.server import hypercorn_config as server
 from api.server.http1.exchange import Exchange
 from api.settings import Settings
 from engine.evaluation.wire.events import Answer, Done
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests.operations import Operation
 from tests.api.scripted import DETECTOR, NO_ACTIONS, TOKEN, ScriptedFleet
 from tests.api.wire import EVALUATE, EVENT, Connection, Wire, chunked, request, served
 

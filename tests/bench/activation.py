@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from engine.runtime.contract import operations
-from engine.runtime.contract.counters import ACTIVATIONS
+from engine.runtime.contract.measurements.counters import ACTIVATIONS
+from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
 from tests.bench.effort import Effort
 from tests.bench.fresh import call
@@ -57,8 +57,8 @@ async def _turns(seconds: float, folder: Path) -> dict[str, float]:
             done = await _ask(fleet, asked, began_s + length_s)
             took_s = time.perf_counter() - began_s
         results[name] = done / took_s
-        woken = (await fleet.status()).counts[ACTIVATIONS] - before
-        results[f"{name} activations"] = woken / took_s
+        activated = (await fleet.status()).counts[ACTIVATIONS] - before
+        results[f"{name} activations"] = activated / took_s
     await fleet.close()
     return results
 

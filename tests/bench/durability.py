@@ -17,10 +17,10 @@ from typing import Any
 from engine.evaluation.detector import Detector
 from engine.evaluation.persistence import saved
 from engine.language.limits import Limits
-from engine.runtime.contract import operations
+from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector import detector_snapshot as kept
 from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.persistence import detector_snapshot as kept
 from engine.runtime.process.collector import FrozenHeap, collect_seldom
 from snapshots.folders import create_folder
 from snapshots.format.snapshot_file import decode

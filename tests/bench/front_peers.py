@@ -133,8 +133,8 @@ def call_ray() -> None:
     """Call a method that does nothing, of an actor such as the service has, as often as it is said."""
     import uvloop  # noqa: PLC0415
 
-    from engine.runtime.cluster import ray_session as cluster  # noqa: PLC0415
     from engine.runtime.cluster.ray_calls import OPTIONS, ray  # noqa: PLC0415
+    from engine.runtime.cluster.session import ray_session as cluster  # noqa: PLC0415
     from tests.bench.transport import _Bare  # noqa: PLC0415
 
     started = cluster.start()

@@ -10,7 +10,7 @@ def on_ray(work: Callable[[Path], Awaitable[dict[str, float]]]) -> dict[str, flo
     """Give what the work comes to, over an empty folder, in a Ray of its own and in the loop that serves."""
     import uvloop  # noqa: PLC0415 -- the other cases need neither this nor Ray
 
-    from engine.runtime.cluster import ray_session as cluster  # noqa: PLC0415
+    from engine.runtime.cluster.session import ray_session as cluster  # noqa: PLC0415
 
     started = cluster.start()
     try:

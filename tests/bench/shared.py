@@ -36,6 +36,9 @@ class Member:
     name: str
     shared: str
     history: Callable[[], Observe]
+    rounds: int = 0
+    """How many times every user is seen in every country first, so that each run begins after all
+    births."""
 
 
 def once_within() -> Observe:
@@ -79,10 +82,26 @@ def held_weak() -> Observe:
     return observe
 
 
+def held_strong() -> Observe:
+    """`historically for 1m strong country != …`, for each user."""
+    begun_ms: dict[tuple[str, str], float] = {}
+
+    def observe(event: Event) -> Callable[[str], bool]:
+        fields, now_ms, _ = event
+        user = fields["user"]
+        for country in COUNTRIES:
+            begun_ms.setdefault((user, country), now_ms)
+        begun_ms.pop((user, fields["country"]))
+        return lambda country: now_ms - begun_ms.get((user, country), float("inf")) >= 60_000
+
+    return observe
+
+
 MEMBERS = (
     Member("once within", 'once within 10m country == "{}"', once_within),
     Member("since within", '(ok == true since within 1h country == "{}")', since_within),
     Member("historically for, weak", 'historically for 1m country != "{}"', held_weak),
+    Member("historically for, strong", 'historically for 1m strong country != "{}"', held_strong, 1),
 )
 
 
@@ -159,7 +178,14 @@ def _raced(member: Member, apart: bool, count: int, effort: Effort) -> Raced:
         if apart:
             fields, _, _ = _event(drawn, types, 0)
             detector.evaluate(fields, number * STEP_MS - LONG_BEFORE_MS * (1 + count // 1_000))
-    return race([Contestant("ours", detector.evaluate_many), _by_hand(member, rules)], events, effort)
+    before = [
+        ({"type": "", "country": country, "user": f"user{user}"}, -LONG_BEFORE_MS / 2 + number, None)
+        for number in range(member.rounds)
+        for country in COUNTRIES
+        for user in range(USERS)
+    ]
+    detector.evaluate_many(before)
+    return race([Contestant("ours", detector.evaluate_many), _by_hand(member, rules, before)], events, effort)
 
 
 def _event(drawn: random.Random, types: int, time_ms: float) -> Event:
@@ -173,12 +199,14 @@ def _event(drawn: random.Random, types: int, time_ms: float) -> Event:
     return fields, time_ms, None
 
 
-def _by_hand(member: Member, rules: list[_Rule]) -> Contestant:
+def _by_hand(member: Member, rules: list[_Rule], before: list[Event]) -> Contestant:
     """A dict from types to their rules, and one memory for each history."""
     by_type: dict[str, list[tuple[int, int, str]]] = {}
     for rule in rules:
         by_type.setdefault(f"t{rule.type}", []).append((rule.low, rule.low + WIDTH, rule.country))
     observe = member.history()
+    for event in before:
+        observe(event)
 
     def run(events: list[Event]) -> list[Any]:
         answers = []

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from engine import Detector, Limits
-from engine.runtime.contract import operations
+from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector import detector_snapshot
 from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.process.collector import collect_seldom
 from engine.runtime.process.large_blocks import map_large_blocks
 from snapshots.folders import create_folder

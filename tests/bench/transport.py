@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-from engine.runtime.contract import operations
+from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings, Transport
 from tests.bench.effort import Effort
 from tests.bench.fresh import call

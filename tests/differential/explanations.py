@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import chain, combinations
 from typing import assert_never
 
-from engine.evaluation.explanation.futures import LATEST_US
 from engine.evaluation.explanation.nodes import ExplainedRule, Node
+from engine.evaluation.explanation.past.futures import LATEST_US
 from engine.language import condition as terms
 from engine.language.condition import Condition, children, walk
 from tests.reference import Event, sliced, verdict, window_us

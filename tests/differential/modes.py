@@ -9,7 +9,9 @@ from engine.evaluation.dispatch import compiler, rule_set
 from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import ir
-from engine.evaluation.state import columns, records, slices, tidying
+from engine.evaluation.state import slices
+from engine.evaluation.state.removal import tidying
+from engine.evaluation.state.storage import columns, records
 from tests.differential import fused
 
 LOOKED_UP = (

@@ -16,7 +16,7 @@ RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
 def ray_cluster() -> Iterator[str]:
     """The address of a Ray that this process is part of."""
     # Importing ray takes half a second, which tests without it need not pay.
-    from engine.runtime.cluster import ray_session as cluster  # noqa: PLC0415
+    from engine.runtime.cluster.session import ray_session as cluster  # noqa: PLC0415
 
     started = cluster.start()
     yield started.address

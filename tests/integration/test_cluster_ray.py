@@ -3,24 +3,28 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.runtime.cluster import ray_session as cluster
-from engine.runtime.cluster.ray_processes import _children
+from engine.runtime.cluster.session import ray_session as cluster
+from engine.runtime.cluster.session.joining import ClusterError
+from engine.runtime.cluster.session.ray_processes import _children
+from tests.service_process import program, started
 
 pytestmark = pytest.mark.ray
 
 SERVICE = """
 import asyncio, signal, sys
 from pathlib import Path
-from engine.runtime.cluster import ray_session as cluster
+from engine.runtime.cluster.session import ray_session as cluster
 from engine.runtime.cluster.ray_fleet import fleet_on_ray
-from engine.runtime.contract import operations
+from engine.runtime.contract.requests import operations
 from engine.runtime.contract.settings import RuntimeSettings
 
 async def main():
@@ -87,5 +91,40 @@ def test_a_signal_to_all_processes_lets_every_detector_be_saved_and_leaves_no_pr
 
 def test_a_cluster_that_is_not_there_is_told_at_once():
     for address, reason in (("127.0.0.1:1", "nothing answers"), ("ray://127.0.0.1:10001", "HOST:PORT")):
-        with pytest.raises(cluster.ClusterError, match=reason):
+        with pytest.raises(ClusterError, match=reason):
             cluster.start(address)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of something that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_cluster_that_lets_nobody_in_is_given_up_in_words(silent, tmp_path):
+    began_s = time.monotonic()
+    run = program(
+        "serve", "--port", "0", "--data", str(tmp_path), "--ray-address", silent, "--join-timeout-s", "3"
+    )
+    assert time.monotonic() - began_s < 20
+    assert run.returncode == 1
+    assert "RAY_AUTH_MODE" in run.stderr
+    assert "ray cannot be joined" in run.stderr
+    assert len(run.stderr.splitlines()) <= 5, run.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_joining_can_be_interrupted(silent, tmp_path, number):
+    options = ("serve", "--port", "0", "--data", str(tmp_path / "data"), "--ray-address", silent)
+    with started(tmp_path / "log", *options) as service:
+        give_up_s = time.monotonic() + 20
+        while not (below := descendants(service.process.pid)):
+            assert time.monotonic() < give_up_s
+            time.sleep(0.05)
+        time.sleep(0.5)
+        assert service.end(number) == 0
+        assert "Traceback" not in service.said()
+        while any(map(running, below)):
+            assert time.monotonic() < give_up_s
+            time.sleep(0.05)

@@ -11,7 +11,7 @@ import pytest
 
 from engine.language.text.parser import parse
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.contract import operations as ops
+from engine.runtime.contract.requests import operations as ops
 from tests.data.golden.make import KILL_AT, fields
 from tests.local_runtime import local_service
 from tests.reference import ReferenceDetector

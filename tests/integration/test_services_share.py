@@ -3,8 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,52 +14,20 @@ import httpx
 import pytest
 
 from tests import process_table
-from tests.service_process import END_WITHIN_S, Served, environment, served
+from tests.ray_cluster import ray_cluster
+from tests.service_process import END_WITHIN_S, Served, served
 
 pytestmark = pytest.mark.ray
 
 TOKEN = "rd_" + "t" * 43
 SUCCESSOR_WITHIN_S = 5.0
 
-CLUSTER = """
-import sys, time
-from ray.cluster_utils import Cluster
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-cluster.add_node(num_cpus=2)
-print(cluster.address, flush=True)
-sys.stdin.read()
-cluster.shutdown()
-"""
-
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[str]:
     """The address of a Ray cluster of two nodes on the loopback interface."""
-    with (tmp_path / "cluster.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", CLUSTER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=environment(
-                RAY_AUTH_MODE="disabled",
-                RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="1",
-                # As the page for operators says: otherwise other tests leave actors no time.
-                RAY_worker_niceness="0",
-            ),
-        )
-    assert process.stdout is not None
-    address = process.stdout.readline().decode().strip()
-    below = process_table.family(process.pid)
-    try:
-        assert address, (tmp_path / "cluster.log").read_text()
-        yield address
-    finally:
-        below |= process_table.family(process.pid)
-        process.communicate(b"", timeout=60)
-        for pid in below:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    with ray_cluster(tmp_path) as running:
+        yield running.address
 
 
 class Callers:
@@ -124,11 +90,8 @@ class Callers:
 
 def directory_pid(folder: Path) -> int:
     """The process that has the folder's lock."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if any(entry.readlink() == folder / "lock" for entry in (process / "fd").iterdir()):
-                return int(process.name)
-    raise AssertionError("nobody has the lock")
+    (pid,) = process_table.holders(lambda path: path == folder / "lock")
+    return pid
 
 
 def events_evaluated(service: Served, detector: str) -> int:

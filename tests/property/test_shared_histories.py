@@ -5,26 +5,32 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.evaluation.state import joining
 from tests.differential.comparison import Pair, explained
 from tests.differential.modes import MODES, in_mode
 from tests.worlds.scripts import Submit
-from tests.worlds.shared_histories import SharedWorld
+from tests.worlds.shared_histories import RunsWorld, SharedWorld
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if "fused" not in mode])
+@pytest.mark.parametrize("world", [SharedWorld, RunsWorld])
 @pytest.mark.parametrize("reloads", [0, 0.2], ids=["in one life", "saved and loaded"])
-def test_rules_that_share_histories_agree_with_the_reference(
+def test_rules_that_share_histories_agree_with_the_reference(  # noqa: PLR0917 -- fixtures
     reloads: float,
+    world: type[SharedWorld],
     mode: str,
     seed: int,
     scaled: Callable[[int], int],
     record_property: Callable[[str, object], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     record_property("examples", scaled(30))
     joined = 0
     for number in range(scaled(30)):
-        drawn = random.Random(f"{seed} {mode} {reloads} {number}")
-        script = SharedWorld(drawn.choice).script()
+        drawn = random.Random(f"{seed} {world.__name__} {mode} {reloads} {number}")
+        script = world(drawn.choice).script()
+        monkeypatch.setattr(joining, "COMPARED_EVERY_US", drawn.choice((0, 300_000)))
+        monkeypatch.setattr(joining, "COMPARED_AT_ONCE", drawn.choice((1, 64)))
         with in_mode(mode):
             pair = Pair()
             for step in script:

@@ -8,8 +8,8 @@ import pytest
 
 from engine import Detector, Refusal, explain
 from engine.evaluation.dispatch.indexing import indexed_stream
-from engine.evaluation.explanation.document import node_document
-from engine.evaluation.explanation.standing import standing
+from engine.evaluation.explanation.between_events.document import node_document
+from engine.evaluation.explanation.between_events.standing import standing
 from tests.differential.comparison import Pair
 from tests.differential.modes import MODES, in_mode
 from tests.worlds.long_histories import LongHistoriesWorld

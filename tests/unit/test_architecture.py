@@ -93,9 +93,10 @@ def test_patterns_from_outside_meet_re2_only() -> None:
     }
 
 
-def test_ray_is_started_in_one_place() -> None:
+def test_ray_is_started_in_one_place_and_tried_in_another() -> None:
     starts = {shown(path) for path in SOURCES if re.search(r"\bray\.init\(", path.read_text("utf-8"))}
-    assert starts == {"engine/runtime/cluster/ray_session.py"}
+    session = "engine/runtime/cluster/session"
+    assert starts == {f"{session}/ray_session.py", f"{session}/joining.py"}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=shown)

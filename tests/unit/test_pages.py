@@ -8,6 +8,7 @@ import click
 import pytest
 
 from api.cli import main
+from api.setting import variable_of
 from api.settings import settings
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +65,7 @@ def test_options_and_variables_that_are_mentioned_exist(page: Path) -> None:
     mentioned = set(re.findall(r"`(--[a-z-]+)(?: [A-Z]+)?`", text))
     assert mentioned - options(main) == set()
     known = {setting.variable for setting in settings()}
+    known |= {variable_of(setting.former_name) for setting in settings()}
     known |= {
         f"RULE_DETECTOR_{name}" for name in ("URL", "TOKEN", "TOKEN_FILE", "SEED", "PROFILE", "TEST_DATA")
     }
@@ -76,7 +78,7 @@ def test_the_table_of_settings_is_that_of_the_program() -> None:
         for setting in settings()
     ]
     table = "\n".join(["| option | variable | default | what it is |", "|---|---|---|---|", *rows])
-    assert f"<!-- settings -->\n{table}\n\n" in (ROOT / "api" / "OPERATING.md").read_text("utf-8")
+    assert f"<!-- settings -->\n{table}\n\n" in (ROOT / "api" / "SETTINGS.md").read_text("utf-8")
 
 
 def test_the_two_commands_name_files_and_extras_that_are_there() -> None:

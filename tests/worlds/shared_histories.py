@@ -39,6 +39,8 @@ HISTORIES = (
     HistoricallyFor(P, 0.3, "weak"),
     HistoricallyFor(NOT_P, 1, "weak"),
     HistoricallyFor(P, 0.3, "strong"),
+    HistoricallyFor(Not(P), 0.3, "strong"),
+    HistoricallyFor(NOT_P, 1, "strong"),
     Since(Q, P),
     Since(NOT_P, Q),
     SinceWithin(Q, P, 1),
@@ -120,3 +122,24 @@ class SharedWorld(World):
                     step, clock_us = self.submission(clock_us)
                     steps.append(step)
         return steps
+
+
+RUNS = (
+    HistoricallyFor(P, 0.3, "strong"),
+    HistoricallyFor(NOT_P, 1, "strong"),
+    HistoricallyFor(Not(P), 1, "strong"),
+    HistoricallyFor(Not(Leaf("p", "eq", 2)), 0.6, "strong"),
+)
+
+
+class RunsWorld(SharedWorld):
+    """A world of rules over long runs, most of which began before the rules were made."""
+
+    def condition(self, depth: int) -> Condition:
+        history: Condition = self.choose(RUNS)
+        return self.choose((history, Keyed(history, "k"), Keyed(history, "k")))
+
+    def submission(self, clock_us: int) -> tuple[Submit, int]:
+        time_us = clock_us + self.choose((0, 100_000, 100_000, 150_000, 300_000))
+        fields = {"p": self.choose((0, 0, 0, 0, 0, 0, 0, 1)), "k": self.choose((1, 2, 3))}
+        return Submit(fields, timestamp_ms(time_us)), time_us

@@ -24,9 +24,9 @@ from engine.language.limits import DEFAULT_LIMITS
 from engine.language.text.printer import format as canonical
 from engine.runtime.catalogue.catalogue_state import CatalogueState
 from engine.runtime.catalogue.directory import recovered_state
-from engine.runtime.detector.idempotency import IdempotencyCache
-from engine.runtime.detector.replay import restore
-from engine.runtime.detector.replay_attempts import LEFT_ALONE_S, Deaths, last_deaths
+from engine.runtime.detector.persistence.idempotency import IdempotencyCache
+from engine.runtime.detector.persistence.replay import restore
+from engine.runtime.detector.persistence.replay_attempts import LEFT_ALONE_S, Deaths, last_deaths
 from snapshots.data_folder.identity import IDENTITY_NAME, read_identity
 from snapshots.errors import StorageError
 from snapshots.files import RealFiles
@@ -57,7 +57,7 @@ def read_data_folder(data: Path, *, only: str | None = None, with_rules: bool = 
 
 
 class _Reader:
-    """Reads one data folder, once, and gathers damage and remarks on the way."""
+    """Reads one data folder, once, and gathers damage and warnings on the way."""
 
     def __init__(self, data: Path, *, with_rules: bool) -> None:
         self._data = data
@@ -65,7 +65,7 @@ class _Reader:
         self._with_rules = with_rules
         self._gives_folders = True
         self._damage: list[Defect] = []
-        self._remarks: list[str] = []
+        self._warnings: list[str] = []
 
     def read(self, only: str | None) -> FolderReport:
         directory = self._data / "directory"
@@ -84,7 +84,7 @@ class _Reader:
             if not named:
                 raise NoDataFolder(f"{self._data} holds no detector `{only}`")
         entries = [self._detector(detector_id, name) for detector_id, name in named.items()]
-        self._remarks += [
+        self._warnings += [
             f"{self._detectors_folder / name}: its detector was deleted; the files go at the next start"
             for name in others
             if name in struck
@@ -97,7 +97,7 @@ class _Reader:
             detectors=[entry for entry in entries if entry is not None],
             # What is gone by now was being removed.
             orphans=[str(folder) for folder in orphans if folder.exists()],
-            remarks=self._remarks,
+            warnings=self._warnings,
             damage=self._damage,
         )
 
@@ -108,7 +108,7 @@ class _Reader:
             self._damage.append(Defect(path=str(self._data / IDENTITY_NAME), reason=str(error)))
             return None
         if identity is None:
-            self._remarks.append(
+            self._warnings.append(
                 f"{self._data}: it has no id yet; the next start of the service gives it one"
             )
         return identity
@@ -121,7 +121,7 @@ class _Reader:
     def _catalogue(self, folder: Path, *, any_detector: bool) -> tuple[Catalogue, CatalogueState | None]:
         look, state = looked_at(folder, recovered_state)
         if state is None and _is_unused(folder, look) and not any_detector:
-            look = replace(look, damage=(), remarks=(f"{folder}: it was begun and never used",))
+            look = replace(look, damage=(), warnings=(f"{folder}: it was begun and never used",))
             state = CatalogueState()
         if look.recovered is not None and look.recovered.snapshot is not None:
             self._gives_folders = look.recovered.snapshot.version >= _FOLDERS_FROM_VERSION
@@ -147,17 +147,17 @@ class _Reader:
         mark = folder / "replaying"
         deaths = last_deaths(mark, RealFiles()) if folder.is_dir() else Deaths()
         if deaths.too_many and not deaths.expired(now_us()):
-            self._remarks.append(
+            self._warnings.append(
                 f"{mark}: {deaths}, which is left alone for {LEFT_ALONE_S} s; "
                 "`rule-detector retry` allows it at once"
             )
         elif deaths.sequence:
             told = "of the journal or a later one is being replayed, or ended a process"
             said = f"record {deaths.sequence} {told}"
-            self._remarks.append(f"{mark}: {said}")
+            self._warnings.append(f"{mark}: {said}")
         self._note(look)
         if contents is not None and contents.diverged is not None:
-            self._remarks.append(contents.diverged)
+            self._warnings.append(contents.diverged)
         return DetectorEntry(id=detector_id, name=name, storage=look.storage, contents=contents)
 
     def _is_deleted(self, detector_id: str) -> bool:
@@ -184,6 +184,7 @@ class _Reader:
                     name=rule.name,
                     priority=rule.priority,
                     enabled=rule.enabled,
+                    shadow=rule.shadow,
                     notify=rule.notify,
                     condition=canonical(rule.condition),
                 )
@@ -195,7 +196,7 @@ class _Reader:
 
     def _note(self, look: Look) -> None:
         self._damage += look.damage
-        self._remarks += look.remarks
+        self._warnings += look.warnings
 
 
 def looked_at(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]:

@@ -20,13 +20,13 @@ class Look:
     storage: Storage
     recovered: Recovered | None = None
     damage: tuple[Defect, ...] = ()
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def look_at(folder: Path) -> Look:
     """Read the files of a folder without changing anything. Raises StorageError."""
     found = inspect_folder(folder)
-    damage, remarks = _judged(found)
+    damage, warnings = _judged(found)
     return Look(
         storage=Storage(
             folder=str(folder),
@@ -53,7 +53,7 @@ def look_at(folder: Path) -> Look:
         ),
         recovered=None if found.refusal else read_only(folder),
         damage=damage,
-        remarks=remarks,
+        warnings=warnings,
     )
 
 
@@ -61,7 +61,7 @@ def _judged(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
     """Separate damage from notes: an unfinished write, or a defect in what no recovery needs."""
     folder = found.folder
     damage = [_defect(folder / one.name, one.reason) for one in found.snapshots if one.reason is not None]
-    remarks = []
+    warnings = []
     for segment in found.segments:
         if segment.reason is None:
             continue
@@ -70,21 +70,21 @@ def _judged(found: FolderReport) -> tuple[tuple[Defect, ...], tuple[str, ...]]:
         if str(path) in (found.refusal or ""):
             damage.append(defect)
         elif segment.torn:
-            remarks.append(f"{defect}: a write that was never finished, or is under way")
+            warnings.append(f"{defect}: a write that was never finished, or is under way")
         elif found.refusal is not None:
             damage.append(defect)
         else:
-            remarks.append(f"{defect}; no recovery needs that")
+            warnings.append(f"{defect}; no recovery needs that")
     if found.refusal is not None and not damage:
         damage.append(Defect(path=str(folder), reason=found.refusal))
     told = {one.name for one in found.snapshots if one.reason is not None}
     told |= {one.name for one in found.segments if one.reason is not None}
-    for remark in found.damage:
-        if listing([remark.path.name]).pages:
-            damage.append(_defect(remark.path, remark.reason))
-        elif remark.path.name not in told:
-            remarks.append(str(remark))
-    return tuple(damage), tuple(remarks)
+    for one in found.damage:
+        if listing([one.path.name]).pages:
+            damage.append(_defect(one.path, one.reason))
+        elif one.path.name not in told:
+            warnings.append(str(one))
+    return tuple(damage), tuple(warnings)
 
 
 def _defect(path: Path, reason: str) -> Defect:

@@ -73,7 +73,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     detectors: int | None
 
 
-class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
+class RuleEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A rule, its condition as canonical text."""
 
     id: str
@@ -82,6 +82,7 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool
     notify: bool
     condition: str
+    shadow: bool = False
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +119,7 @@ class FolderReport(msgspec.Struct, frozen=True, kw_only=True):
     detectors: list[DetectorEntry]
     orphans: list[str] = []
     """Folders of detectors that are not in the catalogue."""
-    remarks: list[str] = []
+    warnings: list[str] = []
     """Notes that are not damage."""
     damage: list[Defect] = []
 
@@ -147,7 +148,7 @@ def to_lines(report: FolderReport) -> Iterator[str]:
         yield from _detector_lines(detector)
     for title, lines in (
         ("orphans: folders of detectors that are not in the catalogue", report.orphans),
-        ("remarks", report.remarks),
+        ("warnings", report.warnings),
         ("damaged", list(map(str, report.damage))),
     ):
         if lines:
@@ -179,7 +180,8 @@ def _detector_lines(detector: DetectorEntry) -> Iterator[str]:
     yield from _storage_lines(detector.storage)
     if not isinstance(held.rules, msgspec.UnsetType):
         for rule in held.rules:
-            marks = [*([] if rule.enabled else ["disabled"]), *(["notify"] if rule.notify else [])]
+            told = {"disabled": not rule.enabled, "shadow": rule.shadow, "notify": rule.notify}
+            marks = [mark for mark, is_so in told.items() if is_so]
             yield f"  rule {rule.priority}  {rule.id}  {quoted(rule.name)}" + (
                 f"  ({', '.join(marks)})" if marks else ""
             )

@@ -6,8 +6,8 @@ from api.cli.inspection.data_folder import NoDataFolder, looked_at
 from engine.evaluation.detector import Detector
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.catalogue.directory import recovered_state
-from engine.runtime.detector.idempotency import IdempotencyCache
-from engine.runtime.detector.replay import restore
+from engine.runtime.detector.persistence.idempotency import IdempotencyCache
+from engine.runtime.detector.persistence.replay import restore
 
 
 def stored_detector(data: Path, wanted: str) -> Detector:

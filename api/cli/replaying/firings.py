@@ -63,7 +63,7 @@ class Report:
             for rule_id, name in rules
         ]
 
-    def remarks(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Return a line for each kind of message, with how often it came and where first."""
         return [
             f"message {code}, {times} times; first {self.examples[code]}"

@@ -9,14 +9,14 @@ from typing import Final
 import click
 from rich.console import Console
 
-from api.cli.progress import BarGauge, Gauge, LineGauge
+from api.cli.printing.progress import BarGauge, Gauge, LineGauge
+from api.cli.printing.tables import print_table
 from api.cli.recordings.live_input import LiveInput
 from api.cli.recordings.reading import Reading, RecordedEvent, Recording
 from api.cli.recordings.rows import READ_BYTES, RecordingError
 from api.cli.recordings.times import iso
 from api.cli.replaying.batches import send
 from api.cli.replaying.firings import Firing, Report
-from api.cli.tables import print_table
 from api.client import Client, ServiceError, calls
 from api.client.sending import Batches
 
@@ -68,8 +68,8 @@ class Replay:
         rules = self.client.send(calls.list_rules(self.detector_id))
         rows = self.report.rows((rule.id, rule.name) for rule in rules)
         print_table(HEADER, rows, self.console)
-        for remark in self.report.remarks():
-            click.echo(remark)
+        for warning in self.report.warnings():
+            click.echo(warning)
 
     def _gauge(self, recording: Recording) -> Gauge:
         if self.console.is_terminal:

@@ -3,14 +3,14 @@
 import click
 
 from api.cli.lookup import find_detector
-from api.cli.service_options import service_options
+from api.cli.options.service_options import service_options
 from api.cli.things.output import output_option, show, tell, yes_option
 from api.client import Client, calls
 
 
 @click.group()
 def detectors() -> None:
-    """List, create and delete the detectors of a running service."""
+    """List, create, copy and delete the detectors of a running service."""
 
 
 @detectors.command("list")
@@ -30,6 +30,20 @@ def create(*, client: Client, name: str, output: str) -> None:
     """Create a detector and print its id. Names need not be unique."""
     created = client.send(calls.create_detector(name))
     tell(output, created, created.id)
+
+
+@detectors.command()
+@click.argument("detector", metavar="ID|NAME")
+@click.option("--name", required=True, help="The name of the new detector; it need not be unique.")
+@output_option
+@service_options
+def fork(*, client: Client, detector: str, name: str, output: str) -> None:
+    """Copy a detector with its rules and all they remember, and print the new one's id.
+
+    The rules of the copy have new ids. From then on neither detector sees what happens to the other.
+    """
+    forked = client.send(calls.fork_detector(find_detector(client, detector).id, name))
+    tell(output, forked, forked.id)
 
 
 @detectors.command()

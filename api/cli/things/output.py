@@ -6,7 +6,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from api.cli.tables import print_table
+from api.cli.printing.tables import print_table
 from api.client.calls import encoded
 
 output_option: Callable[[Callable[..., None]], Callable[..., None]] = click.option(

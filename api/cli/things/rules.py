@@ -7,8 +7,8 @@ import click
 
 from api.cli.failures import fail
 from api.cli.lookup import add_rules, find_detector, find_rule
+from api.cli.options.service_options import service_options
 from api.cli.rule_files import RuleFileError, conditions_of, read_rules
-from api.cli.service_options import service_options
 from api.cli.things.output import output_option, show, tell, yes_option
 from api.client import Client, Rule, calls
 from api.client.calls import encoded
@@ -90,6 +90,7 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
     help="File with the new condition.",
 )
 @click.option("--notify/--no-notify", default=None, help="Whether its actions have the type `notify`.")
+@click.option("--shadow/--no-shadow", default=None, help="Whether it is evaluated without ever acting.")
 @output_option
 @service_options
 def change(
@@ -101,19 +102,20 @@ def change(
     condition: str | None,
     condition_file: Path | None,
     notify: bool | None,
+    shadow: bool | None,
     output: str,
 ) -> None:
-    """Change a rule: its name, its condition, or whether it notifies."""
+    """Change a rule: its name, its condition, whether it notifies, or whether it acts at all."""
     if condition is not None and condition_file is not None:
         raise click.UsageError("`--condition` and `--condition-file` exclude each other.")
     if condition_file is not None:
         condition = condition_file.read_text("utf-8")
-    if (name, condition, notify) == (None, None, None):
-        raise click.UsageError("Nothing to change: give `--name`, `--condition` or `--notify`.")
+    if (name, condition, notify, shadow) == (None, None, None, None):
+        raise click.UsageError("Nothing to change: give `--name`, `--condition`, `--notify` or `--shadow`.")
     detector_id = find_detector(client, detector).id
     rule_id = find_rule(client, detector_id, rule).id
     changed = client.send(
-        calls.change_rule(detector_id, rule_id, name=name, condition=condition, notify=notify)
+        calls.change_rule(detector_id, rule_id, name=name, condition=condition, notify=notify, shadow=shadow)
     )
     show(output, changed, HEADER, [_row(changed)])
 
@@ -166,7 +168,11 @@ HEADER = ("id", "name", "enabled", "notify", "condition")
 
 def _row(rule: Rule) -> tuple[str, ...]:
     text = canonical(condition_from_document(rule.condition))
-    return rule.id, rule.name, _yes(rule.enabled), _yes(rule.notify), text
+    return rule.id, rule.name, _yes(rule.enabled), _acts(rule), text
+
+
+def _acts(rule: Rule) -> str:
+    return "shadow" if rule.shadow else _yes(rule.notify)
 
 
 def _yes(value: bool) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from api.cli.progress import BarGauge, Gauge, LineGauge
+from api.cli.printing.progress import BarGauge, Gauge, LineGauge
 from api.cli.recordings.live_input import LiveInput
 from api.cli.recordings.reading import Reading, RecordedEvent, Recording
 from api.cli.recordings.rows import READ_BYTES, RecordingError

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import msgspec
 
-from api.cli.explained_rules import lines_of
+from api.cli.printing.explained_rules import lines_of
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso
 from api.cli.rule_files import NamedCondition
 from api.client import ExplainedRule
 from engine.evaluation.detector import Detector
 from engine.evaluation.dispatch.compiler import Fired
-from engine.evaluation.explanation.document import rule_document
+from engine.evaluation.explanation.between_events.document import rule_document
 from engine.evaluation.explanation.explaining import explain
 from engine.evaluation.facts.values import split_name, value_of
 from engine.evaluation.outcomes import BatchRefused

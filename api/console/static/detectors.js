@@ -30,7 +30,19 @@ export async function detectorsView(signal) {
     list.replaceChildren(table(["Name", "Id", ""], shown.slice(0, 1000).map((one) => row(
       h("a", { href: `#/d/${one.id}/rules` }, one.name),
       h("code", {}, one.id),
-      action("Delete", () => remove(one), { class: "danger" })))));
+      h("div", { class: "bar" },
+        action("Copy", () => copy(one)),
+        action("Delete", () => remove(one), { class: "danger" }))))));
+  }
+
+  // With all that its rules remember; a million keys take seconds.
+  async function copy(one) {
+    const name = prompt(`Name of the copy of “${one.name}”, which has its rules and all that they remember`,
+      `${one.name} (copy)`.slice(-255));
+    if (!name) return;
+    const { id } = await call("POST", `detectors/${one.id}/fork`, { name });
+    say(`${name} begins where ${one.name} stands`);
+    location.hash = `#/d/${id}/rules`;
   }
 
   async function remove(one) {

@@ -46,6 +46,14 @@ export function editRule(rule, save) {
   });
 }
 
+// What the rule may cost, in words.
+function costOf({ event_ns, kept }) {
+  const held = kept.map(({ per, entries_max: most }) =>
+    `${most === 1 ? "one time" : `up to ${most.toLocaleString("en")} times or values`}${per.length ? ` for each ${per.join(" and ")}` : ""}`);
+  const took = event_ns < 1000 ? `${event_ns} ns` : `${(event_ns / 1000).toPrecision(2)} µs`;
+  return `About ${took} an event. It remembers ${held.length ? held.join(", and ") : "nothing"}.`;
+}
+
 // A text area under which the canonical text, the tree and the JSON appear, or the error with its place.
 export function conditionField(text) {
   const input = h("textarea", { rows: 6, spellcheck: "false", autocomplete: "off", oninput: later, onscroll: follow });
@@ -71,12 +79,13 @@ export function conditionField(text) {
     if (!input.value.trim()) return told.replaceChildren();
     const { signal } = asked;
     try {
-      const { condition, text: canonical } = await parseCondition(input.value, signal);
+      const { condition, text: canonical, estimate } = await parseCondition(input.value, signal);
       const made = makeup(condition);
       told.replaceChildren(
         h("p", { class: "true" }, h("code", {}, canonical)),
         h("p", { class: "quiet" }, [count(made.conditions, "condition"), `${made.depth} deep`,
-          `${made.temporal} that remember${made.keyed ? ", for each key" : ""}`].join(" · ")),
+          `${made.temporal} that remember${made.temporal === 1 ? "s" : ""}`].join(" · ")),
+        h("p", { class: "quiet" }, costOf(estimate)),
         h("details", {}, h("summary", {}, "Tree"), h("ul", { class: "tree" }, conditionTree(condition))),
         h("details", {}, h("summary", {}, "JSON"), h("pre", {}, JSON.stringify(condition, null, 2))));
     } catch (error) {

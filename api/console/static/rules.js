@@ -1,5 +1,6 @@
 // The rules of a detector: a page of a list that may have thousands, and one rule in full.
 
+import { comparisonOf } from "./comparison.js";
 import { conditionTree } from "./condition.js";
 import { action, count, h, row, say, table } from "./dom.js";
 import { editRule } from "./editor.js";
@@ -73,6 +74,14 @@ export async function rulesView(detector, query, signal) {
       h("ul", { class: "tree" }, conditionTree(rule.condition)),
       h("p", { class: "quiet" }, "Id ", h("code", {}, rule.id)),
       h("pre", {}, JSON.stringify(rule.condition, null, 2))));
+    const draft = rules.find((other) => other.draftOf === rule.id);
+    if (draft?.enabled && rule.enabled) {
+      comparisonOf(path, rule, async () => {
+        ({ rules } = await call("GET", path));
+        say(`${rule.name} acts by its draft now; the draft is the old condition`);
+        draw();
+      }).then((found) => whole.querySelector("div")?.prepend(found), (error) => say(error.message, true));
+    }
   }
 
   function replace(changed) {

@@ -1,8 +1,10 @@
 // What a detector holds: in numbers, its keys, its memories, and what its rules cost.
 
-import { action, bytes, count, h, table, time } from "./dom.js";
+import { action, bytes, count, failure, h, table, time } from "./dom.js";
 import { call } from "./service.js";
 import { explainedTree } from "./tree.js";
+
+const PAGE = 25;
 
 export async function stateView(detector, query, signal) {
   const path = `detectors/${detector.id}/state`;
@@ -16,8 +18,8 @@ export async function stateView(detector, query, signal) {
   const keys = pages(ask, "keys", "Find keys that begin with", ["Key", "Last event", "Memories", ""], (one) => [
     keyText(one.key), one.last_event.toLocaleString("en"), String(one.memories),
     action("Look", () => look(one.key))]);
-  const nodes = pages(ask, "nodes", null, ["Remembered", "For each", "Entries", "Read by"], (one) => [
-    h("code", {}, one.text), one.per.join(", "), one.entries.toLocaleString("en"), count(one.uses, "rule")]);
+  const nodes = pages(ask, "nodes", null, ["Remembered", "For each", "Entries", "Takes", "Read by"], (one) => [
+    h("code", {}, one.text), one.per.join(", "), one.entries.toLocaleString("en"), bytes(one.bytes), count(one.uses, "rule")]);
   const costs = pages(ask, "rules", "Find rules that begin with", ["Rule", "Fired", "Evaluated at", "Share of time"], (one) => [
     h("a", { href: `#/d/${detector.id}/timeline?rule=${one.ruleId}` }, one.name),
     one.times_true.toLocaleString("en"), share(one.evaluated_share), share(one.time_share)]);
@@ -37,7 +39,8 @@ export async function stateView(detector, query, signal) {
     tree.scrollIntoView({ block: "nearest" });
   }
 
-  await Promise.all([keys, nodes, costs].map((one) => one.load()));
+  // A million keys take seconds to read, so the figures come first.
+  for (const one of [keys, nodes, costs]) one.begin();
   return h("section", {},
     facts({
       Clock: whole.clock_ms === undefined ? "no event yet" : time(whole.clock_ms),
@@ -47,7 +50,8 @@ export async function stateView(detector, query, signal) {
       "Held by keys and histories": `${bytes(whole.bytes.held)} of ${bytes(whole.bytes.max)}`,
       "Rules are": whole.indexed ? "indexed" : "evaluated at every event",
       Journal: whole.journal && `record ${whole.journal.record}, ${bytes(whole.journal.bytes)}`,
-      Snapshot: whole.snapshot && `record ${whole.snapshot.record}`,
+      Snapshot: whole.snapshot && `record ${whole.snapshot.record}` +
+        (whole.snapshot.saved_ms === undefined ? "" : `, saved at ${time(whole.snapshot.saved_ms)}`),
       "Runs in": whole.worker && `${whole.worker.node}, process ${whole.worker.pid}, ${bytes(whole.worker.resident_bytes ?? 0)}`,
     }),
     h("h2", {}, "Keys"), keys.element, tree,
@@ -62,20 +66,36 @@ function facts(told) {
 
 // A list that is loaded a page at a time.
 function pages(ask, list, searched, heads, cells) {
-  let after, found = [];
-  const shown = h("div");
+  let after, found = [], asked = 0;
+  const shown = h("div", {}, h("p", { class: "quiet" }, "Loading …"));
   const more = action("More", () => load(after));
-  const prefix = searched && h("input", { type: "search", placeholder: searched, "aria-label": searched, onchange: () => load() });
+  const prefix = searched && h("input", { type: "search", placeholder: searched, "aria-label": searched, onchange: begin });
+  more.hidden = true;
+
+  async function begin() {
+    try {
+      await load();
+    } catch (error) {
+      if (error.name !== "AbortError") shown.replaceChildren(failure(error));
+    }
+  }
 
   async function load(from) {
-    const page = await ask({ list, ...(prefix?.value ? { prefix: prefix.value } : {}), ...(from ? { after: from } : {}) });
+    const turn = ++asked;
+    const page = await ask({
+      list, limit: PAGE, ...(list === "rules" ? { sort: "cost" } : {}),
+      ...(prefix?.value ? { prefix: prefix.value } : {}), ...(from ? { after: from } : {}),
+    });
+    // Somebody may have gone on typing.
+    if (turn !== asked) return;
     found = from ? [...found, ...page[list]] : page[list];
     after = page.after;
     more.hidden = after === undefined;
     shown.replaceChildren(found.length
-      ? table(heads, found.map((one) => h("tr", {}, cells(one).map((cell) => h("td", {}, cell)))))
+      ? table(heads, found.map((one) => h("tr", {}, cells(one).map((cell) =>
+        h("td", {}, cell)))))
       : h("p", { class: "quiet" }, "None."));
   }
 
-  return { element: h("div", {}, prefix, shown, more), load };
+  return { element: h("div", {}, prefix, shown, more), begin };
 }

@@ -55,7 +55,7 @@ export async function timelineView(detector, query, signal) {
     moments = [...moments, ...added].slice(-KEPT);
     told.textContent = moments.length
       ? `${count(moments.length, "event")} seen since ${time(moments[0].time_ms)}`
-      : "Watching. Events appear here as they happen.";
+      : "Watching. Events appear here as they happen. Those from before cannot be drawn: a detector remembers times and counts, not events.";
     draw(news);
     fired.prepend(...added.filter((moment) => moment.verdict).reverse().map((moment) =>
       h("tr", {}, h("td", {}, time(moment.time_ms)), h("td", {}, h("code", {}, JSON.stringify(moment.key))))));

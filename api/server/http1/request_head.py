@@ -22,7 +22,6 @@ _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)++")
 _REQUEST_LINE: Final = re.compile(
     rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9]\.[0-9])\r\n"  # RFC 9112, 3
 )
-_CONTROL_MAX: Final = 0x20
 LINE_11: Final = b"POST / HTTP/1.1\r\n"
 """Stands for the request line where llhttp reads: it knows some methods and forms of targets only."""
 

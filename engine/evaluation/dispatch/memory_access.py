@@ -4,9 +4,10 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from engine.evaluation.memory import Regime
-from engine.evaluation.plan.codegen import OPERATORS, Access, Writer, edge_of
+from engine.evaluation.plan.codegen import Access, Writer, edge_of
+from engine.evaluation.plan.requirements import OPERATORS
 from engine.evaluation.plan.shapes import Memory, Tally
-from engine.evaluation.state.columns import IN_PAGE, PAGE_BITS
+from engine.evaluation.state.storage.columns import IN_PAGE, PAGE_BITS
 
 
 class RowWriter(Writer):
@@ -78,8 +79,12 @@ def _read(memory: Memory) -> str:
     else:
         entry = f"{store}.pages[{slot} >> {PAGE_BITS}][{slot} & {IN_PAGE}]"
         past = f"(read.get({slot}, NEVER) if (read := {store}.few) is not None else {entry})"
-    truth = OPERATORS[memory.operator].truth.format(since=since, past=past, edge=edge_of(memory))
-    return f"({truth})"
+    operator = OPERATORS[memory.operator]
+    truth = operator.viewed if memory.viewed and operator.viewed else operator.truth
+    starts = f"whole.starts.after(0, {since})"
+    if memory.path >= 0:
+        starts = f"{store}.table.starts.after({slot}, {since})"
+    return f"({truth.format(since=since, past=past, edge=edge_of(memory), starts=starts)})"
 
 
 def _cell(memory: Memory) -> Access:

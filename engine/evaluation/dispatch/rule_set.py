@@ -7,7 +7,7 @@ triggers. `stream` gives the function for either.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from engine.evaluation.dispatch.compiler import Compiler, ObserveMany, Row
 from engine.evaluation.dispatch.indexing.buckets import Bucket, Turn
@@ -33,14 +33,12 @@ from engine.evaluation.plan.triggers import (
 )
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.fusing import entries_to_write, fuse
-from engine.evaluation.state.joining import JOINED_AT_ONCE, Joins
+from engine.evaluation.state.joining import Joins
 from engine.evaluation.state.slices import NodeName, State
-from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.state.storage.tables import KeyTable
 from engine.evaluation.state.views import Store
 from engine.language.limits import Limits
 from engine.patterns.compiled_pattern import compile_pattern
-
-_Counted = TypeVar("_Counted")
 
 WRITTEN_MAX: Final = 20_000
 """The most entries of memories that are written when rules cease to be indexed, which takes some 20 ms."""
@@ -205,13 +203,10 @@ class RuleSet:
             self.joins.newborn.pop(name, None)
         self._state.release(name, now_us)
 
-    def _join_due(self, now_us: int) -> None:
-        """Have some memories join older ones that cannot be told from them from this event on."""
+    def _join_due(self, now_us: int, tick: int) -> None:
+        """Have some memories join older ones that cannot be told from them from the event after `tick` on."""
         self.joins.meet(now_us)
-        for _ in range(JOINED_AT_ONCE):
-            due = self.joins.next_due(now_us)
-            if due is None:
-                return
+        for due in self.joins.due(now_us, tick):
             self._join(due.name, due.since_us, now_us)
 
     def _join(self, name: NodeName, since_us: int, now_us: int) -> None:
@@ -231,6 +226,17 @@ class RuleSet:
         self._by_priority[rule.priority] = before._replace(rule=rule)
         self._rules[rule.priority] = rule
         self._stream = None
+
+    def exchange(self, one: Rule, other: Rule) -> None:
+        """Replace two rules by ones of which each has the other's condition, and its history."""
+        first, second, programs = one.priority, other.priority, self._by_priority
+        for priority in (first, second) if self._state.indexed else ():
+            self._unindex_rule(priority)
+        programs[first], programs[second] = programs[second], programs[first]
+        for rule in (one, other):
+            self.rename(rule)
+            if self._state.indexed:
+                self._index_rule(rule.priority)
 
     def _index_rule(self, priority: int) -> None:
         """Index a rule and the memories that it reads, each by its own triggers."""
@@ -388,7 +394,7 @@ class RuleSet:
         return store, self._state.regime(store)
 
 
-def _uncount(counts: Counter[_Counted], item: _Counted) -> None:
+def _uncount(counts: Counter[Any], item: Any) -> None:
     counts[item] -= 1
     if not counts[item]:
         del counts[item]

@@ -4,11 +4,13 @@ The estimate depends only on the rules, so that a replay makes the same choice. 
 measured with `python -m tests.bench curve`; only their ratios matter.
 """
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from engine.evaluation.paths import Path
-from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.memory import PANES
+from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.plan.requirements import recorded_of, requirements_of
 from engine.evaluation.plan.triggers import (
     PRESENT,
     Element,
@@ -86,6 +88,27 @@ def weight_of(condition: Condition) -> Weight:
         ((_ROW + tests_ns + reads_ns, triggers_of(condition, 0, _spread)), *updates),
         frozenset(path for _, path in memories if path),
     )
+
+
+class Estimate(NamedTuple):
+    """What a rule may cost by itself, roughly."""
+
+    event_ns: int
+    """At an event, if every event is evaluated for it."""
+    kept: dict[tuple[str, ...], int]
+    """By the names of keys, outermost first: the most times, values or parts of a sum that are remembered for
+    each such key."""
+
+
+def estimate_of(condition: Condition) -> Estimate:
+    """Estimate what a rule costs."""
+    kept: Counter[tuple[str, ...]] = Counter()
+    event_ns = _RULE + _tests_ns(condition)
+    for node, path in requirements_of(condition).memories:
+        event_ns += _update_ns(node, path)
+        recorded = recorded_of(node)
+        kept[tuple(map(fact_of, path))] += 1 if recorded is None else recorded.most or PANES
+    return Estimate(round(event_ns), dict(kept))
 
 
 def index_pays(weights: Collection[Weight], *, indexed: bool) -> bool:

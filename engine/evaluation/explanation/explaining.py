@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.decisive_events import Temporal, settle
-from engine.evaluation.explanation.futures import Future, every, negated, some
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
+from engine.evaluation.explanation.past.decisive_events import Temporal, settle
+from engine.evaluation.explanation.past.futures import Future, every, negated, some
+from engine.evaluation.explanation.past.remembered import Memories, Remembered
+from engine.evaluation.explanation.past.tallies import Entry as Counted
+from engine.evaluation.explanation.past.tallies import entries_of, future_of, told_at
 from engine.evaluation.explanation.predicates import Predicate, Predicates
-from engine.evaluation.explanation.remembered import Memories, Remembered
-from engine.evaluation.explanation.shown import Shown
-from engine.evaluation.explanation.tallies import Entry as Counted
-from engine.evaluation.explanation.tallies import entries_of, future_of, told_at
 from engine.evaluation.explanation.why_not import why_not
+from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import key_of
 from engine.evaluation.intake import Intake
 from engine.evaluation.lateness import late
@@ -160,22 +160,10 @@ class _Explaining:
                 return Node(condition=condition, future=future, nodes=(node,), decide=lambda of: not of[0])
             case language.Keyed():
                 return self._keyed(condition, path)
-            case (
-                language.Once()
-                | language.OnceWithin()
-                | language.Historically()
-                | language.HistoricallyFor()
-                | language.Since()
-                | language.SinceWithin()
-                | language.Previous()
-                | language.Earlier()
-                | language.EarlierWithin()
-            ):
-                return self._temporal(condition, path)
             case language.Count() | language.Distinct() | language.Sum() | language.Avg():
                 return self._comparison(condition, path)
             case _:
-                assert_never(condition)
+                return self._temporal(condition, path)
 
     def _predicate(self, predicate: Predicate) -> Node:
         predicates = self._predicates
@@ -184,7 +172,7 @@ class _Explaining:
             condition=predicate,
             future=Future(predicates.truth(predicate)),
             values={name: shown.value for name, shown in found.items()},
-            note="; ".join([*predicates.remarks(predicate), *_cut(found)]) or None,
+            note="; ".join([*predicates.notes(predicate), *_cut(found)]) or None,
         )
 
     def _keyed(self, keyed: language.Keyed, path: Path) -> Node:
@@ -196,7 +184,7 @@ class _Explaining:
         longer = (*path, step_of(keyed, self._birth))
         node = self.node(keyed.inner, longer)
         key = self._predicates.shown([fact_of(step) for step in longer])
-        remarks = _cut(key)
+        notes = _cut(key)
         nodes: tuple[Node, ...] = (node,)
         future = node.future
         if keyed.where is not None:
@@ -205,13 +193,13 @@ class _Explaining:
             nodes = (node, where)
             if not where.verdict:
                 future = Future(verdict=False)
-                remarks.insert(0, _OUTSIDE)
+                notes.insert(0, _OUTSIDE)
         return Node(
             condition=keyed,
             future=future,
             nodes=nodes,
             key={name: shown.value for name, shown in key.items()},
-            note="; ".join(remarks) or None,
+            note="; ".join(notes) or None,
             decide=all,
         )
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.explaining import NODES_MAX, Reading, predicates_at, reading
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.explanation.remembered import Remembered
+from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.rules import Rule
 from engine.language.diagnostics import Entry, Refusal
@@ -51,7 +51,7 @@ def foretell(
         firing = [
             (live.rule, node)
             for live in detector.live.values()
-            if live.rule.enabled and (node := event.node(live)).verdict
+            if live.rule.enabled and not live.rule.shadow and (node := event.node(live)).verdict
         ]
     rules = tuple([rule for rule, _ in firing])
     return Firings(rules, event.messages, tuple([node for _, node in firing[: len(_first(rules))]]))

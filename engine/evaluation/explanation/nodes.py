@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.evaluation.explanation.futures import Future
+from engine.evaluation.explanation.past.futures import Future
 from engine.evaluation.rules import Rule
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry

@@ -1,11 +1,11 @@
-"""The predicates of conditions at one event: their truths, the values looked up, and remarks on types."""
+"""The predicates of conditions at one event: their truths, the values looked up, and notes on types."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias, assert_never
 
-from engine.evaluation.explanation.shown import Shown, shown
 from engine.evaluation.facts.lookups import Lookup, Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
+from engine.evaluation.facts.shown import Shown, shown
 from engine.evaluation.facts.values import equal, key_of, split_name, value_of
 from engine.language import condition as language
 from engine.language.condition import FactArg, LeafValue
@@ -89,7 +89,7 @@ class Predicates:
             lookup = self._lookup_of[fact] = self._lookups.of(fact)
         return lookup
 
-    # -- remarks --------------------------------------------------------------------------------------------
+    # -- notes --------------------------------------------------------------------------------------------
 
     def names(self, predicate: Predicate) -> list[str]:
         """Return the names that a predicate looks up."""
@@ -103,7 +103,7 @@ class Predicates:
             case _:
                 assert_never(predicate)
 
-    def remarks(self, predicate: Predicate) -> list[str]:
+    def notes(self, predicate: Predicate) -> list[str]:
         """Say where the values are of types that a predicate never compares."""
         match predicate:
             case language.Leaf(fact):
@@ -120,14 +120,14 @@ class Predicates:
                 return [f"{_is(fact, value)}, compared with {quoted(reference)}, {_said(other)}"]
             case language.InRelation(relation, _):
                 found = {name: self.value(name) for name in self.names(predicate)}
-                remarks = [
+                notes = [
                     f"{_is(name, value)}, which no relation holds"
                     for name, value in found.items()
                     if value is not None and key_of(value) is None
                 ]
                 if relation not in self._sent:
-                    remarks.append(f"the relation {quoted(relation)} is neither stored nor sent")
-                return remarks
+                    notes.append(f"the relation {quoted(relation)} is neither stored nor sent")
+                return notes
             case _:
                 assert_never(predicate)
 

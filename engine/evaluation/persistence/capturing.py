@@ -14,11 +14,13 @@ from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Path
 from engine.evaluation.rules import LiveRule, Rule
-from engine.evaluation.state.columns import NO_SLOT, Column
+from engine.evaluation.shadows import Shadows
 from engine.evaluation.state.joining import Joining
-from engine.evaluation.state.records import Records
 from engine.evaluation.state.slices import Joined, NodeName, State
-from engine.evaluation.state.tables import Key, KeyTable
+from engine.evaluation.state.storage.columns import NO_SLOT, Column
+from engine.evaluation.state.storage.records import Records
+from engine.evaluation.state.storage.starts import NO_BIRTH
+from engine.evaluation.state.storage.tables import Key, KeyTable
 
 T = TypeVar("T")
 
@@ -32,6 +34,7 @@ class Saved(Protocol):
     events_seen: int
     priority_highest: int
     live: dict[str, LiveRule]
+    shadows: Shadows
 
     def install(self, rule: Rule, birth: int) -> None:
         """Add a rule whose history began at `birth`."""
@@ -69,6 +72,15 @@ class CapturedColumn(NamedTuple):
 Memory: TypeAlias = CapturedCell | CapturedColumn | Records[Any]
 
 
+class CapturedStarts(NamedTuple):
+    """A copy of the Starts of a path."""
+
+    path: Path
+    birth: int
+    window_us: int
+    times: Mapping[int, tuple[int, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Captured:
     """A copy of everything that a snapshot of a detector contains."""
@@ -81,6 +93,7 @@ class Captured:
     joined: list[tuple[NodeName, Joined]]
     newborn: list[tuple[NodeName, int]]
     joining: list[Joining]
+    starts: list[CapturedStarts]
 
 
 _NOTHING: Mapping[int, Any] = {}
@@ -106,6 +119,7 @@ def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
             "priority_highest": detector.priority_highest,
             "indexed": state.indexed,
             "previous_us": state.whole.previous_us,
+            **(detector.shadows.dump() if detector.shadows else {}),
         },
         rules=[(live.rule, live.birth) for live in detector.live.values()],
         tables=[_table(table, slots.get(path)) for path, table in state.tables.items()],
@@ -121,6 +135,11 @@ def capture(detector: Saved, events: Sequence[Event] | None = None) -> Captured:
         joined=list(state.joined.items()),
         newborn=list(detector.rule_set.joins.newborn.items()),
         joining=detector.rule_set.joins.waiting,
+        starts=[
+            CapturedStarts(path, starts.birth, starts.window_us, _at(starts.times, slots.get(path)))
+            for path in ((), *state.tables)
+            if (starts := state.starts_of(path)).birth != NO_BIRTH
+        ],
     )
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from engine.evaluation.memory import FOREVER, NEVER
-from engine.evaluation.state.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 
 
 def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +120,11 @@ def from_version_4(document: dict[str, Any]) -> dict[str, Any]:
 def from_version_5(document: dict[str, Any]) -> dict[str, Any]:
     """Migrate a document of version 5 to version 6, which adds keys with a `where`, and records."""
     return document
+
+
+def from_version_6(document: dict[str, Any]) -> dict[str, Any]:
+    """Migrate a document of version 6 to version 7, in which memories without a window may wait to join."""
+    return {**document, "joining": None}
 
 
 def _without_marks(remembered: dict[str, Any], taken: list[bool]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import msgpack
@@ -21,13 +22,13 @@ from engine.evaluation.persistence.capturing import (
     Memory,
 )
 from engine.evaluation.rules import Rule
-from engine.evaluation.state.columns import PAGED_FROM
-from engine.evaluation.state.panes import Panes, Sum
-from engine.evaluation.state.records import Records
+from engine.evaluation.state.aggregates.panes import Panes, Sum
+from engine.evaluation.state.aggregates.times import Times
+from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.slices import NodeName
-from engine.evaluation.state.tables import Key
-from engine.evaluation.state.times import Times
-from engine.evaluation.state.values import Values
+from engine.evaluation.state.storage.columns import PAGED_FROM
+from engine.evaluation.state.storage.records import Records
+from engine.evaluation.state.storage.tables import Key
 from engine.language.condition import Condition
 from engine.language.json.writer import condition_to_document
 
@@ -63,7 +64,7 @@ def packed(captured: Captured) -> Iterator[bytes]:
         some = captured.rules[first : first + _KEYS]
         sources += [(rule.id, rule.source) for rule, _ in some if rule.source is not None]
         yield b""
-    yield packer.pack_map_header(len(captured.marks) + (7 if sources else 6))
+    yield packer.pack_map_header(len(captured.marks) + 6 + bool(sources) + bool(captured.starts))
     for name, mark in captured.marks.items():
         yield packer.pack(name) + packer.pack(mark)
     yield packer.pack("rules") + packer.pack_array_header(len(captured.rules))
@@ -86,8 +87,14 @@ def packed(captured: Captured) -> Iterator[bytes]:
     for node, clock_us in captured.newborn:
         yield packer.pack([*_node(node), clock_us])
     yield packer.pack("joining") + packer.pack_array_header(len(captured.joining))
-    for due_us, _, node, since_us in captured.joining:
-        yield packer.pack([*_node(node), due_us, since_us])
+    for due_us, _, node, since_us, same in captured.joining:
+        yield packer.pack([*_node(node), due_us, since_us, same])
+    if captured.starts:
+        yield packer.pack("starts") + packer.pack_array_header(len(captured.starts))
+    for path, birth, window_us, times in captured.starts:
+        entries = [numbers_packed(times), numbers_packed(map(len, times.values()))]
+        starts = numbers_packed(chain.from_iterable(times.values()))
+        yield packer.pack([_path(path), birth, window_us, *entries, starts])
 
 
 def numbers_packed(numbers: Iterable[int] | Iterable[float]) -> bytes:

@@ -1,11 +1,16 @@
 """Loads a detector from a msgpack document: its rules, and its memories by name.
 
-`capturing.py` and `packing.py` write the document. This is version 6:
+`capturing.py` and `packing.py` write the document. This is version 8:
 
     clock_us, events_seen, priority_highest, indexed, previous_us
     rules:    [id, name, condition as JSON, enabled, notify, priority, birth] in order of priority
     sources:  conditions as they were written, by rule id, where that is not the canonical text. Absent if
               there are none, and in older documents; older programs ignore it
+    shadows:  the shadow rules by priority, each with that of the rule that it is a draft of, or nil. With
+              `comparisons` absent if there are none: then the document is of version 7 as well
+    comparisons: [priority of the rule, events before it began, time of the last of them (nil: none), time
+              until which the draft may differ because it has seen less (nil: it has not), how often both
+              fired, only the rule, only the draft]
     paths:    for each key its name, or [name, condition as JSON, birth] if it has a `where`
     tables:   for each path, by slot: the key (nil: free; an array if the path has several keys), the number
               of memories that hold a time for it, its last event (the largest number: free) and, if columns
@@ -21,7 +26,11 @@
     newborn:  [condition as JSON, path, birth, time of the last event before it] of memories that no event has
               met
     joining:  [condition as JSON, path, birth, time after which it joins the oldest memory of its node, time
-              up to which it ignores that] in order; nil if that is not known
+              up to which it ignores that, nil or the number of slots in which both are known to hold the
+              same] in order; nil if that is not known
+
+    starts:   [path, last event before the latest birth, longest window in microseconds, slots, how many times
+              each has, these times], see `Starts`. Absent if there are none
 
 A column of numbers is a byte string of little-endian 64-bit integers, or doubles for sums. Integers beyond 64
 bits have an extension type, so keys of any size survive. Long texts as keys have another, which holds their
@@ -31,6 +40,7 @@ digest.
 import sys
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -40,28 +50,36 @@ import msgspec
 from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.facts.values import LONG_TEXT, part_of_key, slice_key_of
 from engine.evaluation.paths import Filter, Path
-from engine.evaluation.persistence.capturing import Saved, capture
+from engine.evaluation.persistence.capturing import Captured, Saved, capture
 from engine.evaluation.persistence.migrations import (
     from_version_1,
     from_version_2,
     from_version_3,
     from_version_4,
     from_version_5,
+    from_version_6,
 )
 from engine.evaluation.persistence.packing import ANY_TEXT, BIG_INTEGER, LONG_TEXT_TYPE, packed
 from engine.evaluation.rules import Rule
-from engine.evaluation.state.columns import PAGE_SLOTS, PAGED_FROM, Column
+from engine.evaluation.state.aggregates.panes import Panes, Sum
+from engine.evaluation.state.aggregates.times import Times
+from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.joining import Joining
-from engine.evaluation.state.panes import Panes, Sum
-from engine.evaluation.state.records import Records
 from engine.evaluation.state.slices import Joined, NodeName
-from engine.evaluation.state.tables import Key, KeyTable
-from engine.evaluation.state.times import Times
-from engine.evaluation.state.values import Values
+from engine.evaluation.state.storage.columns import PAGE_SLOTS, PAGED_FROM, Column
+from engine.evaluation.state.storage.records import Records
+from engine.evaluation.state.storage.tables import Key, KeyTable
 from engine.language.condition import Condition
 from engine.language.validation.document import condition_from_stored
 
-STATE_VERSION: Final = 6
+STATE_VERSION: Final = 8
+
+_SHADOWS_FROM: Final = 8
+"""Older programs would have shadow rules act."""
+
+_SHORT_BYTES: Final = 1024
+_READ_LATELY: Final = 1024
+"""So many short conditions are kept as they were read: a few megabytes."""
 
 
 def dump(detector: Saved, events: Sequence[Event] | None = None) -> bytes:
@@ -70,6 +88,11 @@ def dump(detector: Saved, events: Sequence[Event] | None = None) -> bytes:
     With `events`, it has the keys of these events only, and so is equivalent for them.
     """
     return b"".join(packed(capture(detector, events)))
+
+
+def version_of(captured: Captured) -> int:
+    """Return the lowest version of the document of a captured detector."""
+    return STATE_VERSION if "shadows" in captured.marks else _SHADOWS_FROM - 1
 
 
 def unpack(data: bytes) -> Any:
@@ -89,8 +112,10 @@ def load(detector: Saved, document: Any, version: int) -> None:
         document = from_version_3(document)
     if version < 5:  # noqa: PLR2004 -- as above
         document = from_version_4(document)
-    if version < STATE_VERSION:
+    if version < 6:  # noqa: PLR2004 -- as above
         document = from_version_5(document)
+    if version < 7:  # noqa: PLR2004 -- as above
+        document = from_version_6(document)
     state = detector.state
     detector.clock_us = document["clock_us"]
     detector.events_seen = document["events_seen"]
@@ -106,11 +131,12 @@ def load(detector: Saved, document: Any, version: int) -> None:
     detector.rule_set.joins.restore(
         {NodeName(*_node(node), birth): clock_us for *node, birth, clock_us in document["newborn"]},
         [
-            Joining(due_us, number, NodeName(*_node(node), birth), since_us)
-            for number, (*node, birth, due_us, since_us) in enumerate(document["joining"] or (), 1)
+            Joining(due_us, number, NodeName(*_node(node), birth), since_us, same)
+            for number, (*node, birth, due_us, since_us, same) in enumerate(document["joining"] or (), 1)
         ],
     )
-    sources = document.get("sources", {})
+    sources, shadows = document.get("sources", {}), document.get("shadows", {})
+    ids = {priority: rule_id for rule_id, *_, priority, _ in document["rules"]}
     for rule_id, name, condition, enabled, notify, priority, birth in document["rules"]:
         rule = Rule(
             id=rule_id,
@@ -120,12 +146,21 @@ def load(detector: Saved, document: Any, version: int) -> None:
             notify=notify,
             priority=priority,
             source=sources.get(rule_id),
+            shadow=priority in shadows,
+            draft_of=ids.get(shadows.get(priority)),
         )
         detector.install(rule, birth)
+    for priority, *compared in document.get("comparisons", ()):
+        detector.shadows.comparison(ids[priority]).restore(*compared)
     if state.indexed and (document["joining"] is None or not document["indexed"]):
         detector.rule_set.joins.await_all(detector.events_seen, detector.clock_us or 0)
     for row in document["tables"]:
         _load_table(state.tables[_path(row["path"])], row)
+    for saved_path, birth, window_us, *numbers in document.get("starts", ()):
+        slots, lengths, times = map(_unpacked, numbers)
+        ends = accumulate(lengths, initial=0)
+        spans = [tuple(times[first:end]) for first, end in pairwise(ends)]
+        state.starts_of(_path(saved_path)).restore(birth, window_us, dict(zip(slots, spans, strict=True)))
     columns: dict[Path, list[Column]] = {path: [] for path in state.tables}
     for condition, saved_path, birth, remembered in document["memories"]:
         name = NodeName(stored_condition(condition), _path(saved_path), birth)
@@ -235,7 +270,15 @@ def _key(value: Any) -> Key | None:
 
 def stored_condition(data: bytes) -> Condition:
     """Return a condition that was validated when it was stored. Limits lowered since then do not apply."""
+    return _read_lately(data) if len(data) <= _SHORT_BYTES else _read(data)
+
+
+def _read(data: bytes) -> Condition:
     return condition_from_stored(msgspec.json.decode(data))
+
+
+# A document repeats the conditions of its rules, and detectors that take turns in a process come again.
+_read_lately: Final = lru_cache(_READ_LATELY)(_read)
 
 
 def _unpack_extension(code: int, data: bytes) -> int | tuple[str, str]:

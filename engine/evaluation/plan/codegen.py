@@ -7,37 +7,10 @@ safe. The source contains no text of a caller: names and values are numbered con
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
-from typing import Final, NamedTuple, assert_never
+from typing import NamedTuple, assert_never
 
+from engine.evaluation.plan.requirements import OPERATORS
 from engine.evaluation.plan.shapes import Junction, Memory, Negation, Predicate, Shape, Slice, Tally
-from engine.evaluation.plan.temporal import (
-    EARLIER,
-    EARLIER_WITHIN,
-    HISTORICALLY,
-    HISTORICALLY_FOR_STRONG,
-    HISTORICALLY_FOR_WEAK,
-    ONCE,
-    ONCE_WITHIN,
-    PREVIOUS,
-    SINCE,
-    SINCE_WITHIN,
-)
-
-OPERATORS: Final = {
-    operator.name: operator
-    for operator in (
-        ONCE,
-        HISTORICALLY,
-        SINCE,
-        ONCE_WITHIN,
-        HISTORICALLY_FOR_WEAK,
-        HISTORICALLY_FOR_STRONG,
-        SINCE_WITHIN,
-        PREVIOUS,
-        EARLIER,
-        EARLIER_WITHIN,
-    )
-}
 
 
 class Access(NamedTuple):

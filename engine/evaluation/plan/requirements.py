@@ -4,19 +4,8 @@ from typing import Final, NamedTuple
 
 from engine.evaluation.memory import Kind, Recorded, Sharing, Traits, pane_us
 from engine.evaluation.paths import Filter, Path, on
-from engine.evaluation.plan.temporal import (
-    EARLIER,
-    EARLIER_WITHIN,
-    HISTORICALLY,
-    HISTORICALLY_FOR_STRONG,
-    HISTORICALLY_FOR_WEAK,
-    ONCE,
-    ONCE_WITHIN,
-    PREVIOUS,
-    SINCE,
-    SINCE_WITHIN,
-    Operator,
-)
+from engine.evaluation.plan import temporal
+from engine.evaluation.plan.temporal import Operator
 from engine.evaluation.plan.triggers import regime_of
 from engine.language import condition as language
 from engine.language.condition import Aggregate, Condition, Keyed, children, walk
@@ -88,39 +77,35 @@ def update_depth(node: Condition, path: Path) -> int:
     return -depth if operator is not None and operator.deferred else depth
 
 
+_BY_TYPE: Final = {
+    language.Once: temporal.ONCE,
+    language.Historically: temporal.HISTORICALLY,
+    language.Since: temporal.SINCE,
+    language.OnceWithin: temporal.ONCE_WITHIN,
+    language.HistoricallyFor: temporal.HISTORICALLY_FOR_WEAK,
+    language.SinceWithin: temporal.SINCE_WITHIN,
+    language.Previous: temporal.PREVIOUS,
+    language.Earlier: temporal.EARLIER,
+    language.EarlierWithin: temporal.EARLIER_WITHIN,
+}
+OPERATORS: Final = {one.name: one for one in (*_BY_TYPE.values(), temporal.HISTORICALLY_FOR_STRONG)}
+"""All operators by name."""
+
+
 def operator_of(node: Condition) -> Operator | None:
     """Return the temporal operator of a node, or None if it has none."""
-    match node:
-        case language.Once():
-            return ONCE
-        case language.Historically():
-            return HISTORICALLY
-        case language.Since():
-            return SINCE
-        case language.OnceWithin():
-            return ONCE_WITHIN
-        case language.HistoricallyFor(_, _, "strong"):
-            return HISTORICALLY_FOR_STRONG
-        case language.HistoricallyFor():
-            return HISTORICALLY_FOR_WEAK
-        case language.SinceWithin():
-            return SINCE_WITHIN
-        case language.Previous():
-            return PREVIOUS
-        case language.Earlier():
-            return EARLIER
-        case language.EarlierWithin():
-            return EARLIER_WITHIN
-        case _:
-            return None
+    if isinstance(node, language.HistoricallyFor) and node.boundary == "strong":
+        return temporal.HISTORICALLY_FOR_STRONG
+    return _BY_TYPE.get(type(node))
 
 
 def sharing_of(node: Condition) -> Sharing:
     """Tell when rules of different births can share one memory of a temporal node.
 
-    It is viewed if it holds the times of the latest decisive events, and the operands have no memory.
+    It is viewed if it holds the times of the latest decisive events or the start of a run, and the operands
+    have no memory.
     """
-    if operator_of(node) is HISTORICALLY_FOR_STRONG or temporal_depth(node) > 1:
+    if temporal_depth(node) > 1:
         return Sharing.NEVER
     return Sharing.EXPIRED if isinstance(node, language.Sum | language.Avg) else Sharing.VIEWED
 
@@ -150,11 +135,19 @@ def expiry_of(node: Condition) -> int | None:
         return window_us + pane_us(window_us) if window_us is not None and by_pane else window_us
     operator = operator_of(node)
     assert operator is not None, node
-    if operator is HISTORICALLY_FOR_STRONG and isinstance(node, language.Windowed) and not node.window_us:
+    strong = operator is temporal.HISTORICALLY_FOR_STRONG
+    if strong and isinstance(node, language.Windowed) and not node.window_us:
         # Any run is long enough for a window of 0, so its start never matters.
         return -1
     return node.window_us if operator.expires and isinstance(node, language.Windowed) else None
 
 
-TRAITS: Final = Traits(expiry_of, regime_of, sharing_of, recorded_of)
+def run_us_of(node: Condition) -> int | None:
+    """Return the window of a node whose memory is the time at which a run started, else None."""
+    return (
+        node.window_us if isinstance(node, language.HistoricallyFor) and node.boundary == "strong" else None
+    )
+
+
+TRAITS: Final = Traits(expiry_of, regime_of, sharing_of, run_us_of, recorded_of)
 """What a State asks."""

@@ -13,6 +13,7 @@ Operators are templates of Python code for generated functions:
     {edge}                    the oldest time inside the window
     {inner}, {left}, {right}  the operands at this event
     {since}                   the time up to which a rule ignores the memory
+    {starts}                  the time at which a run that started up to then begins for the rule
     {verdict}                 the variable that takes the result
 
 An update is idempotent within one event, because an event may meet several triggers of a memory.
@@ -41,6 +42,8 @@ class Operator:
     expires: bool
     deferred: bool = False
     """Whether the verdict is that before the memory's update for the event."""
+    viewed: str = ""
+    """What is read in place of `truth` if `{since}` is not NEVER, where that differs."""
 
 
 ONCE: Final = Operator(
@@ -138,6 +141,7 @@ HISTORICALLY_FOR_STRONG: Final = Operator(
         " {verdict} = False",
     ),
     truth="{since} < {past} <= {edge}",
+    viewed="NEVER < (start := {past}) <= {edge} and (start > {since} or {starts} <= {edge})",
     expires=False,
 )
 

@@ -3,10 +3,10 @@
 What was read from a clock is written, and names that have joined another have a memory of their own again.
 """
 
-from engine.evaluation.memory import NEVER, Regime
-from engine.evaluation.state.columns import Column
-from engine.evaluation.state.records import Records
+from engine.evaluation.memory import FOREVER, NEVER, Regime
 from engine.evaluation.state.slices import Joined, NodeName, State
+from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.records import Records
 
 
 def entries_to_write(state: State) -> int:
@@ -55,6 +55,7 @@ def _complete(column: Column) -> None:
 def _part(state: State, name: NodeName, joined: Joined, tick: int, now_us: int) -> None:
     """Give a name that has joined another a memory of its own, which reads the same."""
     shared = state.stores[joined.name]
+    runs = state.traits.run_us_of(name.condition) is not None
     if isinstance(shared, Records):
         own = state.stores[name] = state.new_store(name, tick)
         assert isinstance(own, Records), name
@@ -62,7 +63,10 @@ def _part(state: State, name: NodeName, joined: Joined, tick: int, now_us: int) 
         return
     if not isinstance(shared, Column):
         cell = state.stores[name] = state.whole.new_cell(tick)
-        if (time_us := state.whole.cells[shared]) > joined.since_us:
+        time_us = state.whole.cells[shared]
+        if runs and time_us != NEVER:
+            time_us = state.whole.starts.begun(0, time_us, joined.since_us)
+        if joined.since_us < time_us < FOREVER:
             state.whole.cells[cell] = time_us
         return
     own = state.stores[name] = Column(shared.table, shared.expires_after_us, tick)
@@ -70,5 +74,8 @@ def _part(state: State, name: NodeName, joined: Joined, tick: int, now_us: int) 
     # What is not read is not copied: a key is live no longer than it would have been.
     edge_us = NEVER if own.expires_after_us is None else now_us - own.expires_after_us
     for slot in shared.slots():
-        if joined.since_us < (time_us := shared.at(slot)) >= edge_us:
+        time_us = shared.at(slot)
+        if runs and time_us != NEVER:
+            time_us = own.table.starts.begun(slot, time_us, joined.since_us)
+        if joined.since_us < time_us >= edge_us and time_us != FOREVER:
             own.put(slot, time_us)

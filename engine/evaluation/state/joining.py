@@ -2,18 +2,27 @@
 
 Two memories of a node differ only by what happened before the later birth. A view hides that by its time, so
 the younger one joins once the clock has moved on. If events share the time of the birth, it waits until all
-that it did not see has expired.
+that it did not see has expired. Without a window nothing expires. Then it waits until both hold the same in
+every slice: from then on they always will, because every event does the same to both.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from engine.evaluation.memory import FOREVER, NEVER, Sharing
 from engine.evaluation.state.slices import NodeName, State
+from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.records import Records
 
 JOINED_AT_ONCE: Final = 16
 """At most this many memories join at one event, because thousands would take seconds."""
+
+COMPARED_AT_ONCE: Final = 64
+"""At most this many slots of two memories are compared at a time."""
+
+COMPARED_EVERY_US: Final = 10_000_000
+"""Memories that differ are compared again after this time."""
 
 
 class Joining(NamedTuple):
@@ -24,6 +33,8 @@ class Joining(NamedTuple):
     """Orders the entries of one due time."""
     name: NodeName
     since_us: int
+    same: int | None
+    """If it joins only once both hold the same: they do in all slots below this one."""
 
 
 class Joins:
@@ -74,30 +85,65 @@ class Joins:
 
     def meet(self, now_us: int) -> None:
         """Schedule the newborn memories, which an event at this time reaches."""
+        traits, whole = self._state.traits, self._state.whole
         for name, clock_us in self.newborn.items():
-            if now_us > clock_us and self._state.traits.sharing_of(name.condition) is Sharing.VIEWED:
+            if now_us > clock_us and traits.sharing_of(name.condition) is Sharing.VIEWED:
                 self._wait(name, clock_us, clock_us)
+                run_us = traits.run_us_of(name.condition)
+                if run_us is not None:
+                    self._state.starts_of(name.path).born(name.birth, run_us)
+                    if not name.path and whole.starts.last_us < now_us:
+                        whole.starts.add(0, now_us)
             else:
                 # Of events at the very time of the birth, time alone cannot tell which came after it. From a
                 # sum, nothing that is in it can be taken out.
                 self._wait_for_expiry(name, clock_us)
         self.newborn.clear()
 
-    def next_due(self, now_us: int) -> Joining | None:
-        """Remove and give the next memory that can join at an event at this time, or None."""
-        while self._waiting and self._waiting[0].due_us < now_us:
+    def due(self, now_us: int, tick: int) -> Iterator[Joining]:
+        """Remove and give a few memories that can join at an event at this time, after event `tick`."""
+        for _ in range(JOINED_AT_ONCE):
+            if not self._waiting or self._waiting[0].due_us >= now_us:
+                return
             due = heappop(self._waiting)
-            if due.name in self._state.stores and self._state.has_older(due.name):
-                return due
-        return None
+            if due.name not in self._state.stores or not self._state.has_older(due.name):
+                continue
+            if due.same is None or self._hold_the_same(due.name, due.same, now_us, tick):
+                yield due
 
     def _wait_for_expiry(self, name: NodeName, clock_us: int) -> None:
-        """Schedule a memory for when all that it did not see has expired. Without a window, nothing does."""
+        """Schedule a memory for when all that it did not see has expired, or else for comparison."""
         expires_after_us = self._state.traits.expiry_of(name.condition)
         if expires_after_us is not None:
             self._wait(name, clock_us + expires_after_us, NEVER)
+        elif not isinstance(self._state.stores[name], Records):
+            self._wait(name, clock_us, NEVER, 0)
 
-    def _wait(self, name: NodeName, due_us: int, since_us: int) -> None:
+    def _hold_the_same(self, name: NodeName, slot: int, now_us: int, tick: int) -> bool:
+        """Return whether a memory holds the same as the oldest of its node. If not, have it wait further.
+
+        In the slots below `slot` it does, or did before the oldest was dropped. Whatever lies between two
+        births that hold the same holds it too, so the next one does as well.
+        """
+        state = self._state
+        own, other = state.stores[name], state.stores[state.oldest(name)]
+        if isinstance(own, Column) and isinstance(other, Column):
+            taken, end = own.table.taken, slot + COMPARED_AT_ONCE
+            last = min(end, len(taken))
+            while slot < last and (not taken[slot] or own.past_us(slot) == other.past_us(slot)):
+                slot += 1
+            if slot >= len(taken):
+                return True
+            due_us = now_us + COMPARED_EVERY_US if slot < end else now_us - 1
+        else:
+            cells = [store for store in (own, other) if isinstance(store, int)]
+            if len({state.whole.past_us(cell, tick) for cell in cells}) == 1:
+                return True
+            due_us = now_us + COMPARED_EVERY_US
+        self._wait(name, due_us, NEVER, slot)
+        return False
+
+    def _wait(self, name: NodeName, due_us: int, since_us: int, same: int | None = None) -> None:
         stores, waiting = self._state.stores, self._waiting
         if due_us >= FOREVER:
             return
@@ -109,4 +155,4 @@ class Joins:
                     first.setdefault(each.name, each)
             waiting[:] = first.values()
         self._count += 1
-        heappush(waiting, Joining(due_us, self._count, name, since_us))
+        heappush(waiting, Joining(due_us, self._count, name, since_us, same))

@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from engine.evaluation.memory import NEVER, Regime, Sharing, Traits
+from engine.evaluation.memory import FOREVER, NEVER, Regime, Sharing, Traits
 from engine.evaluation.paths import Path
-from engine.evaluation.state.columns import Column
-from engine.evaluation.state.eviction import Evicted, Eviction
-from engine.evaluation.state.expiry import has_expired
-from engine.evaluation.state.tables import KeyTable
-from engine.evaluation.state.tidying import bloated, tidy
+from engine.evaluation.state.removal.eviction import Evicted, Eviction
+from engine.evaluation.state.removal.expiry import has_expired
+from engine.evaluation.state.removal.tidying import bloated, tidy
+from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.starts import NO_BIRTH, Starts
+from engine.evaluation.state.storage.tables import KeyTable
 from engine.evaluation.state.unkeyed import Keyless, Whole, new_records
 from engine.evaluation.state.views import Store, View
 from engine.language.condition import Condition
@@ -79,7 +80,7 @@ class State:
         self.swept_from = SWEPT_FROM
         self.indexed = False
         """Whether rules are indexed. Until then every event updates every memory."""
-        self.whole = Whole()
+        self.whole = Whole(self.weigh)
         self.stores: dict[NodeName, Store] = {}
         self.users: dict[NodeName, int] = {}
         """By name, the number of rules that use it and of names that have joined it."""
@@ -209,7 +210,10 @@ class State:
             return
         table = store.table
         slots = range(len(table.keys)) if store.clocked else store.slots()
-        store.drop_until(since_us, first.birth)
+        if name.path and self.traits.run_us_of(name.condition) is not None:
+            _begin_after(store, since_us, first.birth)
+        else:
+            store.drop_until(since_us, first.birth)
         if name.path:
             self.free_expired(table, slots, now_us)
             self.eviction.renew()
@@ -230,6 +234,7 @@ class State:
                 del self._shared[name[:2]]
         if isinstance(store, int):
             self.whole.drop(store)
+            self._drop_starts(name)
             return
         if not name.path:
             store.drop_all()
@@ -241,6 +246,7 @@ class State:
             slots = range(len(table.keys))
             table.remove_clock(store)
         store.drop_all()
+        self._drop_starts(name)
         if keys:
             self.free_expired(table, slots, now_us)
         if not table.columns:
@@ -250,6 +256,25 @@ class State:
             del self.tables[name.path]
         if keys:
             self.eviction.renew()
+
+    def weigh(self, more_bytes: int) -> None:
+        """Add to the estimated size of the detector's memories."""
+        self.bytes += more_bytes
+        if self.bytes > self.bytes_max:
+            self.due = True
+
+    def starts_of(self, path: Path) -> Starts:
+        """Return the first events after births in the slices of a path."""
+        return self.tables[path].starts if path else self.whole.starts
+
+    def _drop_starts(self, dropped: NodeName) -> None:
+        """Drop the first events after births, if the memory that was dropped was the last to need them."""
+        starts, run_us_of = self.starts_of(dropped.path), self.traits.run_us_of
+        if starts.birth == NO_BIRTH or run_us_of(dropped.condition) is None:
+            return
+        others = (name for name in self.stores if name.path == dropped.path)
+        if all(run_us_of(name.condition) is None for name in others):
+            starts.clear()
 
     def table(self, path: Path) -> KeyTable:
         """Return the key table of a path, a new one if there is none."""
@@ -268,8 +293,10 @@ class State:
     def cease_indexed(self) -> None:
         """Undo `become_indexed`, when all memories are complete and none is shared by births."""
         self.whole.regimes.clear()
+        self.whole.starts.clear()
         for table in self.tables.values():
             table.turn = None
+            table.starts.clear()
         self.views.clear()
         self._shared.clear()
         self.indexed = False
@@ -306,3 +333,14 @@ class State:
                     tidy(table, now_us, tick // SETTLE_EVERY)
         self.due = False
         return self.eviction.hold(now_us)
+
+
+def _begin_after(column: Column, time_us: int, tick: int) -> None:
+    """Have runs that started up to a time, that of event `tick` at the latest, start after it."""
+    table = column.table
+    slots = [slot for slot, taken in enumerate(table.taken) if taken]
+    older = [slot for slot in slots if NEVER < column.past_us(slot) <= time_us]
+    column.drop_until(time_us, tick)
+    for slot in older:
+        if (start_us := table.starts.after(slot, time_us)) != FOREVER:
+            column.begin(slot, start_us)

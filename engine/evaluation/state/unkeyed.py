@@ -1,15 +1,16 @@
 """The memories of nodes without keys: a cell for each, or records with a single slot."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from engine.evaluation.memory import NEVER, Bucket, Kind, Recorded, Regime
-from engine.evaluation.state.columns import Column
-from engine.evaluation.state.panes import Panes
-from engine.evaluation.state.records import Records
-from engine.evaluation.state.tables import KeyTable, Total
-from engine.evaluation.state.times import Times
-from engine.evaluation.state.values import Values
+from engine.evaluation.state.aggregates.panes import Panes
+from engine.evaluation.state.aggregates.times import Times
+from engine.evaluation.state.aggregates.values import Values
+from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.records import Records
+from engine.evaluation.state.storage.starts import Starts
+from engine.evaluation.state.storage.tables import KeyTable, Total
 
 if TYPE_CHECKING:
     from engine.evaluation.state.views import Store
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 class Whole:
     """The memories of nodes without keys: a numbered cell for each."""
 
-    __slots__ = ("awake", "blank", "buckets", "cells", "free", "previous_us", "regimes", "ticks")
+    __slots__ = ("awake", "blank", "buckets", "cells", "free", "previous_us", "regimes", "starts", "ticks")
 
-    def __init__(self) -> None:
+    def __init__(self, weigh: Callable[[int], None]) -> None:
         self.cells: list[int] = []
         self.ticks: list[int] = []
         """For each cell, the event up to which it is complete. Later events of a STAMPED node are missing."""
@@ -34,6 +35,8 @@ class Whole:
         while it holds none."""
         self.blank: set[int] = set()
         """The cells that trigger while they hold no time."""
+        self.starts = Starts(weigh)
+        """The same as `KeyTable.starts`, for the slot 0 of all events."""
         self.awake: dict[Store, Bucket] = {}
         """By cell, the buckets that the next event meets; also by records without keys."""
 
@@ -52,6 +55,12 @@ class Whole:
         self.cells[cell] = NEVER
         self.regimes.pop(cell, None)
         self.free.append(cell)
+
+    def past_us(self, cell: int, tick: int) -> int:
+        """Return the time that a cell holds after event `tick`, or NEVER."""
+        if self.regimes.get(cell) is Regime.STAMPED and self.ticks[cell] < tick:
+            return self.previous_us
+        return self.cells[cell]
 
     def watch(self, cell: int, bucket: Bucket, *, blank: bool) -> None:
         """Have events meet a bucket while a cell holds a time or, if `blank`, while it holds none."""
@@ -98,10 +107,10 @@ class Whole:
 class Keyless:
     """What records without keys have in place of a table: a single slot, 0."""
 
-    __slots__ = ("_total", "_whole", "held", "keys", "slot")
+    __slots__ = ("_whole", "held", "keys", "slot", "weigh")
 
     def __init__(self, total: Total, whole: Whole) -> None:
-        self._total = total
+        self.weigh = total.weigh
         self._whole = whole
         self.slot = 0
         self.held = [0]
@@ -111,18 +120,14 @@ class Keyless:
         """Return the slot."""
         raise AssertionError((key, tick, now_us))
 
-    def weigh(self, more_bytes: int) -> None:
-        """Add to the estimated size of the detector's memories."""
-        total = self._total
-        total.bytes += more_bytes
-        if total.bytes > total.bytes_max:
-            total.due = True
-
     def hold_sparsely(self, slot: int, records: object) -> None:
         """Do nothing: the slot has no key to drop."""
 
     def drop_sparsely(self, slot: int, records: object) -> None:
         """Do nothing."""
+
+    def note_birth(self, records: object) -> None:
+        """Do nothing: records have no runs."""
 
     def let_go(self, slots: Iterable[int]) -> None:
         """Do nothing."""

@@ -6,7 +6,7 @@ rule. If not, no decisive event since the birth exists, because it would have be
 
 from dataclasses import dataclass
 
-from engine.evaluation.state.columns import Column
+from engine.evaluation.state.storage.columns import Column
 
 Store = int | Column
 """The memory of one node: the number of a cell without keys, or a Column with keys. Records are columns, also

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.document import rule_document
+from engine.evaluation.explanation.between_events.document import rule_document
 from engine.evaluation.explanation.explaining import explain_clean
 from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.events import ContextBody, Done, EventBody, check_timestamps, sent_with

@@ -3,7 +3,7 @@
 from typing import Final
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.document import node_document
+from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.firings import Firings, check_nodes, evaluate_explained, foretell
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.rules import Rule

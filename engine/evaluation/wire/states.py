@@ -5,9 +5,17 @@ from typing import Any, Final, Literal, assert_never
 import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.document import milliseconds
-from engine.evaluation.explanation.holdings import FIRST, KeyPlace, memories, overview, rules, seen_keys
-from engine.evaluation.explanation.standing import standing
+from engine.evaluation.explanation.between_events.document import milliseconds
+from engine.evaluation.explanation.between_events.holdings import (
+    FIRST,
+    KeyPlace,
+    costliest,
+    memories,
+    overview,
+    rules,
+    seen_keys,
+)
+from engine.evaluation.explanation.between_events.standing import standing
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.explanations import encoded
 from engine.language.condition import Scalar
@@ -19,21 +27,25 @@ PAGE: Final = 100
 class StateAsked(msgspec.Struct, forbid_unknown_fields=True):
     """What is asked: the whole in numbers, a page of a list, or the tree of a rule."""
 
-    about: Literal["all", "keys", "nodes", "rules", "rule"] = "all"
+    about: Literal["all", "keys", "nodes", "rules", "costs", "rule"] = "all"
     prefix: str = ""
     limit: int = PAGE
     after: tuple[int, int] | None = None
-    """The last entry before the page: the event and the path of a key, or the number of a node or a rule."""
+    """The last entry before the page: the event and the path of a key, the number of a node or a rule, or the
+    cost and the number of a rule."""
     place: KeyPlace = KeyPlace()
+    """Where a look at all keys, or at all rules, goes on."""
     rule_id: str = ""
     key: dict[str, Scalar] = {}
 
 
-class KeysRead(msgspec.Struct):
-    """The keys that one look has read, and where the next one goes on."""
+class Ranked(msgspec.Struct):
+    """What one look has found of a list that needs several, and where the next one goes on."""
 
-    keys: list[tuple[int, int, msgspec.Raw]]
-    """The event at which each was seen last, its path, and the key as it is shown."""
+    entries: list[tuple[int, int, msgspec.Raw]]
+    """The event at which each key was seen last and its path, or the cost of each rule and its number, and
+    the entry as it is shown. Those with the highest first number come first; of equal ones, those with the
+    lowest second."""
     place: KeyPlace | None = None
 
 
@@ -54,7 +66,7 @@ def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:
                 (one.event, one.path, {"key": one.key, "last_event": one.event, "memories": one.memories})
                 for one in found
             ]
-            return {"keys": keys, "place": place}
+            return {"entries": keys, "place": place}
         case "nodes":
             nodes = memories(detector, _number(asked), asked.limit)
             more = {"after": str(_number(asked) + len(nodes))} if len(nodes) == asked.limit else {}
@@ -62,6 +74,10 @@ def _document(detector: Detector, asked: StateAsked) -> dict[str, Any]:
         case "rules":
             listed, after = rules(detector, asked.prefix, _number(asked), asked.limit)
             return {"rules": listed, **({} if after is None else {"after": str(after)})}
+        case "costs":
+            before = asked.after or FIRST
+            most, after = costliest(detector, asked.prefix, before, asked.limit, asked.place.slot)
+            return {"entries": most, "place": None if after is None else KeyPlace(slot=after)}
         case "rule":
             clock_ms = milliseconds(detector.clock_us)
             clock = {} if clock_ms is None else {"clock_ms": clock_ms}

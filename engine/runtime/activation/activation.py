@@ -5,12 +5,18 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from engine.runtime.contract.calls import Activated, Report
-from engine.runtime.contract.counters import FENCED, SNAPSHOTS_FAILED, SNAPSHOTS_WRITTEN, WITHOUT_ROOM
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.figures import DetectorFigures
-from engine.runtime.contract.operations import Operation, Reply
+from engine.runtime.contract.measurements.counters import (
+    FENCED,
+    FORKS,
+    SNAPSHOTS_FAILED,
+    SNAPSHOTS_WRITTEN,
+    WITHOUT_ROOM,
+)
+from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.ports import DetectorPort
+from engine.runtime.contract.requests.calls import Activated, Report
+from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import Fenced, StorageError, SyncFailed, WriteFailed
 
@@ -68,6 +74,8 @@ class Activation:
         self._sync_at_s: float | None = None
         """None if the whole journal is synced."""
         self._saving: asyncio.Task[None] | None = None
+        self._forking: asyncio.Task[None] | None = None
+        """Makes the folder of another detector."""
         self._unsaved = False
         """Whether a crash of this process would lose data."""
         self._unsynced = False
@@ -116,13 +124,13 @@ class Activation:
         if not self._asked and now_s < self._active_since_s + _ARRIVE_S:
             return False
         if busy:
-            if self._saving is not None:
+            if self._saving is not None or self.forking:
                 # Passivating would wait for the snapshot, and so would the detector that waits for the slot.
                 return False
             # Without this, a detector could be activated and passivated for ever without serving a batch.
             turn_over = self._asked and now_s >= self._active_since_s + self._settings.turn_s
             return self.room_wanted and turn_over
-        return self.room_wanted or now_s >= self.used_at_s + self._settings.idle_rest_s
+        return self.room_wanted or now_s >= self.used_at_s + self._settings.passivate_after_s
 
     def should_reactivate(self, now_s: float) -> bool:
         """Whether it is time to activate a read-only detector again, for writing."""
@@ -130,7 +138,7 @@ class Activation:
 
     def next_due_s(self) -> float:
         """When the next save, sync or passivation is due if no request arrives."""
-        passivate_at_s = 0.0 if self.room_wanted else self.used_at_s + self._settings.idle_rest_s
+        passivate_at_s = 0.0 if self.room_wanted else self.used_at_s + self._settings.passivate_after_s
         first_s = 0.0 if self._asked else self._active_since_s + _ARRIVE_S
         dues_s = [max(passivate_at_s, first_s, self._passivate_not_before_s)]
         if self._save_at_s is not None and self._saving is None:
@@ -189,6 +197,30 @@ class Activation:
             return
         if begun:
             self._saving = asyncio.create_task(self._finish_saving())
+
+    @property
+    def forking(self) -> bool:
+        """Whether another detector is being made from this one."""
+        return self._forking is not None
+
+    async def fork(self, fork_id: str, made: asyncio.Future[bool]) -> None:
+        """Copy the state for another detector, whose folder is made while batches continue; then tell `made`.
+
+        Raises ActorDied, and StorageError if the worker can no longer be used.
+        """
+        assert self._forking is None, "one fork at a time"
+        if made.done():
+            # Nobody waits for it any more.
+            return
+        try:
+            make_folder = await self._call(self._port.begin_fork(fork_id))
+        except BaseException as error:
+            if not made.done():
+                made.set_exception(StorageError(str(error) or "its process ended"))
+            if isinstance(error, StorageError) and not isinstance(error, WriteFailed | SyncFailed | Fenced):
+                return
+            raise
+        self._forking = asyncio.create_task(self._finish_fork(make_folder, made))
 
     async def passivate(self, *, draining: bool = False) -> int | str:
         """Save and drop the detector. Returns the bytes that the process holds, or why it is impossible now.
@@ -289,10 +321,25 @@ class Activation:
         finally:
             self._saving = None
 
+    async def _finish_fork(self, make_folder: Callable[[], None], made: asyncio.Future[bool]) -> None:
+        try:
+            await self._port.finish_fork(make_folder)
+        except Exception as error:  # noqa: BLE001 -- whoever asked is told
+            if not made.done():
+                made.set_exception(error)
+        else:
+            self.tell(counts={FORKS: 1})
+            if not made.done():
+                made.set_result(True)
+        finally:
+            self._forking = None
+            self._stir()
+
     async def _saved(self) -> None:
-        """Wait until no snapshot is being written."""
-        if self._saving is not None:
-            await asyncio.wait({self._saving}, timeout=self._settings.hung_s)
+        """Wait until neither a snapshot nor another detector is being written."""
+        writing = {task for task in (self._saving, self._forking) if task is not None}
+        if writing:
+            await asyncio.wait(writing, timeout=self._settings.hung_s)
 
     def _now_saved(self) -> None:
         if self._in_trouble:

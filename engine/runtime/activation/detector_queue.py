@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import msgspec
 
 from engine.runtime.activation.activation import Activation
-from engine.runtime.contract.calls import Ended, Held, Report
-from engine.runtime.contract.counters import ACTORS_LOST, FENCED, JOURNAL_FAILED
 from engine.runtime.contract.errors import ActorDied, no_such_detector, outcome_unknown, shutting_down
-from engine.runtime.contract.figures import DetectorFigures
-from engine.runtime.contract.operations import Operation, Reply
+from engine.runtime.contract.measurements.counters import ACTORS_LOST, FENCED, JOURNAL_FAILED
+from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.ports import DetectorPort
+from engine.runtime.contract.requests.calls import Ended, Held, Report
+from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_server import MOVED, Outcome
 from snapshots.errors import ClaimRemoved, Fenced, StorageError
@@ -68,6 +68,8 @@ class DetectorQueue:
         self.activation = Activation(detector_id, epoch, port, settings, report=report, stir=self._stir)
         self._waiting: deque[Submission] = deque()
         self._in_flight: list[Submission] = []
+        self._forks: deque[tuple[str, asyncio.Future[bool]]] = deque()
+        """The ids of the detectors to be made from this one, and whom to tell."""
         self._since_ms = time.time_ns() // 1_000_000
         self._task: asyncio.Task[None] | None = None
         self._signal = asyncio.Event()
@@ -128,6 +130,18 @@ class DetectorQueue:
         self._alone = alone
         self.make_room()
 
+    async def fork(self, fork_id: str) -> bool:
+        """Make the folder of another detector from the rules and the state that this one has now.
+
+        Returns False if the detector is no longer here, and nothing was done. Raises StorageError.
+        """
+        if self._task is None or self._deleted:
+            return False
+        made: asyncio.Future[bool] = self._loop.create_future()
+        self._forks.append((fork_id, made))
+        self._stir()
+        return await made
+
     async def delete(self) -> None:
         """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
         self._deleted = True
@@ -180,6 +194,9 @@ class DetectorQueue:
             if self._due is not None:
                 self._due.cancel()
             self._refuse_waiting()
+            for _, made in self._forks:
+                if not made.done():
+                    made.set_result(False)
             hung = self._cancelled or self.activation.hung
             ended = Ended(self._lost_because, hung=hung) if self._ended is None or hung else self._ended
             self.activation.tell(ended=ended)
@@ -201,6 +218,8 @@ class DetectorQueue:
                 await activation.sync()
             elif activation.should_save(now_s):
                 await activation.save()
+            elif self._forks and not activation.forking:
+                await activation.fork(*self._forks.popleft())
             elif busy:
                 await self._serve()
             else:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from engine.runtime.activation.detector_queue import DetectorQueue, Submission
 from engine.runtime.activation.loads import Load, leaver
-from engine.runtime.contract.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.figures import ProcessFigures, WorkerAnswer
-from engine.runtime.contract.measures import Measures
+from engine.runtime.contract.measurements.figures import ProcessFigures, WorkerAnswer
+from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
+from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.usage import resident_bytes, usage
 from engine.runtime.transport.link import Link
@@ -82,6 +82,7 @@ class DetectorService:
             "adopt": partial(self._adopt, server),
             "delete": self._delete,
             "close": self._close,
+            "fork": self._fork,
             "ping": self._ping,
             "figures": self._figures,
         }
@@ -188,6 +189,10 @@ class DetectorService:
     async def _close(self, epoch: int) -> str | None:
         queue = self.queues.get(epoch)
         return None if queue is None else await queue.close()
+
+    async def _fork(self, epoch: int, fork_id: str) -> bool:
+        queue = self.queues.get(epoch)
+        return queue is not None and await queue.fork(fork_id)
 
     async def _ping(self) -> int:
         return os.getpid()

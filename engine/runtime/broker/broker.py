@@ -6,8 +6,8 @@ from typing import Protocol
 import msgspec
 
 from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
-from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures
-from engine.runtime.contract.routes import Route
+from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
+from engine.runtime.contract.requests.routes import Route
 
 Tallies = Mapping[tuple[str, ...], float]
 """Increments of front-end metrics, by name and labels."""
@@ -62,6 +62,12 @@ class Broker(Protocol):
     async def create_detector(self, detector_id: str, name: str) -> int:
         """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
 
+    async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
+        """Add a detector with the rules and the state of another one; return the catalogue's version.
+
+        Raises Refusal 1200 and 1400.
+        """
+
     async def delete_detector(self, detector_id: str) -> int:
         """Remove a detector; return the version without it. Raises Refusal 1200.
 
@@ -72,6 +78,18 @@ class Broker(Protocol):
         """Return where a detector is, once it is active; not in the activation of `left_epoch`.
 
         Raises Refusal 1200.
+        """
+
+    async def move(self, detector_id: str, node: str) -> Route:
+        """Have a detector active on a node, or with an empty one on any but its own; return where it is.
+
+        Raises Refusal 1200 and 1204.
+        """
+
+    async def drain(self, node: str, draining: bool) -> NodeFigures:
+        """Have all detectors of a node moved, and keep others away; or let them come again.
+
+        Raises Refusal 1204.
         """
 
     async def tally(self, counted: Tallies) -> None:

@@ -1,6 +1,7 @@
 """What the directory's process does for the services of a data folder: any number, on any machine."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,7 +12,8 @@ import msgspec
 from engine.runtime.broker.broker import Broker
 from engine.runtime.broker.remote_broker import methods_for_front_ends
 from engine.runtime.contract.errors import shutting_down
-from engine.runtime.contract.routes import Route
+from engine.runtime.contract.measurements.figures import ClusterFigures, OtherSetting
+from engine.runtime.contract.requests.routes import Route
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_server import LinkServer
 
@@ -41,10 +43,18 @@ class DirectoryService:
     """
 
     def __init__(
-        self, broker: Broker, *, folder: str, abandoned_s: float, ended: Callable[[], object]
+        self,
+        broker: Broker,
+        *,
+        folder: str,
+        of_the_folder: Mapping[str, str],
+        abandoned_s: float,
+        ended: Callable[[], object],
     ) -> None:
+        """`of_the_folder` are the settings in force for all services, as they are written."""
         self._broker = broker
         self._folder = folder
+        self._of_the_folder = of_the_folder
         self._abandoned_s = abandoned_s
         self._ended = ended
         self._opening = asyncio.Lock()
@@ -52,6 +62,8 @@ class DirectoryService:
         self._closing: asyncio.Task[list[str]] | None = None
         self._services: dict[LinkServer, None] = {}
         """In the order in which they came."""
+        self._other_settings: dict[LinkServer, list[OtherSetting]] = {}
+        """What services were started with that is not in force."""
         self._abandoned: asyncio.TimerHandle | None = None
         self._await_services()
 
@@ -94,12 +106,28 @@ class DirectoryService:
             **server.methods,
             **methods,
             "route": partial(self._route, node),
+            "cluster": self._cluster,
+            "compare": partial(self._compare, server),
             "leave": partial(self._leave, server),
         }
         return self._folder
 
     async def _ping(self) -> int:
         return 0
+
+    async def _compare(self, server: LinkServer, pid: int, host: str, given: dict[str, str]) -> object:
+        """Return which settings of a service are not in force."""
+        in_force = self._of_the_folder
+        found = self._other_settings[server] = [
+            OtherSetting(pid, host, name, in_force[name], value)
+            for name, value in given.items()
+            if in_force.get(name, value) != value
+        ]
+        return found
+
+    async def _cluster(self) -> ClusterFigures:
+        found = list(itertools.chain.from_iterable(self._other_settings.values()))
+        return msgspec.structs.replace(await self._broker.cluster(), other_settings=found)
 
     async def _route(self, node: str, detector_id: str, left_epoch: int) -> Route:
         route = await self._broker.route(detector_id, left_epoch)
@@ -110,7 +138,7 @@ class DirectoryService:
 
         Returns a sentence for each detector that could not be saved; None if there are other services.
         """
-        self._services.pop(server, None)
+        self._forget(server)
         if self._services:
             return None
         # The service may be gone before all is saved.
@@ -134,9 +162,13 @@ class DirectoryService:
                 server.note(LOOK)
 
     def _lost(self, server: LinkServer) -> None:
-        self._services.pop(server, None)
+        self._forget(server)
         if not self._services and self._closing is None:
             self._await_services()
+
+    def _forget(self, server: LinkServer) -> None:
+        self._services.pop(server, None)
+        self._other_settings.pop(server, None)
 
     def _await_services(self) -> None:
         self._abandoned = asyncio.get_running_loop().call_later(self._abandoned_s, self._close)

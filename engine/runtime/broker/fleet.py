@@ -11,8 +11,15 @@ from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEnt
 from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
 from engine.runtime.contract.catalogue_changes import TokenEntry
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable, no_such_detector
-from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures, ProcessFigures, WorkerFigures
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.measurements.figures import (
+    ClusterFigures,
+    FrontEndFigures,
+    NodeFigures,
+    ProcessFigures,
+    WorkerFigures,
+)
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.loop_lag import LoopLag
 from engine.runtime.process.usage import usage
@@ -187,11 +194,33 @@ class Fleet:
         self._cache.detector_created(detector_id, name, version)
         return detector_id
 
+    async def fork_detector(self, source_id: str, name: str) -> str:
+        """Add a detector with the rules and the state of another one durably, and return its id.
+
+        Raises Refusal 1200 and 1400.
+        """
+        detector_id = secrets.token_hex(16)
+        version = await self.broker.fork_detector(source_id, detector_id, name)
+        self._cache.detector_created(detector_id, name, version)
+        return detector_id
+
     async def delete_detector(self, detector_id: str) -> None:
         """Remove a detector durably. Raises Refusal 1200, and refuses its waiting requests with it."""
         version = await self.broker.delete_detector(detector_id)
         self._cache.detector_deleted(detector_id, version)
         self.router.deleted(detector_id)
+
+    async def move_detector(self, detector_id: str, node: str) -> Route:
+        """Have a detector active on a node, or with an empty one on any but its own; return where it is.
+
+        Raises Refusal 1200 and 1204.
+        """
+        await self.confirm(detector_id)
+        return await self.broker.move(detector_id, node)
+
+    async def drain_node(self, node: str, *, draining: bool) -> NodeFigures:
+        """Have all detectors of a node moved, or let them come again. Raises Refusal 1204."""
+        return await self.broker.drain(node, draining)
 
     async def _catch_up(self) -> None:
         """Fetch the changes made through other front ends, so that their callers see them here."""

@@ -4,21 +4,33 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from engine.runtime.broker.broker import Status, Tallies
 from engine.runtime.catalogue.directory_client import DirectoryClient
-from engine.runtime.contract.calls import Held
 from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
-from engine.runtime.contract.counters import COUNTERS
-from engine.runtime.contract.errors import SHUTTING_DOWN, ActorDied, DetectorUnavailable
-from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures
-from engine.runtime.contract.ports import DirectoryStarter, WorkerPort, WorkerStarter
-from engine.runtime.contract.routes import Route
+from engine.runtime.contract.errors import (
+    SHUTTING_DOWN,
+    STARTING,
+    ActorDied,
+    DetectorUnavailable,
+    shutting_down,
+)
+from engine.runtime.contract.measurements.counters import COUNTERS
+from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
+from engine.runtime.contract.ports import DirectoryStarter, NodesPort, WorkerPort, WorkerStarter
+from engine.runtime.contract.requests.calls import Held
+from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.activation_slots import ActivationSlots
-from engine.runtime.placement.census import Census, Nodes, no_nodes
+from engine.runtime.placement.census import Census
+from engine.runtime.placement.detector_worker import DetectorWorker
+from engine.runtime.placement.node_keeper import NodeKeeper
+from engine.runtime.placement.nodes import Nodes, NoNodes
 from engine.runtime.placement.placed_detector import PlacedDetector
 from engine.runtime.placement.services import Services
-from engine.runtime.placement.workers import DetectorWorker, DetectorWorkers
+from engine.runtime.placement.workers import DetectorWorkers
+from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
@@ -37,23 +49,29 @@ class LocalBroker:
         settings: RuntimeSettings,
         workers: WorkerStarter,
         directories: DirectoryStarter,
+        *,
         workers_trouble: Callable[[], str | None] = lambda: None,
-        nodes: Nodes = no_nodes,
+        nodes: NodesPort | None = None,
+        leave: Callable[[], None] | None = None,
     ) -> None:
         """Start nothing yet.
 
-        `workers_trouble` returns what keeps workers from starting, if anything, and `nodes` the machines.
+        `workers_trouble` returns what keeps workers from starting, if anything. `leave` ends the process,
+        for a successor on another node to take over.
         """
         self._directory = DirectoryClient(directories, settings)
-        slots = ActivationSlots(settings.max_resident)
-        # If no worker is started ahead, one extra open slot lets the first one start.
-        ahead = 0 if settings.spares else 1
+        self._settings = settings
+        slots = self._slots = ActivationSlots(settings.max_resident)
         self._workers_starter = workers
-        per_worker = settings.detectors_per_worker
+        nodes = nodes or NoNodes()
+        self._nodes = Nodes(nodes, settings)
         self._workers = DetectorWorkers(
-            workers, settings, lambda started: slots.open(started * per_worker + ahead)
+            workers,
+            settings,
+            self._started,
+            self._nodes,
         )
-        slots.open(ahead)
+        self._started(0)
         self._services = Services(
             settings,
             self._workers,
@@ -65,13 +83,29 @@ class LocalBroker:
             self._in_trouble,
         )
         self._placed: dict[str, PlacedDetector] = {}
-        self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes)
+        self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes.look)
+        self._leave_process = leave
+        self._keeper = NodeKeeper(
+            self._services,
+            self._nodes,
+            self._placed.values,
+            census=self._census,
+            leave=None if leave is None else self._leave,
+        )
         self._damage: list[str] = []
         self._trouble: dict[str, str] = {}
         self._purges: set[asyncio.Task[None]] = set()
+        self._forks: set[asyncio.Task[int]] = set()
         self._tallies: dict[tuple[str, ...], float] = {}
         self._workers_trouble = workers_trouble
         self._closing = False
+
+    def _started(self, workers: int) -> None:
+        """Open the slots of the workers that are started, and of those that are about to be."""
+        settings, no_room = self._settings, self._workers.no_room is not None
+        # If no worker is started ahead, one extra open slot lets the next one start.
+        ahead = 0 if settings.spares or no_room else 1
+        self._slots.open(workers * settings.detectors_per_worker + ahead, more_to_come=not no_room)
 
     # -- start and end -------------------------------------------------------------------------------------
 
@@ -81,7 +115,9 @@ class LocalBroker:
         for damage in opened.damage:
             self._note_damage("tokens and catalogue", damage)
         await self._adopt()
+        await self._nodes.look()
         self._workers.start()
+        self._keeper.start()
 
     async def _adopt(self) -> None:
         """Take over the workers that an earlier broker of the folder has left, and their active detectors."""
@@ -123,9 +159,10 @@ class LocalBroker:
         Returns a sentence for each detector that could not be saved.
         """
         self._closing = True
+        await self._keeper.end()
         all_placed = list(self._placed.values())
         reasons = await asyncio.gather(*(placed.close() for placed in all_placed))
-        await asyncio.gather(*self._purges, return_exceptions=True)
+        await asyncio.gather(*self._purges, *self._forks, return_exceptions=True)
         await self._workers.close()
         await self._directory.close()
         return [
@@ -146,8 +183,8 @@ class LocalBroker:
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since those versions."""
         changes = await self._directory.changes(tokens_seen, detectors_seen)
-        for remark in changes.remarks:
-            if (said := f"tokens and catalogue: {remark}") not in self._damage:
+        for warning in changes.warnings:
+            if (said := f"tokens and catalogue: {warning}") not in self._damage:
                 self._note(said)
         return changes
 
@@ -172,6 +209,44 @@ class LocalBroker:
     async def create_detector(self, detector_id: str, name: str) -> int:
         """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
         return await self._directory.create_detector(detector_id, name)
+
+    async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
+        """Add a detector with the rules and the state of another one; return the catalogue's version.
+
+        Raises Refusal 1200 and 1400. What is begun is completed or removed, even if the caller is gone.
+        """
+        fork = asyncio.create_task(self._fork(source_id, detector_id, name))
+        self._forks.add(fork)
+        fork.add_done_callback(self._forked)
+        return await asyncio.shield(fork)
+
+    async def _fork(self, source_id: str, detector_id: str, name: str) -> int:
+        try:
+            await self._make_fork(source_id, detector_id)
+            return await self._directory.create_detector(detector_id, name, is_made=True)
+        except Exception as error:
+            await self._purge(detector_id)
+            if isinstance(error, ActorDied | StorageError):
+                said = f"nothing was created: {error}"
+                raise DetectorUnavailable(STARTING, said, self._services.settings.retry_s) from error
+            raise
+
+    async def _make_fork(self, source_id: str, detector_id: str) -> None:
+        """Have the worker that has the source make the folder of the other one."""
+        left_epoch = 0
+        while True:
+            route = await self.route(source_id, left_epoch)
+            for worker in self._workers.all:
+                if worker.port.name == route.worker and await worker.port.fork(route.epoch, detector_id):
+                    return
+            # It has been passivated since, or was lost.
+            left_epoch = route.epoch
+
+    def _forked(self, fork: asyncio.Task[int]) -> None:
+        self._forks.discard(fork)
+        if not fork.cancelled():
+            # Whoever asked has been told, if still there.
+            fork.exception()
 
     async def delete_detector(self, detector_id: str) -> int:
         """Remove a detector durably; return the version without it. Raises Refusal 1200."""
@@ -209,6 +284,31 @@ class LocalBroker:
             placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._left)
         return await placed.route(left_epoch)
 
+    async def move(self, detector_id: str, node: str) -> Route:
+        """Have a detector active on a node, or with an empty one on any but its own; return where it is.
+
+        Raises Refusal 1200 and 1204; DetectorUnavailable 1501 and 1503.
+        """
+        if self._closing:
+            raise shutting_down()
+        placed = self._placed.get(detector_id)
+        if placed is None:
+            placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._left)
+        return await self._keeper.move(placed, node)
+
+    async def drain(self, node: str, draining: bool) -> NodeFigures:
+        """Have all detectors of a node moved, and keep others away; or let them come again.
+
+        Raises Refusal 1204.
+        """
+        return await self._keeper.drain(node, draining=draining)
+
+    async def _leave(self) -> None:
+        """End this process. Workers and their detectors go on, and a successor adopts them."""
+        assert self._leave_process is not None, "who cannot leave is not asked to"
+        await self._directory.close()
+        self._leave_process()
+
     def _left(self, placed: PlacedDetector) -> None:
         """Forget a passivated detector: there may be many more detectors than slots."""
         if self._placed.get(placed.detector_id) is placed:
@@ -240,9 +340,16 @@ class LocalBroker:
             reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.trouble}")
         if (trouble := self._workers_trouble()) is not None:
             reasons.append(trouble)
+        no_room = [] if self._workers.no_room is None else [self._workers.no_room]
         return Status(
             reasons=reasons,
-            amiss=[*self._trouble.values(), *self._damage, *self._directory.removed],
+            amiss=[
+                *no_room,
+                *self._keeper.trouble.values(),
+                *self._trouble.values(),
+                *self._damage,
+                *self._directory.removed,
+            ],
             active_detectors=self.active_detectors,
             troubles=len(self._trouble),
             counts=self.counts,
@@ -255,7 +362,8 @@ class LocalBroker:
 
     async def cluster(self) -> ClusterFigures:
         """Return what runs where."""
-        return await self._census.take()
+        figures = await self._census.take()
+        return msgspec.structs.replace(figures, no_room=self._workers.no_room or "")
 
     def _damaged(self, detector_id: str, damage: str) -> None:
         self._note_damage(f"detector {detector_id}", damage)

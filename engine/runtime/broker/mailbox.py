@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.evaluation.wire.events import Answer
 from engine.runtime.contract.errors import TOO_MANY_WAIT, DetectorUnavailable
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 
 _GONE_MAX = 64

@@ -18,8 +18,8 @@ from engine.runtime.contract.errors import (
     DetectorUnavailable,
     shutting_down,
 )
-from engine.runtime.contract.figures import ClusterFigures, FrontEndFigures
-from engine.runtime.contract.routes import Route
+from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
+from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import Methods
@@ -51,8 +51,9 @@ class RemoteBroker:
 
     Repeating is safe: the caller chooses the id of what it creates, and what is gone when a removal is
     repeated was removed by the first attempt. `noted` is called with the broker's notes, and `lost` when a
-    connection ends. `trouble` returns what is wrong here, None if nothing is. With `end`, this is the broker
-    of a whole service: it tells when it leaves, and if it is the last one, it ends the broker's process.
+    connection ends. `trouble` returns what is wrong here, None if nothing is, and `ails` the same as long as
+    active detectors are served. With `end`, this is the broker of a whole service: it tells when it leaves,
+    and if it is the last one, it ends the broker's process.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class RemoteBroker:
         noted: Callable[[Note], None] = lambda _: None,
         lost: Callable[[], None] = lambda: None,
         trouble: Callable[[], str | None] = lambda: None,
+        ails: Callable[[], str | None] = lambda: None,
         end: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._settings = settings
@@ -70,6 +72,7 @@ class RemoteBroker:
         self.noted = noted
         self._when_lost = lost
         self._trouble = trouble
+        self._ails = ails
         self._end = end
         self._client: LinkClient | None = None
         self._connecting: asyncio.Task[LinkClient] | None = None
@@ -153,9 +156,24 @@ class RemoteBroker:
         """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
         return await self._ask("create_detector", int, detector_id, name)
 
+    async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
+        """Add a detector with the rules and the state of another one; return the catalogue's version.
+
+        Raises Refusal 1200 and 1400.
+        """
+        return await self._ask("fork_detector", int, source_id, detector_id, name)
+
     async def delete_detector(self, detector_id: str) -> int:
         """Remove a detector; return the version without it. Raises Refusal 1200."""
         return await self._remove("delete_detector", detector_id)
+
+    async def move(self, detector_id: str, node: str) -> Route:
+        """Have a detector active on another node. To repeat it is harmless: it is there already."""
+        return await self._ask("move", Route, detector_id, node, harmless=True)
+
+    async def drain(self, node: str, draining: bool) -> NodeFigures:
+        """Have all detectors of a node moved, and keep others away; or let them come again."""
+        return await self._ask("drain", NodeFigures, node, draining, harmless=True)
 
     async def tally(self, counted: Tallies) -> None:
         """Add to the metrics of front ends. What cannot be told now is told the next time."""
@@ -180,6 +198,8 @@ class RemoteBroker:
             status = msgspec.structs.replace(self._last, amiss=[*self._last.amiss, error.message])
         if (trouble := self._trouble()) is not None:
             status = msgspec.structs.replace(status, reasons=[*status.reasons, trouble])
+        if (ails := self._ails()) is not None:
+            status = msgspec.structs.replace(status, amiss=[*status.amiss, ails])
         return status
 
     async def tell(self, figures: FrontEndFigures) -> None:
@@ -200,7 +220,7 @@ class RemoteBroker:
         try:
             async with asyncio.timeout(settings.drain_s + 4 * settings.hung_s):
                 while True:
-                    if self._trouble() is not None and not self._is_connected:
+                    if (self._trouble() or self._ails()) is not None and not self._is_connected:
                         # All detectors have ended with Ray.
                         return []
                     try:
@@ -341,7 +361,10 @@ def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Metho
         "tokens": broker.tokens,
         "tokens_used": broker.tokens_used,
         "create_detector": broker.create_detector,
+        "fork_detector": broker.fork_detector,
         "delete_detector": broker.delete_detector,
+        "move": broker.move,
+        "drain": broker.drain,
         "tally": tally,
         "status": broker.status,
         "tell": tell,

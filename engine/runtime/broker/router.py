@@ -10,10 +10,10 @@ from typing import Final
 
 from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.way import Locate, Way
-from engine.runtime.contract.calls import LEFT
-from engine.runtime.contract.operations import Operation
-from engine.runtime.contract.request_ids import REQUEST_ID
-from engine.runtime.contract.routes import Address, Route
+from engine.runtime.contract.requests.calls import LEFT
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.request_ids import REQUEST_ID
+from engine.runtime.contract.requests.routes import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
@@ -22,6 +22,7 @@ Connect = Callable[[Address], Awaitable[LinkClient]]
 
 _WAYS_KEPT: Final = 1_000
 _LOOK_S: Final = 0.01
+_DOUBTS_PER_TIMEOUT: Final = 4
 
 
 class Router:
@@ -38,6 +39,8 @@ class Router:
         self._clients: dict[str, LinkClient] = {}
         """By the name of the worker."""
         self._connecting: dict[str, asyncio.Task[LinkClient]] = {}
+        self._doubt_s = settings.node_timeout_s / _DOUBTS_PER_TIMEOUT
+        self._doubting: asyncio.TimerHandle | None = None
         self._users: dict[LinkClient, dict[int, Way]] = {}
         """The ways to the detectors of a worker, by the epochs of their activations."""
 
@@ -85,14 +88,25 @@ class Router:
         await asyncio.gather(*connecting, return_exceptions=True)
         for client in list(self._clients.values()):
             client.close()
+        if self._doubting is not None:
+            self._doubting.cancel()
 
     def _new_way(self, detector_id: str) -> Way:
         if len(self._ways) >= self._ways_max:
             # What nobody uses is forgotten; the next call asks again.
             self._ways = {key: way for key, way in self._ways.items() if way.busy}
             self._ways_max = max(self._ways_kept, 2 * len(self._ways))
+        if self._doubting is None:
+            self._doubt()
         way = self._ways[detector_id] = Way(detector_id, self._settings, self._locate, self._reached)
         return way
+
+    def _doubt(self) -> None:
+        """Have the ways ask whose worker has not answered for long, and again later."""
+        before_s = self._loop.time() - 2 * self._doubt_s
+        for way in self._ways.values():
+            way.doubt(before_s)
+        self._doubting = self._loop.call_later(self._doubt_s, self._doubt)
 
     async def _reached(self, route: Route, way: Way) -> LinkClient:
         """Return the connection to a worker. Raises OSError."""

@@ -17,8 +17,8 @@ from engine.runtime.contract.errors import (
     outcome_unknown,
     shutting_down,
 )
-from engine.runtime.contract.operations import Operation
-from engine.runtime.contract.routes import Route
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient, error_in
 from engine.runtime.transport.messages import Answered, Failed, Moved, Response
@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 
 _SENT_MAX: Final = 2
 """How often an evaluation with an idempotency key is sent if the worker's process dies."""
+
+_LATE_S: Final = 0.25
+"""How long the last word of a worker may take that the detector has left."""
 
 _IDS_TOLD: Final = 10
 """How many ids of requests in flight a log line shows."""
@@ -61,6 +64,9 @@ class Way:
         self._in_flight: list[Request] = []
         self._number = 0
         """Of the batch in flight."""
+        self._sent_at_s = 0.0
+        self._asking: asyncio.Task[None] | None = None
+        """Asks whether the detector has left, while a batch is in flight for long."""
         self._client: LinkClient | None = None
         """The connection to the worker that has the detector, as far as is known."""
         self._epoch = 0
@@ -131,6 +137,15 @@ class Way:
         for request in self._in_flight:
             _fail(request, outcome_unknown("the server is shutting down"))
 
+    def doubt(self, before_s: float) -> None:
+        """If a batch has been in flight since that time, ask whether its worker is still the detector's.
+
+        A worker that was stopped or cut off does not end its connections.
+        """
+        if self._in_flight and self._sent_at_s <= before_s and self._asking is None:
+            self._asking = self._loop.create_task(self._ask_whether_left(), name=f"doubt {self.detector_id}")
+            self._asking.add_done_callback(self._asked)
+
     # -- sending ---------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
@@ -153,7 +168,8 @@ class Way:
         if client is None or not client.link.usable:
             self._go_on()
             return
-        self._expire_waiting(self._loop.time())
+        self._sent_at_s = self._loop.time()
+        self._expire_waiting(self._sent_at_s)
         batch = self._in_flight = self._mailbox.take()
         if not batch:
             return
@@ -191,6 +207,25 @@ class Way:
             self._finding = None
             # More may have come after the last one who waited had gone.
             self._go_on()
+
+    async def _ask_whether_left(self) -> None:
+        client, number, epoch = self._client, self._number, self._epoch
+        while client is not None and self._in_flight and self._number == number:
+            try:
+                route = await self._locate(self.detector_id, epoch)
+            except (Refusal, DetectorUnavailable):
+                return
+            if route.epoch != epoch:
+                await asyncio.sleep(_LATE_S)
+                if self._in_flight and self._number == number:
+                    # Whatever else is in flight there is lost as well.
+                    client.link.abort()
+                return
+
+    def _asked(self, asking: asyncio.Task[None]) -> None:
+        self._asking = None
+        if not asking.cancelled() and (error := asking.exception()) is not None:
+            _log.error("detector %s: where it is could not be asked", self.detector_id, exc_info=error)
 
     # -- outcomes --------------------------------------------------------------------------------------------
 

@@ -24,14 +24,15 @@ from engine.runtime.catalogue.catalogue_state import (
 from engine.runtime.catalogue.table_updates import TableVersions
 from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
 from engine.runtime.contract.catalogue_changes import Changes, Opened, TokenEntry
-from engine.runtime.detector import detector_snapshot
-from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
+from engine.runtime.contract.errors import STARTING, DetectorUnavailable
+from engine.runtime.detector.persistence import detector_snapshot
+from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from snapshots.data_folder.identity import begin_folder, check_identity
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.mounts import check_mount
 from snapshots.errors import Fenced, NewerFormat, NoRoom, NothingUsable, StorageError
 from snapshots.files import Files, RealFiles, storage_errors
-from snapshots.folders import create_folder, destroy_folder, is_unused
+from snapshots.folders import create_folder, destroy_folder, has_snapshot, is_unused
 from snapshots.store import Store
 from snapshots.takeover.recovered import Recovered
 
@@ -46,7 +47,7 @@ _SEGMENTS_MAX: Final = 8
 UNFINISHED_COPY: Final = "directory.unfinished"
 """The catalogue of a copy of a data folder that is not complete."""
 
-_REMARKS_KEPT: Final = 10
+_WARNINGS_KEPT: Final = 10
 _RECORD_BYTES_MAX: Final = 4096
 """The maximum size of a change in the journal."""
 
@@ -100,7 +101,7 @@ class Directory:
         self._tokens = TableVersions[bytes](0)
         self._detectors = TableVersions[str](0)
         self._snapshot_bytes = 0
-        self._remarks: list[str] = []
+        self._warnings: list[str] = []
         self._newborn = detector_snapshot.empty_snapshot()
 
     def open(self) -> Opened:
@@ -173,13 +174,13 @@ class Directory:
 
     def _tidy(self) -> list[str]:
         """Delete what is half created or half removed; return what could not be deleted or is not ours."""
-        remarks = []
+        warnings = []
         for detector_id in list(self._state.struck):
             try:
                 self.purge_detector(detector_id)
             except StorageError as error:
                 # Leftover files must not keep the service from starting.
-                remarks.append(str(error))
+                warnings.append(str(error))
         known = self._state.detectors.keys() | self._state.struck
         for name in self._files.names(self._detectors_folder):
             if name not in known:
@@ -187,10 +188,10 @@ class Directory:
                 if is_unused(folder, self._files):
                     destroy_folder(folder, self._files)
                 else:
-                    remarks.append(
+                    warnings.append(
                         f"{folder}: no detector of the catalogue has this folder; it is left as it is"
                     )
-        return remarks
+        return warnings
 
     def close(self) -> None:
         """Release the data folder."""
@@ -211,7 +212,7 @@ class Directory:
                 lambda: {token.digest: token_id for token_id, token in state.tokens.items()},
             ),
             self._detectors.since(detectors_seen, state.detectors.copy),
-            tuple(self._remarks),
+            tuple(self._warnings),
         )
 
     def add_token(
@@ -249,8 +250,11 @@ class Directory:
             if token_id in self._state.tokens:
                 used[token_id] = max(at_ms, used.get(token_id, at_ms))
 
-    def create_detector(self, detector_id: str, name: str) -> int | None:
-        """Add a detector; return the catalogue's version that includes it, None if the limit is reached."""
+    def create_detector(self, detector_id: str, name: str, *, is_made: bool = False) -> int | None:
+        """Add a detector; return the catalogue's version that includes it, None if the limit is reached.
+
+        With `is_made`, its folder has its first snapshot already. Raises DetectorUnavailable if it has none.
+        """
         self._check_owner()
         if detector_id not in self._state.detectors:
             if self._detectors_max is not None and len(self._state.detectors) >= self._detectors_max:
@@ -259,7 +263,10 @@ class Directory:
             # The folder comes first: one without a detector is deleted at the next opening, but a detector
             # without a folder is lost.
             try:
-                self._make_folder(detector_id)
+                if not is_made:
+                    self._make_folder(detector_id)
+                elif not has_snapshot(self._detectors_folder / detector_id, self._files):
+                    raise DetectorUnavailable(STARTING, "nothing was created: its files passed for leftovers")
             except NoRoom:
                 # A retry comes with another id, so a leftover folder per attempt would fill the disk further.
                 with contextlib.suppress(StorageError):
@@ -282,12 +289,13 @@ class Directory:
         return self._detectors.note(detector_id, None)
 
     def purge_detector(self, detector_id: str) -> None:
-        """Delete the files of a detector that was removed and that is active nowhere."""
+        """Delete the files of a detector that was removed, or never completed, and that is active nowhere."""
         self._check_owner()
-        if detector_id not in self._state.struck:
+        if detector_id in self._state.detectors:
             return
         destroy_folder(self._detectors_folder / detector_id, self._files)
-        self._change(DetectorPurged(detector_id))
+        if detector_id in self._state.struck:
+            self._change(DetectorPurged(detector_id))
 
     def lease(self, detector_id: str, worker: str) -> int | None:
         """Grant a detector to a worker: return an epoch later than all before, None if it does not exist.
@@ -313,7 +321,7 @@ class Directory:
         catalogue_state.apply(change, self._state)
         if missing is not None:
             said = f"{missing} was removed or replaced while in use; a snapshot replaces it"
-            self._remarks = [*self._remarks, said][-_REMARKS_KEPT:]
+            self._warnings = [*self._warnings, said][-_WARNINGS_KEPT:]
             self._save_if_can_be()
         self._save_if_long()
 

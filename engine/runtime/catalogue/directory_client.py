@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 from engine.runtime.contract.catalogue_changes import Changes, Opened, TokenEntry
 from engine.runtime.contract.errors import (
+    OUTCOME_UNKNOWN,
     STARTING,
     ActorDied,
     DetectorUnavailable,
@@ -18,7 +19,7 @@ from engine.runtime.contract.errors import (
 )
 from engine.runtime.contract.ports import DirectoryPort, DirectoryStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from snapshots.errors import ClaimRemoved, NoRoom, StorageError
+from snapshots.errors import ClaimRemoved, NoRoom, StorageError, WriteFailed
 
 _log = logging.getLogger(__name__)
 
@@ -80,11 +81,14 @@ class DirectoryClient:
         self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
     ) -> int:
         """Store a token; return the version of the tokens that includes it."""
-        return await self._ask(lambda handle: handle.add_token(token_id, digest, hint, name, created_at_ms))
+        version, _ = await self._change(
+            lambda handle: handle.add_token(token_id, digest, hint, name, created_at_ms)
+        )
+        return version
 
     async def revoke_token(self, token_id: str) -> int:
         """Remove a token; return the version without it. Raises Refusal 1202."""
-        version, repeated = await self._ask_once_more(lambda handle: handle.revoke_token(token_id))
+        version, repeated = await self._change(lambda handle: handle.revoke_token(token_id))
         if version is None and not repeated:
             raise no_such_token(token_id)
         return version or 0
@@ -97,22 +101,27 @@ class DirectoryClient:
         """Note that tokens were used."""
         await self._ask(lambda handle: handle.tokens_used(token_ids, at_ms))
 
-    async def create_detector(self, detector_id: str, name: str) -> int:
-        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
-        version = await self._ask(lambda handle: handle.create_detector(detector_id, name))
+    async def create_detector(self, detector_id: str, name: str, *, is_made: bool = False) -> int:
+        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400.
+
+        With `is_made`, its folder has its first snapshot already.
+        """
+        version, _ = await self._change(
+            lambda handle: handle.create_detector(detector_id, name, is_made=is_made)
+        )
         if version is None:
             raise too_many_detectors(self._settings.detectors_max)
         return version
 
     async def delete_detector(self, detector_id: str) -> int:
         """Remove a detector; return the version without it. Raises Refusal 1200."""
-        version, repeated = await self._ask_once_more(lambda handle: handle.delete_detector(detector_id))
+        version, repeated = await self._change(lambda handle: handle.delete_detector(detector_id))
         if version is None and not repeated:
             raise no_such_detector(detector_id)
         return version or 0
 
     async def purge_detector(self, detector_id: str) -> None:
-        """Delete the files of a detector that was removed and that is active nowhere."""
+        """Delete the files of a detector that was removed, or never completed, and that is active nowhere."""
         await self._ask(lambda handle: handle.purge_detector(detector_id))
 
     async def lease(self, detector_id: str, worker: str) -> int | None:
@@ -120,18 +129,33 @@ class DirectoryClient:
         return await self._ask(lambda handle: handle.lease(detector_id, worker))
 
     async def _ask(self, call: Callable[[DirectoryPort], Awaitable[T]]) -> T:
-        answer, _ = await self._ask_once_more(call)
-        return answer
+        """Return the answer to what changes nothing that anyone is told of.
 
-    async def _ask_once_more(self, call: Callable[[DirectoryPort], Awaitable[T]]) -> tuple[T, bool]:
-        """Return the answer, and whether an earlier attempt may have been executed.
-
-        Raises DetectorUnavailable 1501 if no answer arrives within the deadline or the disk fails, and 1503
+        Raises DetectorUnavailable: 1501 if no answer arrives within the deadline or the disk fails, and 1503
         if the service is stopping.
         """
+        return await self._until_answered(call, _Attempts())
+
+    async def _change(self, call: Callable[[DirectoryPort], Awaitable[T]]) -> tuple[T, bool]:
+        """Return the answer to a change, and whether an earlier attempt may have been executed.
+
+        Raises DetectorUnavailable as `_ask` does if nothing was done, and 1502 if that is not known.
+        """
+        attempts = _Attempts()
+        try:
+            answer = await self._until_answered(call, attempts)
+        except DetectorUnavailable as error:
+            if not attempts.unknown:
+                raise
+            said = f"{error.message}; the outcome of the request is unknown"
+            raise DetectorUnavailable(OUTCOME_UNKNOWN, said, self._settings.retry_s) from error
+        return answer, attempts.unknown
+
+    async def _until_answered(
+        self, call: Callable[[DirectoryPort], Awaitable[T]], attempts: "_Attempts"
+    ) -> T:
         if self._refusing:
             raise shutting_down()
-        repeated = False
         reason = "it does not answer"
         handle = None
         try:
@@ -141,14 +165,14 @@ class DirectoryClient:
                     try:
                         handle = await self._running()
                         async with asyncio.timeout(self._settings.directory_hung_s):
-                            answer = await call(handle)
+                            with attempts.one():
+                                answer = await call(handle)
                     except (ActorDied, TimeoutError) as error:
                         reason = str(error) or "it has not answered"
                         _log.warning("the directory was lost, and is started again: %s", reason)
                     else:
                         self.trouble = None
-                        return answer, repeated
-                    repeated = repeated or handle is not None
+                        return answer
                     await self._lose(handle)
                     await asyncio.sleep(self._settings.ask_s)
         except TimeoutError:
@@ -204,3 +228,22 @@ class DirectoryClient:
     def _unavailable(self, reason: str) -> DetectorUnavailable:
         message = f"the owner of tokens and detectors cannot be asked now: {reason}"
         return DetectorUnavailable(STARTING, message, self._settings.retry_s)
+
+
+class _Attempts:
+    """The attempts at one call."""
+
+    def __init__(self) -> None:
+        self.unknown = False
+        """Whether one of them ended without an answer, and may have been executed."""
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        try:
+            yield
+        except (NoRoom, WriteFailed):
+            # This one was not.
+            raise
+        except BaseException:
+            self.unknown = True
+            raise

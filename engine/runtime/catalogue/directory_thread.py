@@ -54,16 +54,17 @@ class DirectoryThread:
         """Note that tokens were used."""
         await self._call(partial(self._directory.tokens_used, token_ids, at_ms))
 
-    async def create_detector(self, detector_id: str, name: str) -> int | None:
+    async def create_detector(self, detector_id: str, name: str, *, is_made: bool = False) -> int | None:
         """Add a detector; return the catalogue's version that includes it, None if the limit is reached."""
-        return await self._call(partial(self._directory.create_detector, detector_id, name))
+        create = partial(self._directory.create_detector, detector_id, name, is_made=is_made)
+        return await self._call(create)
 
     async def delete_detector(self, detector_id: str) -> int | None:
         """Remove a detector; return the version without it, None if it does not exist."""
         return await self._call(partial(self._directory.delete_detector, detector_id))
 
     async def purge_detector(self, detector_id: str) -> None:
-        """Delete the files of a detector that was removed and that is active nowhere."""
+        """Delete the files of a detector that was removed, or never completed, and that is active nowhere."""
         await self._call(partial(self._directory.purge_detector, detector_id))
 
     async def lease(self, detector_id: str, worker: str) -> int | None:

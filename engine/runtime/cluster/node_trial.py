@@ -34,7 +34,7 @@ def try_nodes(data: Path, folder_id: str) -> list[str]:
     others = [node for node in nodes if node["Alive"] and node["NodeID"] != here]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         tried = threads.map(partial(_try_node, data, folder_id), others)
-        return [remark for remarks in tried for remark in remarks]
+        return [warning for warnings in tried for warning in warnings]
 
 
 def _try_node(data: Path, folder_id: str, node: dict[str, Any]) -> list[str]:

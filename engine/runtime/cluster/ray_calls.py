@@ -25,6 +25,9 @@ OPTIONS: Final[dict[str, Any]] = {
     # An idle actor must not reserve a CPU.
     "num_cpus": 0,
     "concurrency_groups": {WATCH: 1},
+    # Without any resource, Ray asks a node that it picks at random, which may be one that has just died.
+    "memory": 1,
+    "scheduling_strategy": "SPREAD",
     # They outlive the process that has started them: its successor finds them by their names.
     "lifetime": "detached",
 }

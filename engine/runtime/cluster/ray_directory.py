@@ -4,25 +4,30 @@ import asyncio
 import dataclasses
 import logging
 import os
+import socket
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import ray
 from ray._private import worker as ray_worker
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from engine.runtime.broker.remote_broker import Unreachable
 from engine.runtime.catalogue.directory import DirectorySettings
-from engine.runtime.cluster.directory_actor import DirectoryActor
+from engine.runtime.cluster.actors.directory_actor import DirectoryActor
 from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line, heed_no_error
+from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.measurements.figures import OtherSetting
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.process.off_loop import off_loop
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.errors import StorageError
 
 if TYPE_CHECKING:
-    from engine.runtime.contract.routes import Address
+    from engine.runtime.contract.requests.routes import Address
 
 _log = logging.getLogger(__name__)
 
@@ -38,8 +43,12 @@ _TRUSTED_PINGS: Final = 30
 class RayDirectory:
     """Connects to the directory of a data folder."""
 
-    def __init__(self, settings: RuntimeSettings) -> None:
-        self._silent_s = settings.directory_silent_s
+    def __init__(self, settings: RuntimeSettings, of_the_folder: Mapping[str, str]) -> None:
+        """`of_the_folder` are the settings for all services of the folder, if this one is the first."""
+        self._of_the_folder = dict(of_the_folder)
+        self._other_settings: list[OtherSetting] = []
+        """Those of this service that are not in force."""
+        self._silent_s = settings.node_timeout_s
         self._patience = 1
         data = settings.data.resolve()
         settings = dataclasses.replace(settings, data=data)
@@ -55,8 +64,10 @@ class RayDirectory:
         self._folder = str(data)
         self._name = f"directory-{settings.folder_id}"
         remote: Any = ray.remote(**OPTIONS)(DirectoryActor)
-        named = remote.options(name=self._name, get_if_exists=True)
-        self._get = partial(named.remote, settings, directory)
+        self._options = partial(remote.options, name=self._name, get_if_exists=True)
+        self._arguments = settings, directory, self._of_the_folder
+        self._lost_on = ""
+        """The node of the last directory, which may be gone with it."""
         self._getting: asyncio.Future[Any] | None = None
         self._actor: RayActor | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -73,15 +84,18 @@ class RayDirectory:
                 address: Address = await actor.ask("listen")
                 node = ray.get_runtime_context().get_node_id()
                 client = await LinkClient.to(address.seen_from(node))
-        except OSError as error:
+        except (OSError, ActorDied) as error:
+            # Ray may take a minute to notice that it was lost with its node; until then it has the name.
             await actor.end()
             raise ActorDied(f"it cannot be reached: {str(error) or 'it does not answer'}") from error
+        self._lost_on = address.node
         if self._watching is not None:
             self._watching.cancel()
         self._watching = asyncio.create_task(self._watch(actor, client))
         try:
             folder: str = await client.ask("open", str, node)
             self._check_not_a_copy(folder)
+            await self._compare(client)
         except BaseException as error:
             client.link.abort()
             if isinstance(error, StorageError):
@@ -98,6 +112,23 @@ class RayDirectory:
                 f"{self._folder} has the identity of {served}, which this cluster serves; "
                 "remove the file `identity` if it is a copy"
             )
+
+    async def _compare(self, client: LinkClient) -> None:
+        """Log which settings of this service are not in force, if that is news."""
+        given = self._of_the_folder
+        found: list[OtherSetting] = await client.ask(
+            "compare", list[OtherSetting], os.getpid(), socket.gethostname(), given
+        )
+        if found != self._other_settings:
+            for one in found:
+                _log.warning(
+                    "%s %s is not in force: the service that started the directory of %s has %s",
+                    one.setting,
+                    one.given,
+                    self._folder,
+                    one.in_force,
+                )
+        self._other_settings = found
 
     async def end(self) -> None:
         """End the directory, which has saved everything."""
@@ -116,6 +147,13 @@ class RayDirectory:
         except (RayError, ValueError) as error:
             # Or the name of the last one, which has just ended, is not free yet.
             raise ActorDied(first_line(error)) from error
+
+    def _get(self) -> Any:
+        """Return the actor; start it, if there is none, where it is most likely to stay."""
+        here = ray.get_runtime_context().get_node_id()
+        node = node_for_directory(look(), here, lost_on=self._lost_on)
+        strategy = "DEFAULT" if node is None else NodeAffinitySchedulingStrategy(node, soft=True)
+        return self._options(scheduling_strategy=strategy).remote(*self._arguments)
 
     def _got_over(self, getting: asyncio.Future[Any]) -> None:
         self._getting = None

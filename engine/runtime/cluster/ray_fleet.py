@@ -2,7 +2,8 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -15,16 +16,24 @@ from engine.runtime.transport.messages import Note
 from snapshots.data_folder.identity import begin_folder
 
 
-def fleet_on_ray(settings: RuntimeSettings, ray_trouble: Callable[[], str | None] = lambda: None) -> Fleet:
+def fleet_on_ray(
+    settings: RuntimeSettings,
+    ray_trouble: Callable[[], str | None] = lambda: None,
+    ray_ails: Callable[[], str | None] = lambda: None,
+    *,
+    of_the_folder: Mapping[str, str] = MappingProxyType({}),
+) -> Fleet:
     """Create a fleet, not yet started, on the cluster that this process belongs to.
 
     Initializes the data folder if necessary. `ray_trouble` returns what is wrong with Ray, None if nothing
-    is. Raises StorageError.
+    is, and `ray_ails` the same as long as active detectors are served. `of_the_folder` are the settings that
+    services which share the folder share, as they are written: if others are in force, that is logged. Raises
+    StorageError.
     """
     folder_id = begin_folder(settings.data, lock_wait_s=settings.lock_wait_s)
     settings = dataclasses.replace(settings, folder_id=folder_id)
-    directory = RayDirectory(settings)
-    broker = RemoteBroker(settings, directory.connect, trouble=ray_trouble, end=directory.end)
+    directory = RayDirectory(settings, of_the_folder)
+    broker = RemoteBroker(settings, directory.connect, trouble=ray_trouble, ails=ray_ails, end=directory.end)
     # Others cannot join a Ray that is reached by Unix sockets only.
     fleet = Fleet(settings, broker, shared=settings.transport != "unix")
 

@@ -40,5 +40,5 @@ class Changes(msgspec.Struct, frozen=True):
     """Ids by digest."""
     detectors: TableUpdate[str]
     """Names by id."""
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     """What happened to the directory's files since they were opened."""

@@ -10,6 +10,7 @@ INTERNAL = 1500
 TOO_MANY = 1400
 NO_SUCH_DETECTOR = 1200
 NO_SUCH_TOKEN = 1202
+NO_SUCH_NODE = 1204
 
 
 class DetectorUnavailable(Exception):
@@ -43,6 +44,11 @@ def too_many_detectors(detectors_max: int) -> Refusal:
 def no_such_token(token_id: str) -> Refusal:
     """Return the refusal for a token that does not exist."""
     return Refusal(Entry(NO_SUCH_TOKEN, f"there is no token `{token_id}`"))
+
+
+def no_such_node(node_id: str) -> Refusal:
+    """Return the refusal for a node that the cluster does not have, or that takes no detectors."""
+    return Refusal(Entry(NO_SUCH_NODE, f"there is no living node `{node_id[:80]}` that takes detectors"))
 
 
 def shutting_down() -> DetectorUnavailable:

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from engine.runtime.contract.calls import Activated, Held, Report
 from engine.runtime.contract.catalogue_changes import Changes, Opened, TokenEntry
-from engine.runtime.contract.figures import DetectorFigures, WorkerAnswer
-from engine.runtime.contract.operations import Operation, Reply
-from engine.runtime.contract.routes import Address
+from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerAnswer
+from engine.runtime.contract.requests.calls import Activated, Held, Report
+from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.requests.routes import Address
 
 
 class DetectorPort(Protocol):
     """A detector inside a worker, as the worker's own event loop calls it.
 
-    Calls are made one at a time, except `finish_saving`.
+    Calls are made one at a time, except `finish_saving` and `finish_fork`.
     """
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
@@ -33,6 +33,12 @@ class DetectorPort(Protocol):
 
     async def finish_saving(self) -> None:
         """Write the snapshot that was begun, while batches continue. Raises StorageError."""
+
+    async def begin_fork(self, fork_id: str) -> Callable[[], None]:
+        """Copy the state for another detector; return what makes the folder of that. Raises StorageError."""
+
+    async def finish_fork(self, make_folder: Callable[[], None]) -> None:
+        """Make the folder of the other detector, while batches continue. Raises StorageError."""
 
     async def passivate(self) -> int:
         """Save and drop the detector; return the bytes that the process holds. Raises StorageError."""
@@ -62,6 +68,10 @@ class WorkerPort(Protocol):
         """The worker's name, for the directory and the log."""
 
     @property
+    def node(self) -> str:
+        """The id of the node that the worker runs on."""
+
+    @property
     def address(self) -> Address:
         """Where the worker accepts calls on its detectors."""
 
@@ -83,8 +93,17 @@ class WorkerPort(Protocol):
         Returns the reason if the detector could not be saved.
         """
 
+    async def fork(self, epoch: int, fork_id: str) -> bool:
+        """Make the folder of another detector from the state of the one that is active in that epoch.
+
+        Returns False if that activation is over, and nothing was done. Raises StorageError.
+        """
+
     async def ping(self) -> None:
-        """Return once the worker answers, even while it is busy."""
+        """Return once the worker's event loop answers, which may wait for a batch."""
+
+    async def beat(self) -> None:
+        """Return once the worker's process answers, even while it is busy."""
 
     async def figures(self) -> WorkerAnswer:
         """Return what the worker is, and what it has measured."""
@@ -99,11 +118,28 @@ class WorkerPort(Protocol):
 class WorkerStarter(Protocol):
     """Starts workers."""
 
-    async def start(self) -> WorkerPort:
-        """Start a worker, and return it once it accepts calls."""
+    async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> WorkerPort:
+        """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
+
+        Without a node, that may take until there is one with room.
+        """
 
     async def survivors(self) -> Sequence[WorkerPort]:
         """Return the workers that an earlier supervisor of the data folder has left, perhaps dead ones."""
+
+
+class NodesPort(Protocol):
+    """The machines of the cluster."""
+
+    @property
+    def here(self) -> str:
+        """The node of this process; empty if that is not known."""
+
+    async def look(self) -> Sequence[NodeFigures]:
+        """Return all machines, dead ones too."""
+
+    async def drain(self, node: str, *, draining: bool) -> None:
+        """Remember that a node is drained, or that it is not any more, for as long as the cluster exists."""
 
 
 class DirectoryPort(Protocol):
@@ -132,14 +168,17 @@ class DirectoryPort(Protocol):
     async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
         """Note that tokens were used."""
 
-    async def create_detector(self, detector_id: str, name: str) -> int | None:
-        """Add a detector; return the catalogue's version that includes it, None if the limit is reached."""
+    async def create_detector(self, detector_id: str, name: str, *, is_made: bool = False) -> int | None:
+        """Add a detector; return the catalogue's version that includes it, None if the limit is reached.
+
+        With `is_made`, its folder has its first snapshot already. Raises DetectorUnavailable if it has none.
+        """
 
     async def delete_detector(self, detector_id: str) -> int | None:
         """Remove a detector; return the version without it, None if it does not exist."""
 
     async def purge_detector(self, detector_id: str) -> None:
-        """Delete the files of a detector that was removed and that is active nowhere."""
+        """Delete the files of a detector that was removed, or never completed, and that is active nowhere."""
 
     async def lease(self, detector_id: str, worker: str) -> int | None:
         """Grant a detector to a worker: return an epoch later than all before, None if it does not exist."""

@@ -27,7 +27,7 @@ class RuntimeSettings:
     """Detectors that are active at once."""
     detectors_per_worker: int = 1
     """Detectors that are active in one worker at once."""
-    idle_rest_s: float = 600.0
+    passivate_after_s: float = 600.0
     turn_s: float = 0.25
     """The minimum time that a busy detector stays active while others wait for its slot."""
 
@@ -58,19 +58,32 @@ class RuntimeSettings:
     """How processes reach workers and the directory. `auto`: by a Unix socket on the same node, by TCP from
     another. `unix`, `tcp`: always so."""
 
+    worker_cpus: float = 0.0
+    """CPUs that each worker asks the cluster for."""
+    worker_memory_bytes: int = 0
+    nodes_s: float = 1.0
+    """How often the nodes are looked at."""
+    room_wait_s: float = 10.0
+    """How long a detector waits for a worker when no node has room for another one."""
+
     spares: int = 2
     """Started workers that wait for a detector."""
     starts_at_once: int = os.cpu_count() or 1
     """Workers that start at the same time."""
-    activations_max: int = 1_000
+    unused_s: float = 10.0
+    """How long more workers than twice the spares wait for detectors before they are ended."""
+    activations_max: int = 10_000
     """After so many activations of each of its detectors, a worker is replaced."""
     actor_bytes_max: int = 1024 * 1024 * 1024
     """A worker whose process holds more memory after a passivation takes no more detectors, and is ended once
     it has none."""
     load_s: float = 5.0
     """How often a worker looks whether one of its detectors takes too much from the others."""
+    node_timeout_s: float = 3.0
+    """A worker or a directory whose process has not answered for so long counts as dead, however busy it is:
+    it was stopped, or its node is stopped, cut off or gone."""
     hung_s: float = 60.0
-    """A worker that has not answered for so long counts as dead, and is ended."""
+    """A worker whose work has not gone on for so long is ended: its disk hangs."""
 
     activation_hung_s: float = 600.0
     """The same during an activation: a hundred thousand rules take half a minute."""
@@ -81,8 +94,6 @@ class RuntimeSettings:
     """The minimum interval between such questions when an unknown token or detector causes one."""
     directory_hung_s: float = 10.0
     """A directory whose disk has not answered for so long counts as dead, and is restarted."""
-    directory_silent_s: float = 3.0
-    """The same for a directory whose process does not answer."""
     abandoned_s: float = 60.0
     """A directory without any service for so long saves all detectors and ends. A worker that nobody is
     connected to does the same after twice that time."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from engine.evaluation.detector import Detector
-from engine.runtime.detector.detector_snapshot import DetectorSnapshot
-from engine.runtime.detector.idempotency import IdempotencyCache, PendingPage
+from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot
+from engine.runtime.detector.persistence.idempotency import IdempotencyCache, PendingPage
 from snapshots.store import Store
 
 Position = tuple[int | None, int, int]

@@ -6,29 +6,30 @@ import secrets
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
-from engine.runtime.contract.calls import Activated, Health
 from engine.runtime.contract.errors import STARTING
-from engine.runtime.contract.operations import READS, STATE, Crash, Operation, Reply
+from engine.runtime.contract.requests.calls import Activated, Health
+from engine.runtime.contract.requests.operations import READS, STATE, Crash, Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.detector import detector_snapshot, journal_entries, replay
 from engine.runtime.detector.active_detector import ActiveDetector, PendingSnapshot, Position, position
 from engine.runtime.detector.apply import Applied, apply
-from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
-from engine.runtime.detector.idempotency import PAGE_VERSION, IdempotencyCache
-from engine.runtime.detector.journal_entries import EVALUATED, RECORD_VERSION, JournalEntry, JournalRecord
+from engine.runtime.detector.data_folder import DataFolder
+from engine.runtime.detector.persistence import detector_snapshot, journal_entries, replay
+from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
+from engine.runtime.detector.persistence.forking import make_fork
+from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, IdempotencyCache
+from engine.runtime.detector.persistence.journal_entries import EVALUATED, JournalEntry, JournalRecord
+from engine.runtime.detector.persistence.replay_attempts import ReplayAttempt
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
-from engine.runtime.detector.replay_attempts import ReplayAttempt
 from engine.runtime.detector.storage_view import with_storage
 from engine.runtime.process.usage import resident_bytes
-from snapshots.data_folder.identity import check_identity
-from snapshots.data_folder.mounts import check_mount
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.store import Store
@@ -63,8 +64,12 @@ class DetectorActor:
         files: Files | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
         crashes_to: Callable[[int | None], None] = lambda _: None,
+        check_mount: Callable[[], object] | None = None,
     ) -> None:
-        """Start without a detector. `crashes_to` directs crash reports of the process to an open file."""
+        """Start without a detector. `crashes_to` directs crash reports of the process to an open file.
+
+        `check_mount` is called at each activation, and raises UnsafeFolder and OSError.
+        """
         self._settings = settings
         self._crashes_to = crashes_to
         self._files = files or RealFiles()
@@ -73,8 +78,7 @@ class DetectorActor:
         self._read_only: ReadOnlyDetector | None = None
         """Set instead of the active detector if the disk is too full to activate it."""
         self._never = threading.Event()
-        self._mount_checked = False
-        """Whether the data folder's mount is known to be safe. It is read once, because that takes 0.1 ms."""
+        self._folder = DataFolder(settings, self._files, check_mount)
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector in the state of its last answer; read-only if the disk is full.
@@ -84,7 +88,7 @@ class DetectorActor:
         """
         assert self._active is None, "a worker holds one detector at a time"
         assert self._read_only is None, "a worker holds one detector at a time"
-        self._check_folder()
+        self._folder.check()
         folder = self._settings.data / "detectors" / detector_id
         try:
             return self._take_over(detector_id, folder, epoch)
@@ -204,23 +208,27 @@ class DetectorActor:
             return False
         return self._begin_saving(self._the_active(), goes_on=True)
 
-    def _begin_saving(self, active: ActiveDetector, *, goes_on: bool) -> bool:
-        try:
-            return self._begun(active, goes_on=goes_on)
-        except BaseException:
-            if active.store.broken is not None:
-                self.discard()
-            raise
+    def begin_fork(self, fork_id: str) -> Callable[[], None]:
+        """Copy the state for another detector; return what makes its folder. Raises as saving does."""
+        if self._read_only is not None:
+            raise StorageError(f"the detector is read-only: {self._read_only.reason}")
+        active = self._the_active()
+        snapshot = detector_snapshot.take_snapshot(active.detector)
+        with self._dropping_if_broken(active.store):
+            # A later owner may have answered since what is copied here.
+            active.store.check_owner()
+        return partial(make_fork, self._settings.data / "detectors" / fork_id, snapshot, self._files)
 
-    def _begun(self, active: ActiveDetector, *, goes_on: bool) -> bool:
+    def _begin_saving(self, active: ActiveDetector, *, goes_on: bool) -> bool:
         assert active.saving is None, "one snapshot at a time"
         store = active.store
         if not active.unsaved and not store.journal_bytes:
             return False
-        if active.unsaved:
-            # The journal lacks some events: the snapshot gets a record of its own to stand for.
-            self._write(store, active.detector, ())
-        sequence = store.begin_snapshot(goes_on=goes_on)
+        with self._dropping_if_broken(store):
+            if active.unsaved:
+                # The journal lacks some events: the snapshot gets a record of its own to stand for.
+                self._write(store, active.detector, ())
+            sequence = store.begin_snapshot(goes_on=goes_on)
         page = active.answers.begin_page(self._now_us())
         active.saving = PendingSnapshot(
             store, detector_snapshot.take_snapshot(active.detector), active.answers, page, sequence
@@ -371,18 +379,16 @@ class DetectorActor:
             journal_entries.program_version(),
             verdicts if complete else None,
         )
-        store.append(journal_entries.encode(told), version=RECORD_VERSION)
+        store.append(journal_entries.encode(told), version=journal_entries.version_of(entries))
 
-    def _check_folder(self) -> None:
-        if (expected := self._settings.folder_id) is None:
-            return
+    @contextlib.contextmanager
+    def _dropping_if_broken(self, store: Store) -> Iterator[None]:
         try:
-            check_identity(self._settings.data, expected, self._files)
-            if not self._mount_checked:
-                check_mount(self._settings.data, self._files)
-                self._mount_checked = True
-        except OSError as error:
-            raise StorageError(f"{self._settings.data} cannot be read: {error}") from error
+            yield
+        except BaseException:
+            if store.broken is not None:
+                self.discard()
+            raise
 
     def _the_active(self) -> ActiveDetector:
         assert self._active is not None, "a detector is active"

@@ -7,6 +7,7 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.rules import Rule
+from engine.evaluation.wire.comparisons import comparison_of
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
 from engine.evaluation.wire.explanations import explain_body
 from engine.evaluation.wire.firings import dry_run_batch_body, dry_run_body, evaluate_explained_body
@@ -16,8 +17,8 @@ from engine.evaluation.wire.timelines import timeline
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
 from engine.language.text.printer import format as canonical
-from engine.runtime.contract import operations
-from engine.runtime.contract.operations import (
+from engine.runtime.contract.requests import operations
+from engine.runtime.contract.requests.operations import (
     BATCH_FORMS,
     DRY_BATCH_FORMS,
     EVALUATE,
@@ -27,8 +28,14 @@ from engine.runtime.contract.operations import (
     NamedRule,
     Operation,
 )
-from engine.runtime.detector.idempotency import CachedAnswer, IdempotencyCache, key_digest, request_digest
-from engine.runtime.detector.journal_entries import (
+from engine.runtime.detector.persistence.idempotency import (
+    CachedAnswer,
+    IdempotencyCache,
+    key_digest,
+    request_digest,
+)
+from engine.runtime.detector.persistence.journal_entries import (
+    DraftPromoted,
     Evaluated,
     EvaluatedBatch,
     EvaluatedLines,
@@ -58,6 +65,8 @@ def apply(
                 return Applied(state_of(detector, operation.payload))
             case operations.TIMELINE:
                 return Applied(timeline(detector, operation.payload))
+            case operations.COMPARISON:
+                return Applied(comparison_of(detector, _named(operation)))
             case operations.DRY_RUN | operations.DRY_RUN_EXPLAINED as kind:
                 explained = kind == operations.DRY_RUN_EXPLAINED
                 return Applied(dry_run_body(detector, operation.payload, explained=explained))
@@ -123,13 +132,14 @@ def _ruled(
         case operations.RULES:
             return {"rules": [_document(rule, detector_id) for rule in detector.rules()]}, None
         case operations.RULE:
-            named = msgspec.json.decode(operation.payload, type=NamedRule)
-            rule = detector.rule(named.rule_id)
+            rule = detector.rule(_named(operation))
             text = canonical(rule.condition)
             return {**_document(rule, detector_id), "text": text, "source": rule.source or text}, None
         case operations.ADD_RULE:
             added = msgspec.json.decode(operation.payload, type=AddRule)
-            rule_id = detector.add_rule(added.name, added.condition, added.notify)
+            rule_id = detector.add_rule(
+                added.name, added.condition, added.notify, shadow=added.shadow, draft_of=added.draft_of
+            )
             return {"id": rule_id}, rule_put(detector.rule(rule_id))
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
@@ -139,20 +149,27 @@ def _ruled(
                 condition=change.condition,
                 enabled=change.enabled,
                 notify=change.notify,
+                shadow=change.shadow,
             )
-            asked = (change.name, change.condition, change.enabled, change.notify)
-            entry = rule_put(changed) if asked != (None, None, None, None) else None
+            entry = rule_put(changed) if change != ChangeRule(change.rule_id) else None
             return _document(changed, detector_id), entry
         case operations.REMOVE_RULE:
-            named = msgspec.json.decode(operation.payload, type=NamedRule)
-            detector.remove_rule(named.rule_id)
-            return {"id": named.rule_id}, RuleRemoved(named.rule_id)
+            rule_id = _named(operation)
+            detector.remove_rule(rule_id)
+            return {"id": rule_id}, RuleRemoved(rule_id)
+        case operations.PROMOTE:
+            rule = detector.promote(_named(operation))
+            return _document(rule, detector_id), DraftPromoted(rule.id)
         case unknown:
             raise AssertionError(f"no operation is called {unknown!r}")
 
 
+def _named(operation: Operation) -> str:
+    return msgspec.json.decode(operation.payload, type=NamedRule).rule_id
+
+
 def _document(rule: Rule, detector_id: str) -> dict[str, Any]:
-    return {
+    document = {
         "id": rule.id,
         "condition": condition_to_document(rule.condition),
         "detectorId": detector_id,
@@ -161,6 +178,11 @@ def _document(rule: Rule, detector_id: str) -> dict[str, Any]:
         "notify": rule.notify,
         "priority": rule.priority,
     }
+    if rule.shadow:
+        document["shadow"] = True
+    if rule.draft_of is not None:
+        document["draftOf"] = rule.draft_of
+    return document
 
 
 def _encoded(result: dict[str, Any]) -> bytes:

@@ -1,13 +1,12 @@
 """A detector actor that measures its calls."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from engine.runtime.contract.calls import Activated
-from engine.runtime.contract.figures import DetectorFigures
-from engine.runtime.contract.measures import (
+from engine.runtime.contract.measurements.figures import DetectorFigures
+from engine.runtime.contract.measurements.measures import (
     ACTIVATION_SECONDS,
     BATCH_OPERATIONS,
     BATCH_SECONDS,
@@ -17,7 +16,8 @@ from engine.runtime.contract.measures import (
     SNAPSHOT_SECONDS,
     Measures,
 )
-from engine.runtime.contract.operations import Operation, Reply
+from engine.runtime.contract.requests.calls import Activated
+from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.store import Store
 
@@ -51,6 +51,11 @@ class MeasuredActor(DetectorActor):
         """Copy the state for a snapshot. Raises as DetectorActor does."""
         with self._timed(SNAPSHOT_PAUSE_SECONDS):
             return super().begin_saving()
+
+    def begin_fork(self, fork_id: str) -> Callable[[], None]:
+        """Copy the state for another detector. Raises as DetectorActor does."""
+        with self._timed(SNAPSHOT_PAUSE_SECONDS):
+            return super().begin_fork(fork_id)
 
     def finish_saving(self) -> None:
         """Write the snapshot that was begun. Raises as DetectorActor does."""

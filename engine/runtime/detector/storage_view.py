@@ -8,7 +8,7 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.evaluation.wire.states import StateAsked
-from engine.runtime.contract.operations import STATE, Operation
+from engine.runtime.contract.requests.operations import STATE, Operation
 from snapshots.store import Store
 
 
@@ -25,7 +25,10 @@ def with_storage(answer: Answer, operation: Operation, store: Store, resident_by
             "segments": store.segment_count,
             "synced": not store.unsynced,
         },
-        "snapshot": {"record": store.snapshot_sequence},
+        "snapshot": {
+            "record": store.snapshot_sequence,
+            **({} if (saved_us := store.snapshot_us) is None else {"saved_ms": saved_us // 1_000}),
+        },
         "worker": {
             "node": platform.node(),
             "pid": os.getpid(),

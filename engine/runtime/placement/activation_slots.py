@@ -20,6 +20,10 @@ class SlotHolder(Protocol):
     def activates_fast(self) -> bool:
         """Whether it can be activated again faster than a process starts."""
 
+    @property
+    def replaceable(self) -> bool:
+        """Whether another one could be active instead."""
+
     def make_room(self) -> None:
         """Note that another holder waits: release the slot at once if idle, otherwise after a turn."""
 
@@ -39,6 +43,7 @@ class ActivationSlots:
         """Open all slots."""
         assert slots > 0
         self._slots = self._open = slots
+        self._more_to_come = False
         self._holders: dict[SlotHolder, None] = {}
         """In the order of acquisition."""
         self._asked: set[SlotHolder] = set()
@@ -49,9 +54,10 @@ class ActivationSlots:
         """The number of slots held."""
         return len(self._holders)
 
-    def open(self, slots: int) -> None:
+    def open(self, slots: int, *, more_to_come: bool = True) -> None:
         """Set how many slots are open: at least one, at most all."""
         self._open = max(1, min(slots, self._slots))
+        self._more_to_come = more_to_come and self._open < self._slots
         self._hand_out()
 
     async def acquire(self, holder: SlotHolder) -> None:
@@ -96,11 +102,13 @@ class ActivationSlots:
         missing = len(self._waiting) - len(self._asked)
         if missing <= 0:
             return
-        more_to_come = self._open < self._slots
         candidates = [
             one
             for one in self._holders
-            if one not in self._asked and one is not but and (one.activates_fast or not more_to_come)
+            if one not in self._asked
+            and one is not but
+            and one.replaceable
+            and (one.activates_fast or not self._more_to_come)
         ]
         # The sort is stable: busy holders stay in the order of acquisition.
         candidates.sort(key=lambda one: (one.busy, 0.0 if one.busy else one.used_at_s))

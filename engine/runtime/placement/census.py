@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
-from engine.runtime.contract.figures import (
+from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
     DetectorFigures,
     FolderFigures,
@@ -19,13 +19,12 @@ from engine.runtime.contract.figures import (
     WorkerAnswer,
     WorkerFigures,
 )
+from engine.runtime.placement.detector_worker import DetectorWorker
 from engine.runtime.placement.placed_detector import PlacedDetector
-from engine.runtime.placement.workers import DetectorWorker
 from engine.runtime.process.off_loop import off_loop
 from engine.runtime.process.usage import usage
 
 T = TypeVar("T")
-Nodes = Callable[[], Awaitable[list[NodeFigures]]]
 
 _ANSWER_S: Final = 1.0
 """How long workers, Ray and the file system may take to answer."""
@@ -33,11 +32,6 @@ _FRESH_S: Final = 1.0
 """Callers share what is so young: whoever asks, workers are asked at most once a second."""
 _FRONT_END_S: Final = 5.0
 """A front end that has told nothing for so long is gone: they tell twice a second."""
-
-
-async def no_nodes() -> list[NodeFigures]:
-    """Return no machine: none is known."""
-    return []
 
 
 class Census:
@@ -51,14 +45,14 @@ class Census:
         data: Path,
         workers: Callable[[], Iterable[DetectorWorker]],
         placed: Callable[[], Iterable[PlacedDetector]],
-        nodes: Nodes,
+        nodes: Callable[[], Awaitable[Sequence[NodeFigures]]],
     ) -> None:
         self._data = data
         self._workers = workers
         self._placed = placed
         self._nodes = nodes
         self._loop = asyncio.get_running_loop()
-        self._answers: dict[str, WorkerAnswer] = {}
+        self.answers: dict[str, WorkerAnswer] = {}
         """The last answer of each worker that runs."""
         self._ended: dict[str, Measured] = {}
         """What the workers that ended have measured, by the node's address."""
@@ -80,7 +74,7 @@ class Census:
     async def _take(self) -> ClusterFigures:
         workers = list(self._workers())
         asked = {worker.port.name: asyncio.ensure_future(worker.port.figures()) for worker in workers}
-        nodes = asyncio.ensure_future(self._nodes())
+        nodes = asyncio.ensure_future(_listed(self._nodes()))
         folder = off_loop(self._folder, "disk room")
         futures: list[asyncio.Future[object]] = [*asked.values(), nodes, folder]  # type: ignore[list-item]
         await asyncio.wait(futures, timeout=_ANSWER_S)
@@ -88,9 +82,9 @@ class Census:
         for name, question in asked.items():
             if (answer := _outcome(question)) is not None:
                 answered.add(name)
-                self._answers[name] = answer
-        for name in self._answers.keys() - asked.keys():
-            _add(self._ended, self._answers.pop(name))
+                self.answers[name] = answer
+        for name in self.answers.keys() - asked.keys():
+            _add(self._ended, self.answers.pop(name))
         self._taken_at_s = now_s = self._loop.time()
         self._front_ends = {
             key: told for key, told in self._front_ends.items() if told[0] >= now_s - _FRONT_END_S
@@ -113,7 +107,7 @@ class Census:
                 placed.setdefault(one.worker_name, []).append(DetectorFigures(one.detector_id, one.epoch))
         found = []
         for name in names:
-            answer = self._answers.get(name)
+            answer = self.answers.get(name)
             detectors = placed.get(name, [])
             if answer is None:
                 found.append(WorkerFigures(name, answers=False, detectors=detectors))
@@ -136,13 +130,17 @@ class Census:
 
     def _measured(self) -> dict[str, Measured]:
         measured = msgspec.msgpack.decode(msgspec.msgpack.encode(self._ended), type=dict[str, Measured])
-        for answer in self._answers.values():
+        for answer in self.answers.values():
             _add(measured, answer)
         return measured
 
     def _folder(self) -> FolderFigures:
         found = os.statvfs(self._data)
         return FolderFigures(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, found.f_favail)
+
+
+async def _listed(look: Awaitable[Sequence[NodeFigures]]) -> list[NodeFigures]:
+    return list(await look)
 
 
 def _outcome(future: asyncio.Future[T]) -> T | None:

@@ -3,29 +3,18 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from engine.runtime.contract.calls import Activated, Held, Report
-from engine.runtime.contract.counters import (
-    ACTIVATIONS,
-    ACTIVATIONS_FAILED,
-    ACTORS_LOST,
-    DAMAGED,
-    DIVERGED,
-    RECORDS_READ,
-)
-from engine.runtime.contract.errors import (
-    STARTING,
-    ActorDied,
-    DetectorUnavailable,
-    no_such_detector,
-    shutting_down,
-)
-from engine.runtime.contract.routes import Route
+from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
+from engine.runtime.contract.measurements.counters import ACTIVATIONS_FAILED, ACTORS_LOST
+from engine.runtime.contract.requests.calls import Held, Report
+from engine.runtime.contract.requests.routes import Route
+from engine.runtime.placement.detector_worker import DetectorWorker, Hosted
+from engine.runtime.placement.gate import Gate
 from engine.runtime.placement.services import Services
-from engine.runtime.placement.workers import DetectorWorker, Hosted
 from snapshots.errors import StorageError, WrongFolder
 
 T = TypeVar("T")
@@ -42,16 +31,17 @@ _BUSY_S: Final = 0.2
 
 
 class PlacedDetector:
-    """A detector's worker, while it has one, and the activation slot that goes with it.
-
-    Front ends ask where the detector is; the first of them has it activated.
-    """
+    """A detector's worker, while it has one, and its activation slot. Whoever asks first has it activated."""
 
     def __init__(
         self, detector_id: str, services: Services, left: Callable[["PlacedDetector"], None]
     ) -> None:
         self.detector_id = detector_id
         self.used_at_s = 0.0
+        self.reserved: DetectorWorker | None = None
+        """The worker in which it is to be active next."""
+        self.moving = False
+        self._gate = Gate(detector_id, services.settings.retry_s)
         self._services = services
         self._settings = services.settings
         self._left = left
@@ -68,13 +58,12 @@ class PlacedDetector:
         self._dropping: asyncio.Task[None] | None = None
         """Ends an activation that is not wanted any more, in a worker that has other detectors."""
         self._askers = 0
-        self._deleted = False
-        self._closing = False
+        self._waits_since_s: float | None = None
+        """Since when it waits for a slot or a worker."""
+        self._waits_for_worker = False
         self._at_risk = False
         """Whether data would be lost with the process, or was when the worker was lost."""
         self._lost_because = ""
-        self._trouble = ""
-        self._trouble_until_s = 0.0
 
     # -- what slots ask --------------------------------------------------------------------------------------
 
@@ -87,6 +76,12 @@ class PlacedDetector:
     def activates_fast(self) -> bool:
         """Whether the last activation was faster than starting a process."""
         return self._activated_in_s <= _FAST_S
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether another one could be active instead: not if its worker would end, and no other start."""
+        worn = self._worker is not None and self._worker.worn
+        return not worn or self._services.workers.no_room is None
 
     def make_room(self) -> None:
         """Have the detector passivated: at once if it is idle, otherwise after its turn."""
@@ -112,15 +107,14 @@ class PlacedDetector:
         return None if self._worker is None else self._worker.port.name
 
     @property
+    def node(self) -> str | None:
+        """The node on which the detector is active; None if it is not."""
+        return None if self._worker is None else self._worker.port.node
+
+    @property
     def epoch(self) -> int:
         """The epoch of the activation, or of the last one."""
         return self._epoch
-
-    @property
-    def forgettable(self) -> bool:
-        """Whether a new object could replace this one without loss."""
-        idle = self._worker is None and self._activating is None and not self._askers
-        return idle and self._loop.time() >= self._trouble_until_s
 
     async def route(self, left_epoch: int) -> Route:
         """Return where the detector is; activate it if it is nowhere.
@@ -129,24 +123,50 @@ class PlacedDetector:
         Refusal 1200, and DetectorUnavailable 1501 and 1503. If all who asked are cancelled, the detector is
         not activated.
         """
-        self._askers += 1
-        try:
+        with self.asked():
             if self._worker is not None and self._epoch == left_epoch:
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(_NEWS_S):
                         await self._news.wait()
-                except TimeoutError:
-                    pass
             while self._worker is None:
-                self._check_open()
+                self._gate.check()
                 if self._activating is None:
                     self._activating = self._loop.create_task(self._activate_or_say_why())
                 # One that is cancelled must not cancel it for the others.
                 await asyncio.shield(self._activating)
             return Route(self._worker.port.name, self._worker.port.address, self._epoch)
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Be wanted active, or at least remembered."""
+        self._askers += 1
+        try:
+            yield
         finally:
             self._askers -= 1
             self._forget_if_idle()
+
+    async def vacate(self) -> None:
+        """Have the detector passivated after its turn, unless it is where it is to be."""
+        if self._activating is not None:
+            await asyncio.wait({self._activating})
+        if self._worker is not None and self.reserved is not None:
+            self.make_room()
+            await self._news.wait()
+
+    def no_room(self, why: str, *, give_up_s: float, shared: bool) -> None:
+        """Note that no worker more is coming.
+
+        Those who have asked since `give_up_s` are refused. Others wait for a slot, if workers are `shared`:
+        the one that they have was meant for the worker that is not coming.
+        """
+        if self._activating is None or self._waits_since_s is None:
+            return
+        if self._waits_since_s <= give_up_s:
+            self._refuse_for_now(why)
+            self._activating.cancel()
+        elif shared and self._waits_for_worker:
+            self._activating.cancel()
 
     def adopt(self, worker: DetectorWorker, held: Held) -> None:
         """Take over a detector that an earlier supervisor had activated."""
@@ -157,7 +177,7 @@ class PlacedDetector:
 
     async def delete(self) -> None:
         """Refuse all requests with 1200, and drop the detector unsaved."""
-        self._deleted = True
+        self._gate.deleted = True
         await self._stop_activating()
         if self._dropping is not None:
             await self._dropping
@@ -173,7 +193,7 @@ class PlacedDetector:
 
         Returns the reason if the detector could not be saved.
         """
-        self._closing = True
+        self._gate.closing = True
         if self._activating is not None:
             await asyncio.wait({self._activating}, timeout=self._settings.drain_s)
             await self._stop_activating()
@@ -191,7 +211,7 @@ class PlacedDetector:
 
     def refuse_all(self) -> None:
         """Refuse all who ask: the time to serve them is over. `close` still saves."""
-        self._closing = True
+        self._gate.closing = True
         if self._activating is not None:
             self._activating.cancel()
 
@@ -206,7 +226,7 @@ class PlacedDetector:
         """Activate the detector, or note for those who ask why that failed."""
         try:
             if not await self._activate():
-                self._deleted = True
+                self._gate.deleted = True
         except asyncio.CancelledError:
             # Those who wait are told why.
             pass
@@ -220,10 +240,8 @@ class PlacedDetector:
             self._refuse_for_now(error.message)
         except Exception:  # noqa: BLE001 -- the error is logged, and those who wait must be told
             said = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
-            fields = {"detector": self.detector_id}
-            _log.exception(
-                "detector %s, activation failed: %s", self.detector_id, said, extra={"fields": fields}
-            )
+            extra = {"fields": {"detector": self.detector_id}}
+            _log.exception("detector %s, activation failed: %s", self.detector_id, said, extra=extra)
             self._refuse_for_now(said)
         finally:
             self._activating = None
@@ -235,6 +253,9 @@ class PlacedDetector:
         Returns False if the detector does not exist. Raises StorageError, DetectorUnavailable, and ActorDied
         if several workers in a row died of it.
         """
+        if self._waits_since_s is None:
+            self._waits_since_s = self._loop.time()
+        self._waits_for_worker = False
         try:
             await self._services.slots.acquire(self)
             for _ in range(_ATTEMPTS):
@@ -252,7 +273,11 @@ class PlacedDetector:
     async def _activate_once(self) -> bool:
         """Try one worker. Afterwards it has the detector, is given back, or is ended."""
         workers = self._services.workers
-        worker = await workers.take(alone=self.detector_id in self._services.alone)
+        worker, self.reserved = self.reserved, None
+        if worker is None or worker.dead:
+            self._waits_for_worker = True
+            worker = await workers.take(alone=self.detector_id in self._services.alone)
+        self._waits_since_s = None
         empty, unwanted = True, False
         try:
             epoch = await self._services.directory.lease(self.detector_id, worker.port.name)
@@ -283,7 +308,7 @@ class PlacedDetector:
         finally:
             if self._worker is None and not unwanted:
                 (workers.give_back if empty else workers.lose)(worker)
-        self._note_activated(activated)
+        self._services.activated(self.detector_id, activated)
         self._host(worker)
         return True
 
@@ -300,28 +325,11 @@ class PlacedDetector:
         if self._room_wanted:
             worker.port.make_room(epoch)
 
-    def _note_activated(self, activated: Activated) -> None:
-        services = self._services
-        services.counts[ACTIVATIONS] += 1
-        services.counts[RECORDS_READ] += activated.records
-        services.counts[DAMAGED] += len(activated.damage)
-        unwritable = activated.read_only
-        services.trouble(self.detector_id, None if unwritable is None else f"it is read-only: {unwritable}")
-        for damage in activated.damage:
-            services.damaged(self.detector_id, damage)
-        if activated.diverged is not None:
-            services.counts[DIVERGED] += 1
-            services.diverged(self.detector_id, activated.diverged)
-
     # -- what the worker reports -----------------------------------------------------------------------------
 
     def _reported(self, worker: DetectorWorker, report: Report) -> None:
         services = self._services
-        services.counts.update(report.counts)
-        if report.trouble is not None:
-            services.trouble(self.detector_id, report.trouble or None)
-        if report.removed is not None:
-            services.removed(self.detector_id, report.removed)
+        services.reported(self.detector_id, report)
         if worker is not self._worker or report.epoch != self._epoch:
             return
         if report.used:
@@ -370,25 +378,15 @@ class PlacedDetector:
         self._room_wanted = False
         self._services.slots.release(self)
 
-    # -- refusals --------------------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self._deleted:
-            raise no_such_detector(self.detector_id)
-        if self._closing:
-            raise shutting_down()
-        if self._loop.time() < self._trouble_until_s:
-            message = f"the detector cannot be activated now: {self._trouble}"
-            raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
-
     def _refuse_for_now(self, reason: str) -> None:
         """Refuse all who ask for `retry_s`, with the reason for the failure."""
-        self._trouble = reason
-        self._trouble_until_s = self._loop.time() + self._settings.retry_s
-        self._loop.call_at(self._trouble_until_s, self._forget_if_idle)
+        self._waits_since_s = None
+        self._loop.call_at(self._gate.refuse_for_now(reason), self._forget_if_idle)
 
     def _forget_if_idle(self) -> None:
-        if self.forgettable:
+        """Go if a new object could replace this one without loss."""
+        idle = self._worker is None and self._activating is None and not self._askers
+        if idle and not self._gate.refuses_for_now:
             self._left(self)
 
     async def _within(self, call: Awaitable[T], hung_s: float) -> T:

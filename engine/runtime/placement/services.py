@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.runtime.catalogue.directory_client import DirectoryClient
+from engine.runtime.contract.measurements.counters import ACTIVATIONS, DAMAGED, DIVERGED, RECORDS_READ
+from engine.runtime.contract.requests.calls import Activated, Report
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.activation_slots import ActivationSlots
 from engine.runtime.placement.workers import DetectorWorkers
@@ -30,3 +32,24 @@ class Services:
     """The ids of detectors that take so much that each needs a worker of its own."""
     counts: Counter[str] = field(default_factory=Counter)
     """How often each event of `counters.COUNTERS` happened, over all detectors."""
+
+    def activated(self, detector_id: str, activated: Activated) -> None:
+        """Note what an activation has found."""
+        self.counts[ACTIVATIONS] += 1
+        self.counts[RECORDS_READ] += activated.records
+        self.counts[DAMAGED] += len(activated.damage)
+        unwritable = activated.read_only
+        self.trouble(detector_id, None if unwritable is None else f"it is read-only: {unwritable}")
+        for damage in activated.damage:
+            self.damaged(detector_id, damage)
+        if activated.diverged is not None:
+            self.counts[DIVERGED] += 1
+            self.diverged(detector_id, activated.diverged)
+
+    def reported(self, detector_id: str, report: Report) -> None:
+        """Note what a worker reports of a detector, also if it has it no more."""
+        self.counts.update(report.counts)
+        if report.trouble is not None:
+            self.trouble(detector_id, report.trouble or None)
+        if report.removed is not None:
+            self.removed(detector_id, report.removed)

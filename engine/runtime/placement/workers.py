@@ -3,69 +3,31 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, NamedTuple
 
-from engine.runtime.contract.calls import Report
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.contract.ports import WorkerPort, WorkerStarter
+from engine.runtime.contract.ports import WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.placement.detector_worker import DetectorWorker, best
+from engine.runtime.placement.nodes import Nodes, NoNodes
+from engine.runtime.placement.pulse import BEATS, AvoidedNodes
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Hosted:
-    """Who is told what becomes of a detector that is active in a worker."""
-
-    reported: Callable[[Report], None]
-    on_death: Callable[[], None]
-    """Called once if the worker dies while the detector is active in it."""
+_SLOW_START_S: Final = 10.0
+"""A start that takes longer may wait for a node that is gone, and no longer keeps others from starting."""
 
 
-@dataclass(eq=False, slots=True)
-class DetectorWorker:
-    """A started worker, and the detectors that are active in it or about to be."""
+class _Wish(NamedTuple):
+    """What a taker needs."""
 
-    port: WorkerPort
-    activations: int = 0
-    taken: int = 0
-    """The detectors that are active in it or about to be."""
-    alone: bool = False
-    """Whether its only detector is to share it with no other."""
-    worn: bool = False
-    """Whether it takes no more detectors, and is ended once it has none."""
-    dead: bool = False
-    hosted: dict[int, Hosted] = field(default_factory=dict, repr=False)
-    """The active detectors, by the epochs of their activations."""
-    early: list[Report] = field(default_factory=list, repr=False)
-    """Reports of detectors whose activation is not known to be over."""
-    watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
-
-    def host(self, epoch: int, hosted: Hosted) -> None:
-        """Note that a detector is active in it, and pass on what was reported of it already."""
-        self.hosted[epoch] = hosted
-        early = [report for report in self.early if report.epoch == epoch]
-        self.early = [report for report in self.early if report.epoch != epoch]
-        for report in early:
-            hosted.reported(report)
-
-    def leave(self, epoch: int) -> None:
-        """Note that a detector is no longer active in it."""
-        self.hosted.pop(epoch, None)
-
-    def reported(self, report: Report) -> None:
-        """Pass a report on."""
-        if (hosted := self.hosted.get(report.epoch)) is not None:
-            hosted.reported(report)
-        elif self.activating:
-            self.early.append(report)
-
-    @property
-    def activating(self) -> int:
-        """The detectors that are about to be active in it."""
-        return self.taken - len(self.hosted)
+    alone: bool
+    """A worker to itself."""
+    node: str | None
+    """A worker on that node; None for anywhere."""
 
 
 class DetectorWorkers:
@@ -80,20 +42,35 @@ class DetectorWorkers:
         starter: WorkerStarter,
         settings: RuntimeSettings,
         changed: Callable[[int], None] = lambda _: None,
+        nodes: Nodes | None = None,
     ) -> None:
-        """Start with no worker. `changed` is called with the number of started workers when it changes."""
+        """Start with no worker.
+
+        `changed` is called with the number of started workers when it changes, and when there is no more room
+        for others or is again.
+        """
+        self._nodes = nodes or Nodes(NoNodes(), settings)
+        self.no_room: str | None = None
+        """That no node has room for a worker that is wanted, and what it asks for; None if that is not so."""
         self._starter = starter
         self._settings = settings
         self._changed = changed
         self._per_worker = settings.detectors_per_worker
         self._open: list[DetectorWorker] = []
         """The workers that take detectors; the last one used is the last."""
-        self._takers: dict[asyncio.Future[DetectorWorker], bool] = {}
-        """Those who wait, in order, and whether each needs a worker to itself."""
+        self._takers: dict[asyncio.Future[DetectorWorker], _Wish] = {}
+        """Those who wait, in order."""
         self._all: set[DetectorWorker] = set()
-        self._starts: set[asyncio.Task[None]] = set()
+        self._starts: dict[asyncio.Task[None], str | None] = {}
+        """With the node that a taker wishes."""
+        self._slow_starts: set[asyncio.Task[None]] = set()
+        self._start_nodes: Counter[str] = Counter()
+        """Where the workers are that are being started."""
+        self._avoided = AvoidedNodes()
         self._endings: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._trimming: asyncio.TimerHandle | None = None
+        """Set while more workers are unused than are kept."""
         # More than are started ahead: otherwise every passivation would end a process, and every activation
         # would start one.
         self._unused_most = max(1, 2 * settings.spares)
@@ -112,13 +89,13 @@ class DetectorWorkers:
         """Begin to start spare workers."""
         self._fill()
 
-    async def take(self, *, alone: bool = False) -> DetectorWorker:
+    async def take(self, *, alone: bool = False, node: str | None = None) -> DetectorWorker:
         """Return a worker for a detector, or wait until one has started; first come, first served.
 
-        With `alone` it has no other detector.
+        With `alone` it has no other detector, with `node` it is on that one.
         """
         taker: asyncio.Future[DetectorWorker] = asyncio.get_running_loop().create_future()
-        self._takers[taker] = alone
+        self._takers[taker] = _Wish(alone, node)
         self._serve()
         self._fill()
         try:
@@ -170,13 +147,28 @@ class DetectorWorkers:
         """Have a worker take more detectors if it can, as the last one used; end it if it is of no use."""
         with contextlib.suppress(ValueError):
             self._open.remove(worker)
-        if not worker.taken and (worker.worn or self._surplus or self._closed):
+        if not worker.taken and (worker.worn or self._closed):
             self.lose(worker)
         elif worker.worn or worker.alone or worker.taken >= self._per_worker:
             self._fill()
         else:
             self._open.append(worker)
             self._serve()
+
+    def _trim_if_surplus(self) -> None:
+        """Have surplus workers ended, unless activations need them soon: starting one takes half a second."""
+        surplus = len(self._unused) > self._unused_most
+        if surplus and self._trimming is None:
+            self._trimming = asyncio.get_running_loop().call_later(self._settings.unused_s, self._trim)
+        elif not surplus and self._trimming is not None:
+            self._trimming.cancel()
+            self._trimming = None
+
+    def _trim(self) -> None:
+        self._trimming = None
+        # Those at the front are unused longest.
+        for worker in self._unused[: -self._unused_most]:
+            self.lose(worker)
 
     def lose(self, worker: DetectorWorker) -> None:
         """End a worker at once: it is worn out, dead, or its state must not answer."""
@@ -200,88 +192,157 @@ class DetectorWorkers:
     async def close(self) -> None:
         """End every worker."""
         self._closed = True
-        for start in list(self._starts):
+        if self._trimming is not None:
+            self._trimming.cancel()
+        starts = self._starts.keys() | self._slow_starts
+        for start in starts:
             start.cancel()
-        await asyncio.gather(*self._starts, return_exceptions=True)
+        await asyncio.gather(*starts, return_exceptions=True)
         for taker in self._takers:
             taker.cancel()
         for worker in list(self._all):
             self.lose(worker)
         await asyncio.gather(*self._endings, return_exceptions=True)
 
-    @property
-    def _surplus(self) -> bool:
-        """Whether the pool has enough spare workers."""
-        return len(self._unused) >= self._unused_most and not self._takers
+    # -- nodes -----------------------------------------------------------------------------------------------
+
+    def node_for_worker(self, but: Collection[str] = ()) -> str | None:
+        """Return the node that the next worker is for, none of some; None if no node has room."""
+        return self._nodes.for_worker(self._all, self._start_nodes, but)
+
+    def giver(self) -> str | None:
+        """Return the node that should give a detector to another one; None if they are even."""
+        return self._nodes.giver(self._all, self._start_nodes)
+
+    def look_for_room(self) -> None:
+        """Start workers anew if there was no room, and is now, perhaps where Ray was told not to look."""
+        if not self._nodes.take_workers(None):
+            self._note_room(self._nodes.no_room)
+        elif self.no_room is not None and self.node_for_worker() is not None:
+            self._note_room(None)
+            for start in self._starts.keys() | self._slow_starts:
+                start.cancel()
+
+    def clear(self, node: str) -> bool:
+        """Let the workers of a node take no more detectors; whether none is left."""
+        for worker in [one for one in self._all if one.port.node == node and not one.worn]:
+            worker.worn = True
+            self._reopen(worker)
+        return not any(worker.port.node == node for worker in self._all) and not self._start_nodes[node]
 
     @property
     def _unused(self) -> list[DetectorWorker]:
-        return [worker for worker in self._open if not worker.taken]
+        return [worker for worker in self._open if not worker.taken and not worker.pulse.doubtful]
 
     def _serve(self) -> None:
         """Hand workers with room to those who wait for one."""
-        for taker, alone in list(self._takers.items()) if self._open else ():
-            worker = self._fullest(self._unused if alone else self._open)
+        takers = list(self._takers.items()) if self._open else []
+        ranks = self._nodes.ranks(self._all) if takers and self._nodes.several else {}
+        for taker, wish in takers:
+            worker = best(self._with_room(wish), ranks)
             if worker is None or taker.done():
                 continue
             del self._takers[taker]
             worker.activations += 1
             worker.taken += 1
-            worker.alone = alone
-            if alone or worker.taken == self._per_worker:
+            worker.alone = wish.alone
+            if wish.alone or worker.taken == self._per_worker:
                 self._open.remove(worker)
             taker.set_result(worker)
+        self._trim_if_surplus()
 
-    def _fullest(self, workers: Sequence[DetectorWorker]) -> DetectorWorker | None:
-        """Return the worker for the next detector: few workers are filled, unless activations wait there.
-
-        Last in, first out: the workers unused longest stay unused, and have grown least.
-        """
-        found = reversed(workers)
-        return max(found, key=lambda worker: (-worker.activating, worker.taken), default=None)
+    def _with_room(self, wish: _Wish) -> Sequence[DetectorWorker]:
+        workers = self._unused if wish.alone else [one for one in self._open if not one.pulse.doubtful]
+        return workers if wish.node is None else [one for one in workers if one.port.node == wish.node]
 
     def _fill(self) -> None:
         """Start the workers that are waited for or wanted as spares, unless they are starting already."""
         if self._closed:
             return
-        unused = len(self._unused)
-        waiting = [alone for taker, alone in self._takers.items() if not taker.done()]
-        waited_for, alone = len(waiting) - sum(waiting), sum(waiting)
+        self._fill_wishes()
+        waiting = [wish for taker, wish in self._takers.items() if not taker.done() and wish.node is None]
+        alone = sum(wish.alone for wish in waiting)
+        waited_for = len(waiting) - alone
+        starts = sum(node is None for node in self._starts.values())
         taken = sum(worker.taken for worker in self._all)
         room = sum(self._per_worker - worker.taken for worker in self._open if worker.taken)
         more = max(0, self._settings.max_resident - taken - len(waiting) - room)
         wanted = self._workers_for(waited_for) + alone + min(self._settings.spares, self._workers_for(more))
-        wanted -= unused + len(self._starts)
-        for _ in range(min(wanted, self._settings.starts_at_once - len(self._starts))):
-            start = asyncio.create_task(self._start())
-            self._starts.add(start)
-            start.add_done_callback(self._start_over)
+        wanted -= len(self._unused) + starts
+        for _ in range(min(wanted, self._settings.starts_at_once - starts)):
+            self._begin_start()
+
+    def _fill_wishes(self) -> None:
+        """Start the workers that are waited for on particular nodes, and that nobody waits for elsewhere."""
+        wishes = [wish.node for taker, wish in self._takers.items() if not taker.done() and wish.node]
+        starts = Counter(node for node in self._starts.values() if node is not None)
+        for node, wanted in Counter(wishes).items():
+            for _ in range(min(wanted, self._settings.starts_at_once) - starts[node]):
+                self._begin_start(node)
+
+    def _begin_start(self, node: str | None = None) -> None:
+        start = asyncio.create_task(self._start(node))
+        self._starts[start] = node
+        start.add_done_callback(self._start_over)
+        asyncio.get_running_loop().call_later(_SLOW_START_S, self._start_is_slow, start)
 
     def _workers_for(self, detectors: int) -> int:
         return -(-detectors // self._per_worker)
 
     def _start_over(self, start: asyncio.Task[None]) -> None:
-        self._starts.discard(start)
+        self._starts.pop(start, None)
+        self._slow_starts.discard(start)
         self._fill()
 
-    async def _start(self) -> None:
+    def _start_is_slow(self, start: asyncio.Task[None]) -> None:
+        slow = self.no_room is None and len(self._slow_starts) < self._settings.starts_at_once
+        if start in self._starts and slow:
+            del self._starts[start]
+            self._slow_starts.add(start)
+            self._fill()
+
+    async def _start(self, wished: str | None) -> None:
+        node = wished or self._chosen_node()
+        if not self._nodes.take_workers(node):
+            # What is started there would be ended at once.
+            await asyncio.sleep(self._settings.retry_s)
+            return
+        self._start_nodes.update([node] if node else [])
         try:
-            port = await self._starter.start()
+            port = await self._starter.start(self._nodes.draining | self._avoided.now(), node)
         except Exception as error:  # noqa: BLE001 -- takers wait for a worker: try again
             _log.warning("a detector worker did not start: %s", error)
             await asyncio.sleep(self._settings.retry_s)
             return
+        finally:
+            self._start_nodes.subtract([node] if node else [])
+        self._note_room(None)
         worker = DetectorWorker(port)
-        if self._surplus or self._closed:
+        if self._closed or port.node in self._nodes.draining:
             await self._end(worker)
             return
         port.reported = worker.reported
         self._open.append(self._add(worker))
         self._serve()
 
+    def _chosen_node(self) -> str | None:
+        """Return the node for the next worker; None if only Ray can find one, now or later."""
+        if not self._nodes.known:
+            return None
+        node = self.node_for_worker(but=self._avoided.now()) or self.node_for_worker()
+        self._note_room(None if node else self._nodes.no_room)
+        return node
+
+    def _note_room(self, no_room: str | None) -> None:
+        if (self.no_room is None) is not (no_room is None):
+            _log.warning("%s", no_room or "a node has room for a worker again")
+            self.no_room = no_room
+            self._changed(len(self._all))
+
     def _add(self, worker: DetectorWorker) -> DetectorWorker:
         self._all.add(worker)
-        worker.watchers = [asyncio.create_task(watch(worker)) for watch in (self._watch, self._ping)]
+        watches = (self._watch, self._ping, self._count_beats)
+        worker.watchers = [asyncio.create_task(watch(worker)) for watch in watches]
         self._changed(len(self._all))
         return worker
 
@@ -290,7 +351,7 @@ class DetectorWorkers:
         self._died(worker, "died")
 
     async def _ping(self, worker: DetectorWorker) -> None:
-        """Find out that a worker hangs, or was stopped by a signal."""
+        """Find out that the event loop of a worker hangs, for example in a call to a disk."""
         hung_s = self._settings.hung_s
         try:
             while True:
@@ -301,6 +362,32 @@ class DetectorWorkers:
             self._died(worker, f"has not answered for {hung_s:g} s")
         except ActorDied as error:
             self._died(worker, f"cannot be reached: {error}")
+
+    async def _count_beats(self, worker: DetectorWorker) -> None:
+        """Find out that a worker was stopped, or is on a node that was stopped or cut off."""
+        timeout_s = self._settings.node_timeout_s
+
+        def lost() -> bool:
+            # Once its node counts as gone, there is no other reason for the silence.
+            avoided = worker.port.node in self._avoided.now()
+            return worker.pulse.dead(activating=worker.activating > 0 and not avoided)
+
+        def doubted() -> None:
+            # Others take its place, or it takes detectors again.
+            self._serve()
+            self._fill()
+
+        try:
+            await worker.pulse.count(worker.port.beat, timeout_s / BEATS, lost, doubted)
+        except ActorDied as error:
+            self._died(worker, f"cannot be reached: {error}")
+            return
+        node, others = worker.port.node, self._all - {worker}
+        neighbours = [one for one in others if one.port.node == node]
+        if all(one.pulse.doubtful for one in neighbours):
+            _log.warning("no worker of the node %s answers; none is started there for a while", node)
+            self._avoided.add(node)
+        self._died(worker, f"has not answered for {timeout_s:g} s")
 
     def _died(self, worker: DetectorWorker, how: str) -> None:
         _log.warning("the detector worker %s %s", worker.port.name, how)

@@ -4,17 +4,20 @@ import os
 import resource
 import socket
 import time
-from pathlib import Path
+from io import FileIO
 from typing import Final
 
 _STARTED_MS: Final = time.time_ns() // 1_000_000
 """When this module was imported, right at the start of every process."""
 
+_LINE_BYTES: Final = 200
+
 
 def resident_bytes() -> int:
     """Return the resident memory of this process in bytes."""
     try:
-        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+        with FileIO("/proc/self/statm") as file:
+            pages = int(file.read(_LINE_BYTES).split()[1])
     except (OSError, IndexError, ValueError):
         # Without /proc, the peak has to serve.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from engine.runtime.contract.routes import Address
+from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.frames import TOKEN, TOKEN_BYTES, WELCOME, FrameReader, Garbage, pieces
 from engine.runtime.transport.tls import client_context
 

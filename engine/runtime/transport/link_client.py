@@ -10,8 +10,8 @@ import msgspec
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.failures import decode_failure
-from engine.runtime.contract.operations import Operation
-from engine.runtime.contract.routes import Address
+from engine.runtime.contract.requests.operations import Operation
+from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.connecting import connected
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.messages import (

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, Self
 
-from engine.runtime.contract.routes import Address
+from engine.runtime.contract.requests.routes import Address
 from engine.runtime.process.temporary import TemporaryFolder
 from engine.runtime.transport.connecting import ForToken
 from engine.runtime.transport.frames import TOKEN_BYTES

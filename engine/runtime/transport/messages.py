@@ -10,7 +10,7 @@ import msgspec
 
 from engine.evaluation.wire.events import Answer
 from engine.language.diagnostics import Entry
-from engine.runtime.contract.operations import Crash, Operation
+from engine.runtime.contract.requests.operations import Crash, Operation
 from engine.runtime.transport.frames import Payload
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from engine.runtime.contract.operations import Operation, Reply
+from engine.runtime.contract.requests.operations import Operation, Reply
 
 
 class _Batch(msgspec.Struct, array_like=True):

@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 
 from engine.evaluation.wire.events import Answer, Refused
-from engine.runtime.contract.operations import READS
+from engine.runtime.contract.requests.operations import READS
 from tests.crash.actors.actor_client import ActorProcess, ActorProcesses, Failed, Gone, actor_processes
 from tests.crash.actors.actor_kills import Counts, KilledDetector
 from tests.crash.model.oracle import Asked

@@ -150,6 +150,10 @@ class MemoryDisk:
         self.call("read_start")
         return bytes(self._inode(path).live[:bytes_])
 
+    def changed_us(self, path: Path) -> int:
+        self._inode(path)
+        return 0
+
     def create(self, path: Path) -> OpenFile:
         self.call("create")
         if path.name in self.live:

@@ -75,6 +75,9 @@ class FoldersDisk:
     def read_start(self, path: Path, bytes_: int) -> bytes:
         return self._of(path).read_start(path, bytes_)
 
+    def changed_us(self, path: Path) -> int:
+        return self._of(path).changed_us(path)
+
     def create(self, path: Path) -> OpenFile:
         self.before("create", path.parent)
         return self._of(path).create(path)

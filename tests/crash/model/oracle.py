@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.condition import Condition
 from engine.language.json.writer import condition_to_document
-from engine.runtime.contract import operations as ops
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from tests.crash.model.history import Lost
 from tests.reference import ReferenceDetector
 from tests.worlds.scripts import STEPS_US, Choose, World, timestamp_ms

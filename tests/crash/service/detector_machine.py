@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engine.language.limits import DEFAULT_LIMITS
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
-from engine.runtime.contract import operations as ops
+from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.files import OpenFile, RealFiles

@@ -2,10 +2,11 @@
 
 from functools import partial
 
+from engine.runtime.catalogue import directory
 from engine.runtime.catalogue.directory import Directory
 from engine.runtime.contract.settings import JournalSync
 from engine.runtime.detector.actor import DetectorActor
-from snapshots import store
+from snapshots import folders, store
 from snapshots.write import retention
 from tests.crash.service.service_images import RUNS, ServiceImages
 from tests.crash.store.planted_defects import Defect
@@ -85,6 +86,19 @@ SERVICE_DEFECTS: dict[str, Defect] = {
         "self._make_folder(detector_id)",
         "self._change(DetectorCreated(detector_id, name)); self._make_folder(detector_id)",
         partial(images, "tokens_and_detectors"),
+    ),
+    "a detector is entered as a copy, though nothing was copied": Defect(
+        Directory,
+        "create_detector",
+        "elif not has_snapshot(",
+        "elif not is_unused(",
+        partial(images, "forks"),
+    ),
+    "an owner is copied that has been overtaken": Defect(
+        DetectorActor, "begin_fork", "active.store.check_owner()", "pass", partial(images, "forks")
+    ),
+    "a copy that was not completed stays": Defect(
+        directory, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused
     ),
     "a detector's folder goes before it is struck out": Defect(
         Directory,

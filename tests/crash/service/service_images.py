@@ -16,8 +16,9 @@ from typing import Any
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
-from engine.runtime.contract import operations as ops
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.errors import DetectorUnavailable
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import JournalSync, RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.errors import Fenced, StorageError
@@ -98,6 +99,23 @@ class ServiceRun:
         self.directory.delete_detector(detector_id)
         self.struck.add(detector_id)
         self.directory.purge_detector(detector_id)
+
+    def fork(self, owner: "Owner", detector_id: str, *, opened_meanwhile: bool = False) -> None:
+        """Make another detector of one, as broker and worker do."""
+        self.detectors[detector_id] = Known([owner.known.positions[owner.place]])
+        make_folder = owner.actor.begin_fork(detector_id)
+        make_folder()
+        if opened_meanwhile:
+            self.directory.close()
+            self.directory = opened(self.disk)
+        try:
+            self.directory.create_detector(detector_id, "fork", is_made=True)
+        except DetectorUnavailable:
+            # Its caller is told that there is none.
+            self.directory.purge_detector(detector_id)
+            self.struck.add(detector_id)
+        else:
+            self.entered.add(detector_id)
 
     def activate(self, detector_id: str) -> "Owner":
         epoch = self.directory.lease(detector_id, "actor")
@@ -269,8 +287,26 @@ def overtaken(run: ServiceRun, old: Owner, detector_id: str, call: str) -> None:
     owner.ask(event(5))
 
 
+def forks(run: ServiceRun) -> None:
+    """Detectors that are made of another, which goes on, and one whose folder passes for a leftover."""
+    source, fork, lost, late = "1" * 32, "2" * 32, "3" * 32, "4" * 32
+    run.create(source)
+    owner = run.activate(source)
+    owner.ask(rule(), event(1))
+    run.fork(owner, fork)
+    owner.ask(event(2))
+    run.activate(fork).ask(event(3))
+    run.fork(owner, lost, opened_meanwhile=True)
+    owner = run.activate(source)
+    owner.ask(event(4))
+    run.activate(source).ask(event(5))
+    with contextlib.suppress(Fenced):
+        run.fork(owner, late)
+        raise Lost("an owner was copied after its successor had answered")
+
+
 RUNS: dict[str, Callable[[ServiceRun], None]] = {
-    run.__name__: run for run in (tokens_and_detectors, lives, two_owners)
+    run.__name__: run for run in (tokens_and_detectors, lives, two_owners, forks)
 }
 
 
@@ -324,6 +360,8 @@ def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
         raise Lost(f"tokens are {set(state.tokens)}; {run.tokens} were added and {run.revoked} revoked")
     if not run.entered <= state.detectors.keys() or run.struck & state.detectors.keys():
         raise Lost(f"detectors are {set(state.detectors)}, and {run.entered} were answered")
+    if leftovers := set(disk.names(DATA / "detectors")) - state.detectors.keys() - state.struck:
+        raise Lost(f"the folders {leftovers} are no detector's")
     for detector_id in state.detectors:
         known = run.detectors[detector_id]
         epoch = directory.lease(detector_id, "actor")

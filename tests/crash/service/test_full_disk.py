@@ -17,8 +17,8 @@ from engine.evaluation.wire.events import Done, Refused
 from engine.language.text.parser import parse
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.catalogue.tokens import digest_of
-from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
+from engine.runtime.contract.requests import operations as ops
 from tests.local_runtime import local_service, until
 from tests.reference import ReferenceDetector
 

@@ -14,11 +14,12 @@ from api.http.state_view import state_view
 from api.schema.state_messages import StateQuery
 from engine import Detector, Refusal
 from engine import format as canonical
+from engine.evaluation.wire.comparisons import comparison_of
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.explanations import explain_body
 from engine.evaluation.wire.states import state_of
 from engine.language.json.writer import condition_to_document
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests.operations import Operation
 
 
 class FakeService:
@@ -42,7 +43,9 @@ class FakeService:
 
     def put_in_place(self, patch: pytest.MonkeyPatch) -> None:
         """Have all commands call this service."""
-        patch.setattr(import_module("api.cli.service_options"), "Client", lambda _url, _token: self.client())
+        patch.setattr(
+            import_module("api.cli.options.service_options"), "Client", lambda _url, _token: self.client()
+        )
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append((request.method, request.url.path))
@@ -71,6 +74,11 @@ class FakeService:
                 return [{"id": one, "name": name} for one, name in self.names.items()]
             case "POST", ["detectors"]:
                 return {"id": self.create(body["name"])}
+            case "POST", ["detectors", one, "fork"]:
+                fork_id = self.create(body["name"])
+                source = self.detectors[one]
+                self.detectors[fork_id] = Detector.load(source.dump(), Detector.STATE_VERSION)
+                return {"id": fork_id}
             case "DELETE", ["detectors", one]:
                 del self.names[one], self.detectors[one]
                 return {"id": one}
@@ -88,7 +96,13 @@ class FakeService:
                 shown = asyncio.run(state_view(call, read_query(StateQuery, request.url.query)))
                 return json.loads(shown.body)["result"]
             case "POST", ["detectors", one, "rules"]:
-                return {"id": self.detectors[one].add_rule(body["name"], body["condition"], body["notify"])}
+                shadow, draft_of = body.get("shadow", False), body.get("draftOf")
+                given = (body["name"], body["condition"], body["notify"])
+                return {"id": self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of)}
+            case "GET", ["detectors", one, "rules", rule_id, "comparison"]:
+                return json.loads(comparison_of(self.detectors[one], rule_id).result)
+            case "POST", ["detectors", one, "rules", rule_id, "promote"]:
+                return self._rule(one, self.detectors[one].promote(rule_id).id)
             case "PATCH", ["detectors", one, "rules", rule_id]:
                 self.detectors[one].change_rule(rule_id, **body)
                 return self._rule(one, rule_id)
@@ -109,4 +123,6 @@ class FakeService:
             "name": rule.name,
             "notify": rule.notify,
             "priority": rule.priority,
+            **({"shadow": True} if rule.shadow else {}),
+            **({"draftOf": rule.draft_of} if rule.draft_of else {}),
         }

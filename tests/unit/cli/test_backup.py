@@ -14,7 +14,7 @@ from api.cli import main
 from api.cli.inspection.data_folder import read_data_folder
 from engine.runtime.catalogue.backup import copy_data_folder
 from engine.runtime.catalogue.directory import opened_offline
-from engine.runtime.contract.operations import add_rule, evaluate, rules
+from engine.runtime.contract.requests.operations import add_rule, evaluate, rules
 from snapshots.errors import NothingUsable, StorageError
 from tests.faulty_files import Died, FaultyFiles
 from tests.local_runtime import LocalService, local_service

@@ -25,7 +25,7 @@ def test_the_report_tells_count_and_first_place_of_rules_that_fired_and_of_those
         ("silent", "0", "", ""),
         ("rule", "3", "1970-01-01T00:00:00.003Z", "e, line 3"),
     ]
-    assert report.remarks() == ["message 2001, 3 times; first e, line 3: late"]
+    assert report.warnings() == ["message 2001, 3 times; first e, line 3: late"]
 
 
 def test_the_report_tells_how_many_events_were_refused_and_why() -> None:

@@ -25,7 +25,9 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return httpx.Response(200, json={"success": True, "errors": [], "messages": [], "result": document})
 
     client = Client("http://s", "t", transport=httpx.MockTransport(respond))
-    monkeypatch.setattr(import_module("api.cli.service_options"), "Client", lambda _url, _token: client)
+    monkeypatch.setattr(
+        import_module("api.cli.options.service_options"), "Client", lambda _url, _token: client
+    )
     return document
 
 
@@ -40,8 +42,8 @@ def test_tables_show_nodes_front_ends_and_workers(answer: dict[str, Any]) -> Non
     answer["workers"].append({"name": "worker-3", "answers": True})
     answer["nodes"][0]["alive"] = False
     assert shown() == (
-        "node      address   id            cpus  detectors\n"
-        "a (dead)  10.0.0.7  9f3c1d9f3c1d  8     1\n"
+        "node      address   id            cpus  free  detectors\n"
+        "a (dead)  10.0.0.7  9f3c1d9f3c1d  8     7.7   1\n"
         "front end  pid   memory   waiting  oldest  loop lag  last word  started at\n"
         "a          4711  83.0 MB  3        2 ms    1 ms      400 ms     2024-03-04T09:36:40Z\n"
         "worker             node      pid   memory   detector                          waiting  oldest  "
@@ -51,7 +53,14 @@ def test_tables_show_nodes_front_ends_and_workers(answer: dict[str, Any]) -> Non
         "worker-2 (silent)                           ffffffffffffffffffffffffffffffff  0        0 ms    "
         "0     0.0 MB  9\n"
         "worker-3                                    (spare)\n"
+        "service  pid   setting         given  in force\n"
+        "a        4711  --max-resident  200    50\n"
     )
+
+
+def test_nothing_is_said_of_settings_that_are_in_force(answer: dict[str, Any]) -> None:
+    answer["other_settings"] = []
+    assert "setting" not in shown()
 
 
 def test_json_is_the_answer_of_the_service(answer: dict[str, Any]) -> None:

@@ -115,7 +115,7 @@ def test_damage_is_told_at_the_end_with_file_and_offset_and_what_is_lost_is_left
             storage=Storage(folder="/d/directory", position=None), tokens=None, detectors=None
         ),
         orphans=["/d/detectors/x"],
-        remarks=["a torn tail"],
+        warnings=["a torn tail"],
         damage=[
             Defect(path="/d/j.rdj", offset=118, reason="record 14 does not fit its checksum"),
             Defect(path="/d/s.rds", reason="it is gone"),
@@ -136,7 +136,7 @@ def test_damage_is_told_at_the_end_with_file_and_offset_and_what_is_lost_is_left
         "orphans: folders of detectors that are not in the catalogue",
         "  /d/detectors/x",
         "",
-        "remarks",
+        "warnings",
         "  a torn tail",
         "",
         "damaged",

@@ -21,8 +21,8 @@ from api.cli.inspection.folder_files import Look
 from api.cli.inspection.report import Defect, Storage
 from engine.evaluation.detector import Detector
 from engine.runtime.catalogue.catalogue_state import STATE_VERSION, CatalogueState, encode_state
-from engine.runtime.contract.operations import add_rule, change_rule, evaluate, rules
-from engine.runtime.detector import detector_snapshot as kept
+from engine.runtime.contract.requests.operations import add_rule, change_rule, evaluate, rules
+from engine.runtime.detector.persistence import detector_snapshot as kept
 from snapshots.data_folder.identity import begin_folder
 from snapshots.folders import create_folder
 from snapshots.store import Store
@@ -100,7 +100,7 @@ def shop(report: Any) -> Any:
 def test_a_folder_is_told_to_its_last_record(data: Path) -> None:
     report = told(data, "--rules")
     assert report["whole"] is True
-    assert report["damage"] == report["orphans"] == report["remarks"] == []
+    assert report["damage"] == report["orphans"] == report["warnings"] == []
     catalogue = report["catalogue"]
     assert (len(catalogue["tokens"]), catalogue["detectors"], catalogue["storage"]["position"]) == (1, 2, 3)
     assert len(catalogue["tokens"][0]["hint"]) == 4
@@ -296,12 +296,12 @@ def test_a_write_that_was_never_finished_is_no_damage(data: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     report = told(data)
     assert shop(report)["contents"]["events_seen"] == 9
-    [remark] = report["remarks"]
-    assert remark.startswith(f"{path}, offset ")
-    assert remark.endswith("a write that was never finished, or is under way")
+    [warning] = report["warnings"]
+    assert warning.startswith(f"{path}, offset ")
+    assert warning.endswith("a write that was never finished, or is under way")
 
 
-def test_damage_that_no_recovery_meets_is_a_remark(data: Path) -> None:
+def test_damage_that_no_recovery_meets_is_a_warning(data: Path) -> None:
     detector = shop(told(data))["id"]
     folder, old = data / "detectors" / detector, journal_of(data, detector)
     store = Store(folder)
@@ -313,9 +313,9 @@ def test_damage_that_no_recovery_meets_is_a_remark(data: Path) -> None:
     content[content.index(b'"u3"')] ^= 1
     old.write_bytes(content)
     report = told(data)
-    [remark] = report["remarks"]
-    assert remark.startswith(f"{old}, offset ")
-    assert remark.endswith("no recovery needs that")
+    [warning] = report["warnings"]
+    assert warning.startswith(f"{old}, offset ")
+    assert warning.endswith("no recovery needs that")
     # But where the newest snapshot is damaged too, nothing can be recovered.
     newest = max(folder.glob("snapshot-*"))
     newest.write_bytes(newest.read_bytes()[:-1])
@@ -388,7 +388,7 @@ def test_a_mark_that_recovery_left_is_told(data: Path, kills: int, ago_s: int, s
     mark = data / "detectors" / shop(told(data))["id"] / "replaying"
     at_us = time.time_ns() // 1_000 - ago_s * 1_000_000
     mark.write_bytes(b"RDMARK2\n" + struct.pack("<QIIq", 7, kills, 0, at_us))
-    assert told(data)["remarks"][0].startswith(f"{mark}: {said}")
+    assert told(data)["warnings"][0].startswith(f"{mark}: {said}")
 
 
 def test_a_file_in_the_place_of_a_folder_is_told_and_the_others_too(data: Path) -> None:
@@ -416,7 +416,7 @@ def test_folders_of_deleted_detectors_are_no_orphans(tmp_path: Path) -> None:
     create_folder(tmp_path / "detectors" / SECOND, b"", version=1)
     report = told(tmp_path)
     assert report["orphans"] == report["detectors"] == []
-    assert "deleted" in report["remarks"][0]
+    assert "deleted" in report["warnings"][0]
 
 
 def test_a_detector_of_old_times_that_was_never_active_has_no_folder(tmp_path: Path) -> None:
@@ -431,7 +431,7 @@ def test_a_folder_that_was_begun_and_never_used_is_whole(tmp_path: Path) -> None
     (tmp_path / "directory").mkdir()
     report = told(tmp_path)
     assert (report["catalogue"]["detectors"], report["detectors"]) == (0, [])
-    assert "never used" in report["remarks"][1]
+    assert "never used" in report["warnings"][1]
 
 
 async def test_the_id_of_the_folder_is_told(service: LocalService, tmp_path: Path) -> None:
@@ -448,7 +448,7 @@ def test_a_folder_without_an_id_is_whole_and_is_given_none(tmp_path: Path) -> No
     )
     report = told(tmp_path)
     assert (report["whole"], report["identity"]) == (True, None)
-    assert "no id yet" in report["remarks"][0]
+    assert "no id yet" in report["warnings"][0]
     assert "id none\n" in inspect(tmp_path).stdout
     assert [path.name for path in tmp_path.iterdir()] == ["directory"]
 

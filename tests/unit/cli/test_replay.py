@@ -5,8 +5,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from api.cli import main
+from api.cli.printing.tables import print_table
 from api.cli.replaying.run import HEADER
-from api.cli.tables import print_table
 
 ROWS = [
     (

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from api.cli import main, service_options
+from api.cli import main
+from api.cli.options import service_options
 from api.client import ServiceError
 from api.secret_files import SECRET_BYTES_MAX, SecretFileError, read_secret, readable_by_others
 

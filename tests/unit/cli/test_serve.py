@@ -1,11 +1,12 @@
 import asyncio
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from api.cli import main
-from api.cli.serve import serve
+from api.cli.running.serve import serve
 from api.settings import Settings, settings
 
 
@@ -34,7 +35,17 @@ def test_help_shows_every_setting_with_its_variable_and_default() -> None:
 
 
 def test_every_setting_is_an_option_and_every_option_a_setting() -> None:
-    assert [option.name for option in serve.params] == [setting.name for setting in settings()]
+    options = {option.name: option for option in serve.params if isinstance(option, click.Option)}
+    assert [name for name, one in options.items() if not one.hidden] == [one.name for one in settings()]
+    assert [name for name, one in options.items() if one.hidden] == [
+        one.former_name for one in settings() if one.former_name
+    ]
+
+
+def test_an_option_by_its_former_name_still_works_and_is_not_shown(chosen: list[Settings]) -> None:
+    assert invoke("serve", "--idle-rest-s", "7").exit_code == 0
+    assert chosen[0].passivate_after_s == 7
+    assert "idle-rest" not in invoke("serve", "--help").output
 
 
 def test_an_option_wins_over_its_variable_and_that_over_the_default(chosen: list[Settings]) -> None:

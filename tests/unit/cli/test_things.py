@@ -46,6 +46,19 @@ def test_detectors_are_created_listed_and_deleted(service: FakeService, run: Run
     assert service.names == {logins: "logins"}
 
 
+def test_a_detector_is_copied_by_name_or_id(service: FakeService, run: Run) -> None:
+    shop = service.create("shop")
+    service.detectors[shop].add_rule("r", "a == 1")
+    for wanted in ("shop", shop):
+        fork = run("detectors", "fork", wanted, "--name", f"copy of {wanted}").stdout.strip()
+        assert service.names[fork] == f"copy of {wanted}"
+        assert len(service.detectors[fork].rules()) == 1
+    assert (
+        json.loads(run("detectors", "fork", shop, "--name", "c", "-o", "json").stdout)["id"] in service.names
+    )
+    assert "Missing option '--name'" in run("detectors", "fork", "shop", status=2).stderr
+
+
 def test_what_cannot_be_undone_is_asked_first(service: FakeService, run: Run) -> None:
     shop = service.create("shop")
     service.detectors[shop].add_rule("r", "a == 1")

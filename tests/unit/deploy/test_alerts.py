@@ -39,6 +39,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {P + "actors_lost_total": "0x190 2x10"},
     ),
     "RuleDetectorNodeLost": ({P + "nodes_alive": "3x190 2x10"}, {P + "nodes_alive": "2x100 3x100"}),
+    "RuleDetectorNoRoom": ({P + "no_room": "0x100 1x100"}, {P + "no_room": "0x196 1x4"}),
     "RuleDetectorSlow": (
         {
             P + 'request_seconds_bucket{operation="evaluate",le="0.5"}': "0+90x200",
@@ -60,8 +61,8 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {P + 'requests_total{operation="evaluate",status="429"}': "7x200"},
     ),
     "RuleDetectorActivationsCrowdOut": (
-        {P + "detectors_woken_total": "0+900x200"},
-        {P + "detectors_woken_total": "0+600x200"},
+        {P + "detectors_activated_total": "0+900x200"},
+        {P + "detectors_activated_total": "0+600x200"},
     ),
     "RuleDetectorEventLoopLag": (
         {P + "event_loop_lag_seconds": "1x200"},
@@ -134,7 +135,7 @@ def run(*command: str) -> None:
 def test_every_alert_has_a_case_and_a_section_in_the_operators_page() -> None:
     names = [rule["alert"] for rule in alerts()]
     assert CASES.keys() == set(names)
-    page = (ALERTS.parents[2] / "OPERATIONS.md").read_text("utf-8")
+    page = (ALERTS.parents[2] / "MONITORING.md").read_text("utf-8")
     assert [name for name in names if f"`{name}`" not in page] == []
 
 

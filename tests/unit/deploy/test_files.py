@@ -44,7 +44,7 @@ def pods() -> list[Any]:
 
 
 def test_each_file_has_its_line_in_the_page() -> None:
-    page = (DEPLOY.parent / "OPERATIONS.md").read_text("utf-8")
+    page = (DEPLOY.parent / "DEPLOYING.md").read_text("utf-8")
     files = [path for path in DEPLOY.rglob("*") if path.is_file()]
     assert len(files) >= 8
     assert [path for path in files if f"deploy/{path.relative_to(DEPLOY)}" not in page] == []

@@ -9,7 +9,7 @@ from engine.evaluation.dispatch import rule_set
 from engine.evaluation.persistence import packing
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.packing import packed
-from engine.evaluation.state import columns
+from engine.evaluation.state.storage import columns
 from tests.differential import fused
 
 CONDITIONS = (

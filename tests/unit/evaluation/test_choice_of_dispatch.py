@@ -8,7 +8,7 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.state.expiry import until_us
+from engine.evaluation.state.removal.expiry import until_us
 from tests.differential import fused
 
 WORLDS: dict[str, Callable[[int], str]] = {

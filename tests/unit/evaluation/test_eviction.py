@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.state import columns, eviction, expiry, minima, slices
-from engine.evaluation.state.expiry import page_until_us, until_us
-from engine.evaluation.state.sizes import ENTRY_BYTES, PAGE_BYTES, SLOT_BYTES, TICK_BYTES, key_bytes
+from engine.evaluation.state import slices
+from engine.evaluation.state.removal import eviction, expiry, minima
+from engine.evaluation.state.removal.expiry import page_until_us, until_us
+from engine.evaluation.state.storage import columns
+from engine.evaluation.state.storage.sizes import ENTRY_BYTES, PAGE_BYTES, SLOT_BYTES, TICK_BYTES, key_bytes
 from tests.differential.modes import MODES, in_mode
 
 UNBOUNDED = 1 << 62
@@ -35,9 +37,11 @@ def weighed(made: Detector) -> int:
     for table in made.state.tables.values():
         total += sum(SLOT_BYTES + key_bytes(key) for key in table.keys if key is not None)
         for column in table.columns:
-            total += TICK_BYTES * len(column.ticks)
-            total += ENTRY_BYTES * len(column.few) if column.few is not None else 0
-            total += PAGE_BYTES * sum(map(bool, column.counts))
+            of_column = TICK_BYTES * len(column.ticks)
+            of_column += ENTRY_BYTES * len(column.few) if column.few is not None else 0
+            of_column += PAGE_BYTES * sum(map(bool, column.counts))
+            assert column.bytes == of_column
+            total += of_column
     return total
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from engine import Detector, Limits, Refusal, explain, format  # noqa: A004
 from engine.evaluation.explanation import explaining, why_not
-from engine.evaluation.explanation.futures import LATEST_US, Future, every, negated, settled_until, some
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.explanation.shown import VALUE_CHARS_MAX, shown
+from engine.evaluation.explanation.past.futures import LATEST_US, Future, every, negated, settled_until, some
+from engine.evaluation.facts.shown import VALUE_CHARS_MAX, shown
 from engine.evaluation.wire import explanations
 from engine.evaluation.wire.explanations import explain_body
 
@@ -264,6 +264,11 @@ def test_the_rule_is_looked_for_before_the_time_is_judged() -> None:
 
 
 # -- as JSON ------------------------------------------------------------------------------------------------
+
+
+def test_a_long_member_is_cut_and_its_name_is_not() -> None:
+    part, is_cut = shown({"a": 1, "text": "x" * 2_000})
+    assert (list(part), is_cut) == (["a", "text"], True)
 
 
 def test_integers_of_any_size_are_shown() -> None:

@@ -10,9 +10,17 @@ from engine import Detector
 from engine.evaluation import verdicts
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing import indexed_stream
-from engine.evaluation.explanation import holdings
-from engine.evaluation.explanation.holdings import FIRST, KeyPlace, SeenKey, overview, seen_keys
-from engine.evaluation.explanation.standing import standing
+from engine.evaluation.explanation.between_events import holdings
+from engine.evaluation.explanation.between_events.holdings import (
+    FIRST,
+    KeyPlace,
+    SeenKey,
+    costliest,
+    overview,
+    seen_keys,
+)
+from engine.evaluation.explanation.between_events.standing import standing
+from engine.evaluation.state.storage.sizes import ENTRY_BYTES, SLOT_BYTES, key_bytes
 from engine.evaluation.wire.states import StateAsked, after_of, state_of
 
 
@@ -103,6 +111,7 @@ def test_memories_tell_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
                 "per": ["user"],
                 "since_event": 0,
                 "entries": 2,
+                "bytes": 2 * ENTRY_BYTES,
                 "uses": 3,
                 "ruleIds": ids[:2],
             }
@@ -111,7 +120,7 @@ def test_memories_tell_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     (second,) = ask(detector, about="nodes", limit=2, after=after_of("1"))["nodes"]
     assert (second["text"], second["per"], second["entries"]) == ("previous b == 2", [], 1)
-    assert second["ruleIds"] == [other]
+    assert (second["ruleIds"], second["bytes"]) == ([other], 0)
     assert ask(detector, about="nodes", after=(2, 0)) == {"nodes": []}
 
 
@@ -201,3 +210,55 @@ def test_rules_of_a_name_are_looked_for_a_part_at_a_time(monkeypatch: pytest.Mon
         found += [rule["ruleId"] for rule in page["rules"]]
         after = page.get("after")
     assert found == [ids[0], ids[4], ids[5]]
+
+
+def test_what_memories_and_keys_take_is_all_that_a_detector_holds(seed: int) -> None:
+    drawn = random.Random(seed)
+    detector = Detector()
+    for number in range(3):
+        detector.add_rule(str(number), f"per user (count(a == {number}) within 1s >= {4 + 10 * number})")
+        detector.add_rule(str(number), f"per user (distinct(text) within 1s >= {4 + 10 * number})")
+    rule = detector.add_rule("r", "per user (sum(a) within 1s > 3 or once a == 2) and distinct(text) >= 90")
+    for at in range(3_000):
+        fields = {
+            "user": drawn.randrange(1 + at // 3),
+            "a": drawn.randrange(4),
+            "text": "x" * drawn.randrange(90),
+        }
+        submit(detector, (fields, at))
+    for loaded in (detector, Detector.load(detector.dump(), Detector.STATE_VERSION)):
+        nodes = ask(loaded, about="nodes")["nodes"]
+        (table,) = loaded.state.tables.values()
+        keys_bytes = sum(SLOT_BYTES + key_bytes(key) for key in table.keys if key is not None)
+        assert sum(node["bytes"] for node in nodes) + keys_bytes == loaded.state.bytes
+        assert all(node["bytes"] > 0 for node in nodes)
+    detector.remove_rule(rule)
+    assert (
+        sum(node["bytes"] for node in ask(detector, about="nodes")["nodes"]) + keys_bytes
+        == detector.state.bytes
+    )
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_rules_come_in_order_of_what_they_cost(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdings, "RULES_AT_ONCE", at_once)
+    detector = Detector()
+    conditions = ["a == 1", 'text matches "x+"', "a == 1", "a == 1 and b == 1", "per k once a == 1", "a == 2"]
+    ids = [detector.add_rule(f"rule {number}", text) for number, text in enumerate(conditions)]
+    detector.change_rule(ids[0], enabled=False)
+
+    def page(before: tuple[int, int], limit: int, prefix: str = "") -> list[tuple[int, int, dict[str, Any]]]:
+        found, place = [], 0
+        while place is not None:
+            entries, place = costliest(detector, prefix, before, limit, place)
+            found += entries
+        return sorted(found, key=lambda one: (-one[0], one[1]))[:limit]
+
+    found, before = [], FIRST
+    while entries := page(before, 2):
+        found += entries
+        before = entries[-1][:2]
+    assert [told["ruleId"] for _, _, told in found] == [ids[number] for number in (1, 4, 3, 2, 5, 0)]
+    assert found[-1][0] == 0
+    assert "time_share" not in found[-1][2]
+    assert [told["ruleId"] for _, _, told in page(FIRST, 3, "rule 2")] == [ids[2]]

@@ -10,7 +10,7 @@ from engine.evaluation.dispatch import rule_set
 from engine.evaluation.facts import lookups, values
 from engine.evaluation.facts.lookups import WALKED_MAX, Lookups
 from engine.evaluation.facts.values import canonical
-from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.state.storage.tables import KeyTable
 from engine.evaluation.wire.events import Done, evaluate_batch_body
 from tests.differential import fused
 from tests.differential.feeding import submitted

@@ -7,7 +7,9 @@ import pytest
 
 from engine import Detector, Limits, parse
 from engine.evaluation.dispatch import rule_set
-from engine.evaluation.state import columns
+from engine.evaluation.persistence.capturing import capture
+from engine.evaluation.persistence.saved import version_of
+from engine.evaluation.state.storage import columns
 from tests.differential import fused
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -94,6 +96,11 @@ def made_apart() -> Detector:
         (6, "paged", RULES + MORE_RULES),
         (6, "counting", COUNTING_RULES),
         (6, "many counting", COUNTING_RULES + MORE_RULES),
+        (7, "few", RULES),
+        (7, "many", RULES + MORE_RULES),
+        (7, "paged", RULES + MORE_RULES),
+        (7, "counting", COUNTING_RULES),
+        (7, "many counting", COUNTING_RULES + MORE_RULES),
     ],
 )
 def test_a_detector_of_an_older_version_goes_on_as_if_it_had_always_been_of_this_one(
@@ -128,21 +135,58 @@ def test_what_is_written_now_is_what_this_version_looks_like_to_the_byte(
     if name == "paged":
         monkeypatch.setattr(columns, "PAGED_FROM", 0)
         monkeypatch.setattr(columns, "SPARSE_SHARE", 10**9)
-    golden = GOLDEN / f"state_{Detector.STATE_VERSION}_{name.replace(' ', '_')}.msgpack"
-    assert newly_made(rules).dump() == golden.read_bytes()
+    made = newly_made(rules)
+    golden = GOLDEN / f"state_{version_of(capture(made))}_{name.replace(' ', '_')}.msgpack"
+    assert made.dump() == golden.read_bytes()
 
 
-@pytest.mark.parametrize("version", [5, 6])
+@pytest.mark.parametrize("version", [5, 6, 7])
 def test_rules_that_share_memories_are_written_and_go_on_as_they_did(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(8))
     saved = (GOLDEN / f"state_{version}_apart.msgpack").read_bytes()
     loaded, made = Detector.load(saved, version, limits=LIMITS), made_apart()
-    assert made.dump() == (GOLDEN / f"state_{Detector.STATE_VERSION}_apart.msgpack").read_bytes()
+    assert made.dump() == (GOLDEN / "state_7_apart.msgpack").read_bytes()
     assert [evaluate(loaded, number) for number in range(60, 120)] == [
         evaluate(made, number) for number in range(60, 120)
     ]
+
+
+def made_with_shadows() -> Detector:
+    """Give a detector with a shadow rule, and with a draft that is compared with its rule."""
+    made = newly_made(RULES)
+    made.add_rule("shadow", RULES[0], rule_id=f"{40:032x}", shadow=True)
+    made.add_rule(
+        "draft",
+        "a == 2 or per k once within 9s a == 1",
+        rule_id=f"{41:032x}",
+        shadow=True,
+        draft_of=f"{0:032x}",
+    )
+    for number in range(40, 60):
+        evaluate(made, number)
+    return made
+
+
+def test_shadow_rules_are_written_so_that_older_programs_refuse_them_and_are_read_as_they_were() -> None:
+    saved, made = (GOLDEN / "state_8_shadows.msgpack").read_bytes(), made_with_shadows()
+    assert made.dump() == saved
+    assert version_of(capture(made)) == 8, "older programs would have them act"
+    loaded = Detector.load(saved, 8, limits=LIMITS)
+    assert loaded.rules() == made.rules()
+    assert [(rule.shadow, rule.draft_of) for rule in loaded.rules()[-2:]] == [
+        (True, None),
+        (True, f"{0:032x}"),
+    ]
+    for number in range(60, 120):
+        assert evaluate(loaded, number) == evaluate(made, number)
+    compared, expected = loaded.comparison(f"{0:032x}"), made.comparison(f"{0:032x}")
+    assert compared.dump() == expected.dump()
+    assert min(compared.counts.values()) > 0
+    for rule in made.rules()[-2:]:
+        made.remove_rule(rule.id)
+    assert version_of(capture(made)) == 7, "older programs can read it again"
 
 
 def test_a_version_that_is_not_known_yet_is_no_detector() -> None:
@@ -174,6 +218,6 @@ def test_conditions_are_kept_as_they_were_written() -> None:
 
 
 def test_a_document_without_sources_is_read() -> None:
-    document = (GOLDEN / f"state_{Detector.STATE_VERSION}_few.msgpack").read_bytes()
+    document = (GOLDEN / "state_7_few.msgpack").read_bytes()
     assert b"sources" not in document
     assert {rule.source for rule in Detector.load(document, Detector.STATE_VERSION).rules()} == {None}

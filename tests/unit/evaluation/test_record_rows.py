@@ -8,9 +8,10 @@ import pytest
 from engine import Detector, Limits
 from engine.evaluation.persistence.capturing import capture
 from engine.evaluation.persistence.packing import packed
-from engine.evaluation.state import columns, records, slices
-from engine.evaluation.state.records import Records
-from engine.evaluation.state.values import Values
+from engine.evaluation.state import slices
+from engine.evaluation.state.aggregates.values import Values
+from engine.evaluation.state.storage import columns, records
+from engine.evaluation.state.storage.records import Records
 
 RULES = (
     "per k count(a > 1) within 4s >= 5",

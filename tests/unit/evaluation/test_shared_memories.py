@@ -11,7 +11,8 @@ import pytest
 from engine import Detector, Limits
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing.buckets import Group
-from engine.evaluation.state import eviction
+from engine.evaluation.state import joining
+from engine.evaluation.state.removal import eviction
 from engine.language.condition import Condition, Keyed
 from tests.differential import fused
 from tests.differential.modes import in_mode
@@ -19,6 +20,7 @@ from tests.worlds.evictions import AWAITED, CLOCKED
 
 ONE = "per k once within 10s p == 1"
 APART = "per k historically for 10s not p == 1"
+STRONG = "per k historically for 10s strong not p == 1"
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +61,7 @@ def test_memories_join_older_ones_at_the_same_event_after_a_reload() -> None:
     for place, time_ms in enumerate(
         (0, 0, 3_000, 3_000, 3_001, 9_999, 10_000, 10_001, 13_000, 13_001, 13_002)
     ):
-        for text in (ONE, APART, "per k once p == 1"):
+        for text in (ONE, APART, STRONG, "per k once p == 1"):
             for life in (first, second) if place < 8 else ():
                 life.add_rule("rule", text, rule_id=f"{place} {text}")
         second = Detector.load(second.dump(), Detector.STATE_VERSION)
@@ -71,6 +73,159 @@ def test_memories_join_older_ones_at_the_same_event_after_a_reload() -> None:
         joined.append(len(first.state.joined))
     assert joined == sorted(joined)
     assert joined[-1] > joined[-4] > 0
+
+
+def test_memories_without_a_window_join_once_they_hold_the_same() -> None:
+    detector = Detector()
+    detector.add_rule("old", STRONG)
+    for key in range(200):
+        detector.evaluate({"k": key}, 0)
+    detector.add_rule("young", STRONG)
+    # At the very time of its birth, so that time cannot tell what came after it.
+    detector.evaluate({"k": 1}, 0)
+    joined = []
+    for turn, seconds in enumerate(range(20, 180, 20)):
+        for key in range(200):
+            # In one slice the run of the older rule goes on, until the fourth turn ends it.
+            ends = turn == 0 if key else turn == 4
+            detector.evaluate({"k": key, "p": int(ends)}, seconds * 1_000)
+        joined.append(len(detector.state.joined))
+    assert joined == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert len(detector.state.stores) == 1
+
+
+@pytest.mark.parametrize("inner", ["p != 1", "not p == 1"])
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_a_run_begins_for_a_rule_at_the_first_event_after_its_birth(inner: str, *, reloaded: bool) -> None:
+    rule = f"per k historically for 10s strong {inner}"
+    detector = Detector()
+    for name, time_ms in (("oldest", 0), ("old", 4_000), ("young", 8_000)):
+        detector.add_rule(name, rule, rule_id=name.rjust(32, "0"))
+        for key in (1, 2):
+            detector.evaluate({"k": key, "p": 0}, time_ms + 1_000 * key)
+    assert len(detector.state.stores) == 1
+    fired = []
+    for time_ms in range(11_000, 21_000, 1_000):
+        if reloaded:
+            detector = Detector.load(detector.dump(), Detector.STATE_VERSION)
+        fired.append(len(detector.evaluate({"k": 1, "p": 0}, time_ms)))
+    assert fired == [1, 1, 1, 1, 2, 2, 2, 2, 3, 3]
+    detector.remove_rule("oldest".rjust(32, "0"))
+    assert [len(detector.evaluate({"k": 2, "p": 0}, time_ms)) for time_ms in (20_000, 21_000)] == [2, 2]
+    detector.remove_rule("old".rjust(32, "0"))
+    detector.evaluate({"k": 1, "p": 1}, 21_000)
+    assert [len(detector.evaluate({"k": 1, "p": 0}, time_ms)) for time_ms in (22_000, 31_999, 32_000)] == [
+        0,
+        0,
+        1,
+    ]
+    detector.remove_rule("young".rjust(32, "0"))
+    assert (detector.state.live, detector.state.bytes, detector.state.tables) == (0, 0, {})
+
+
+def test_few_starts_are_kept_of_a_run_that_is_older_than_many_rules() -> None:
+    detector = Detector()
+    for number in range(200):
+        detector.add_rule("rule", STRONG)
+        detector.add_rule("rule", STRONG.removeprefix("per k "))
+        detector.evaluate({"k": 1, "p": 0}, number * 1_000)
+    (table,) = detector.state.tables.values()
+    assert [len(table.starts.times[0]), len(detector.state.whole.starts.times[0])] == [11, 11]
+    assert len(detector.evaluate({"k": 1, "p": 0}, 200_000)) == 2 * 191
+
+
+def test_a_run_begins_after_a_reload_for_a_rule_that_is_younger_than_the_slice() -> None:
+    detector = Detector()
+    detector.add_rule("of a key that is kept", "per k earlier k == 1")
+    oldest = detector.add_rule("oldest", STRONG)
+    detector.evaluate({"k": 1}, 0)
+    detector.add_rule("young", STRONG)
+    detector.evaluate({"k": 2}, 1)
+    assert detector.state.joined
+    detector.remove_rule(oldest)
+    detector = Detector.load(detector.dump(), Detector.STATE_VERSION)
+    assert [len(detector.evaluate({"k": 1}, time_ms)) for time_ms in (1_000, 11_000)] == [1, 2]
+
+
+@pytest.mark.parametrize("rule", ["once p == 1", "per k once p == 1", "per k once within 10s p == 1"])
+def test_what_came_at_the_time_of_a_birth_is_not_remembered_once_rules_are_fused(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector = Detector()
+    detector.add_rule("old", rule)
+    detector.evaluate({"k": 1, "p": 1}, 0)
+    detector.add_rule("young", rule)
+    detector.evaluate({"k": 1}, 1)
+    assert detector.state.joined
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
+    detector.add_rule("other", "q == 1")
+    assert not detector.state.indexed
+    assert [action["name"] for action in detector.evaluate({"k": 1}, 2)] == ["old"]
+
+
+def test_starts_go_with_the_last_rule_that_needs_them() -> None:
+    detector = Detector()
+    detector.add_rule("other", "per k once p == 1")
+    detector.evaluate({"k": 1, "p": 1}, 0)
+    alone = detector.state.bytes
+    ids = []
+    for number in range(1, 4):
+        ids += [detector.add_rule("rule", STRONG), detector.add_rule("rule", STRONG.removeprefix("per k "))]
+        detector.evaluate({"k": 1, "p": 0}, number)
+    (table,) = detector.state.tables.values()
+    assert table.starts.times == detector.state.whole.starts.times == {0: (2_000, 3_000)}
+    for rule_id in ids:
+        detector.remove_rule(rule_id)
+    assert table.starts.times == detector.state.whole.starts.times == {}
+    assert detector.state.bytes == alone
+
+
+def test_starts_of_a_key_that_is_evicted_go_with_it() -> None:
+    detector = Detector(limits=replace(Limits(), keys_max=2))
+    for number in range(3):
+        detector.add_rule("rule", STRONG)
+        for key in (1, 2):
+            detector.evaluate({"k": key, "p": 0}, number)
+    (table,) = detector.state.tables.values()
+    assert set(table.starts.times) == {0, 1}
+    before = detector.state.bytes
+    detector.evaluate({"k": 3, "p": 0}, 3)
+    assert len(table.starts.times) == 1
+    assert detector.state.bytes < before
+
+
+def test_a_comparison_goes_on_with_the_next_oldest_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "COMPARED_EVERY_US", 0)
+    detector = Detector()
+    oldest = detector.add_rule("oldest", STRONG)
+    for number, name in enumerate(("old", "young")):
+        detector.evaluate({"k": 0}, number)
+        detector.evaluate({"k": 1}, number)
+        detector.add_rule(name, STRONG)
+        detector.evaluate({"k": 2}, number)
+    for time_ms in (2, 3):
+        detector.evaluate({"k": 0, "p": 1}, time_ms)
+    assert [entry.same for entry in detector.rule_set.joins.waiting] == [1, 1]
+    detector.remove_rule(oldest)
+    for key in (1, 2):
+        detector.evaluate({"k": key, "p": 1}, 4)
+    detector.evaluate({"k": 1}, 5)
+    assert len(detector.state.joined) == 1
+
+
+def test_memories_without_keys_join_once_they_hold_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "COMPARED_EVERY_US", 0)
+    detector = Detector()
+    for name, times_ms in (("old", (0, 5_000)), ("young", (5_000,))):
+        detector.add_rule(name, STRONG.removeprefix("per k "))
+        for time_ms in times_ms:
+            detector.evaluate({}, time_ms)
+    assert [action["name"] for action in detector.evaluate({}, 14_999)] == ["old"]
+    assert not detector.state.joined
+    detector.evaluate({"p": 1}, 15_000)
+    detector.evaluate({}, 15_001)
+    assert len(detector.state.joined) == 1
+    assert [len(detector.evaluate({}, time_ms)) for time_ms in (25_000, 25_001)] == [0, 2]
 
 
 def test_what_has_gone_does_not_wait_to_join() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine import Detector, Limits
-from engine.evaluation.state.sizes import key_bytes
+from engine.evaluation.state.storage.sizes import key_bytes
 
 FACTOR = 2
 KEYS = 3_000

@@ -21,6 +21,7 @@ class Someone:
     ) -> None:
         self.slots = slots
         self.activates_fast = activates_fast
+        self.replaceable = True
         self.busy = busy
         self.used_at_s = used_at_s
         self.asked = 0

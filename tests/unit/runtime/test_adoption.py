@@ -8,9 +8,9 @@ from pathlib import Path
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.broker.local_broker import LocalBroker
-from engine.runtime.contract import operations as ops
-from engine.runtime.contract.counters import ACTIVATIONS
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.measurements.counters import ACTIVATIONS
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from tests.local_runtime import LocalActors, LocalDirectories, LocalService, local_service, until
 
 

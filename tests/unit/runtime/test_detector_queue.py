@@ -13,9 +13,9 @@ import pytest
 from engine.evaluation.wire.events import Done, Refused
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
-from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector import apply as apply_module
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import LocalService, LocalWorker, local_service, until
@@ -129,7 +129,7 @@ async def test_what_waits_while_a_batch_is_in_flight_is_the_next_batch(scene):
 
 
 async def test_never_more_than_one_call_is_in_flight(scene):
-    async with scene(snapshot_interval_s=0.001, idle_rest_s=0.002) as s:
+    async with scene(snapshot_interval_s=0.001, passivate_after_s=0.002) as s:
 
         async def caller(number: int) -> None:
             for step in range(30):
@@ -363,7 +363,7 @@ async def test_a_detector_that_no_actor_survives_is_1501_and_is_tried_again_late
 
 async def test_death_while_it_saves_or_passivates_loses_no_request(scene):
     for call in ("begin_saving", "passivate"):
-        async with scene(snapshot_interval_s=0.01, idle_rest_s=0.05) as s:
+        async with scene(snapshot_interval_s=0.01, passivate_after_s=0.05) as s:
             s.gate.held = {call}
             assert await outcomes(s.asks(1)) == ["done"]
             await s.held()
@@ -539,7 +539,7 @@ async def test_a_detector_whose_journal_failed_at_passivation_is_activated_for_t
     settings: dict[str, Any] = {
         "journal_sync": "interval",
         "journal_sync_interval_s": 100,
-        "idle_rest_s": 0.05,
+        "passivate_after_s": 0.05,
     }
     async with local_service(tmp_path, files=files, retry_s=10, **settings) as service:
         detector_id = await service.fleet.create_detector("one")
@@ -584,7 +584,7 @@ async def test_a_snapshot_under_way_is_not_followed_by_one_for_the_same_journal(
 
 
 async def test_a_snapshot_that_takes_long_keeps_a_detector_active_and_no_request_from_its_answer(scene):
-    async with scene(journal_sync="off", snapshot_interval_s=0.01, hung_s=0.1, idle_rest_s=0.02) as s:
+    async with scene(journal_sync="off", snapshot_interval_s=0.01, hung_s=0.1, passivate_after_s=0.02) as s:
         s.gate.held = {"finish_saving"}
         # Where both are due at once, the detector rests instead. So it is asked until it is saved.
         times = itertools.count(1)

@@ -11,11 +11,11 @@ from unittest.mock import Mock
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.cluster import worker
-from engine.runtime.cluster.worker import DetectorThread, WorkerThreads
-from engine.runtime.contract import operations as ops
-from engine.runtime.contract.measures import Measures
-from engine.runtime.contract.operations import Operation
+from engine.runtime.cluster.actors import worker
+from engine.runtime.cluster.actors.worker import DetectorThread, WorkerThreads
+from engine.runtime.contract.measurements.measures import Measures
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.measured_actor import MeasuredActor
 from snapshots.errors import WriteFailed

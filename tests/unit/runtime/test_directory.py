@@ -258,9 +258,9 @@ def test_a_folder_that_is_of_no_detector_is_told_of_and_left_alone(opened, tmp_p
     store.close()
     directory.close()
     again = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0))
-    (remark,) = again.open().damage
+    (warning,) = again.open().damage
     again.close()
-    assert str(other) in remark
+    assert str(other) in warning
     assert other.exists()
 
 

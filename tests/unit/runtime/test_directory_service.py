@@ -17,7 +17,8 @@ from engine.runtime.broker.directory_service import LOGGED, LOOK, DirectoryServi
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import RemoteBroker
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
-from engine.runtime.contract.routes import Address, Route
+from engine.runtime.contract.measurements.figures import OtherSetting
+from engine.runtime.contract.requests.routes import Address, Route
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_client import LinkClient
@@ -47,6 +48,7 @@ class Directories:
         self.broker = LocalBroker(self.settings, self.actors, self.directories)
         self.service = DirectoryService(
             self.broker,
+            of_the_folder={"--max-resident": "50", "--spares": "2"},
             folder=str(self.settings.data),
             abandoned_s=self.settings.abandoned_s,
             ended=lambda: self.ended.append(1),
@@ -96,6 +98,21 @@ async def test_the_last_service_that_leaves_has_everything_saved(tmp_path):
     assert directories.ended == [0]
     assert directories.broker.active_detectors == 0
     assert all(worker.dead for worker in directories.actors.started)
+
+
+async def test_settings_that_are_not_in_force_are_told_to_their_service_and_shown_while_it_is_there(tmp_path):
+    directories = Directories(tmp_path)
+    async with service_of(directories) as one:
+        other = await directories.connect()
+        same, given = {"--max-resident": "50"}, {"--max-resident": "200", "--spares": "2", "--new": "1"}
+        assert await other.ask("compare", list[OtherSetting], 7, "host", same) == []
+        assert (await one.cluster()).other_settings == []
+        found = [OtherSetting(7, "host", "--max-resident", "50", "200")]
+        assert await other.ask("compare", list[OtherSetting], 7, "host", given) == found
+        assert (await one.cluster()).other_settings == found
+        other.link.abort()
+        await until(lambda: directories.service._other_settings == {})
+        assert (await one.cluster()).other_settings == []
 
 
 async def test_a_service_that_dies_leaves_nothing_behind_it(tmp_path):
@@ -259,6 +276,11 @@ async def test_status_and_counts_outlive_a_directory_that_is_away(tmp_path):
         assert "it is away" in status.amiss[-1]
         trouble.append("ray is silent")
         assert "ray is silent" in (await broker.status()).reasons
+        trouble.clear()
+        broker._ails = lambda: "ray is silent, but what is active is served"
+        status = await broker.status()
+        assert status.reasons == known.reasons
+        assert "ray is silent, but what is active is served" in status.amiss
         directories.refuse = None
         await broker.tally({("a",): 1.0})
         assert (await broker.status()).tallies == {("a",): 3.0}

@@ -9,8 +9,8 @@ import pytest
 from engine.evaluation.explanation import explaining, firings
 from engine.evaluation.wire import firings as wire
 from engine.evaluation.wire.events import Done, Refused
-from engine.runtime.contract import operations as ops
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from tests.local_runtime import newborn

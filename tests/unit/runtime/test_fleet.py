@@ -11,9 +11,9 @@ import pytest
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.tokens import digest_of
-from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from engine.runtime.detector.measured_actor import MeasuredActor
@@ -113,7 +113,7 @@ async def test_the_first_processes_serve_all_detectors_while_no_others_come_up(t
         ids = [await fleet.create_detector(f"{number}") for number in range(30)]
         begin = actors.start
 
-        async def start() -> Any:
+        async def start(*_: object) -> Any:
             if len(actors.started) >= 2:
                 await asyncio.Event().wait()
             return await begin()
@@ -145,7 +145,7 @@ async def _flood(fleet: Any, detector_id: str) -> None:
 
 
 async def test_an_idle_detector_is_passivated_and_its_queue_is_forgotten(tmp_path):
-    async with local_fleet(tmp_path, idle_rest_s=0.01) as fleet:
+    async with local_fleet(tmp_path, passivate_after_s=0.01) as fleet:
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("r", "once a == 1"))
         await fired(fleet, detector_id, 1, a=1)
@@ -720,10 +720,14 @@ async def test_at_the_end_of_the_time_nobody_waits_for_the_directory(tmp_path):
         service.directories.refuse = True
         service.directories.started[-1].die()
         creating = asyncio.create_task(refused(fleet.create_detector("one")))
+        asking = asyncio.create_task(refused(fleet.tokens()))
         await asyncio.sleep(0.05)
         assert not creating.done()
+        assert not asking.done()
         fleet.refuse_all()
-        assert await asyncio.wait_for(creating, 5) == 1503
+        # The first attempt had no answer.
+        assert await asyncio.wait_for(creating, 5) == 1502
+        assert await asyncio.wait_for(asking, 5) == 1503
 
 
 async def test_at_the_end_of_the_time_what_is_under_way_is_not_known_and_the_detector_is_saved(tmp_path):

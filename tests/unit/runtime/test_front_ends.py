@@ -11,9 +11,9 @@ from msgspec import Raw
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.remote_broker import methods_for_front_ends
 from engine.runtime.catalogue.tokens import digest_of
-from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.transport.frames import MESSAGES, pieces
 from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.messages import Ask, Note, encode, encoder
@@ -198,7 +198,7 @@ async def test_a_front_end_follows_a_detector_that_has_moved(tmp_path):
             await two.fleet.call(second, event(number))
             (action,) = json.loads((await one.fleet.call(first, event(number))).result)["actions"]
             assert action["name"] == "seen"
-        assert service.broker.counts["detectors_woken"] >= 20
+        assert service.broker.counts["detectors_activated"] >= 20
 
 
 async def test_a_token_revoked_through_one_is_refused_by_another_that_is_told(tmp_path):

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done, Refused
-from engine.runtime.contract import operations as ops
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
-from engine.runtime.detector.idempotency import (
+from engine.runtime.detector.persistence.idempotency import (
     PAGE_VERSION,
     CachedAnswer,
     IdempotencyCache,

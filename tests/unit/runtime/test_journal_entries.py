@@ -15,22 +15,27 @@ from engine.evaluation.dispatch import rule_set
 from engine.evaluation.wire.events import Done
 from engine.language.limits import Limits
 from engine.language.text.parser import parse
-from engine.runtime.contract import operations as ops
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector import apply as apply_module
-from engine.runtime.detector import detector_snapshot
-from engine.runtime.detector import journal_entries as history
-from engine.runtime.detector.detector_snapshot import SNAPSHOT_VERSION
-from engine.runtime.detector.idempotency import PAGE_VERSION, CachedAnswer, IdempotencyCache, key_digest
-from engine.runtime.detector.journal_entries import (
+from engine.runtime.detector.persistence import detector_snapshot
+from engine.runtime.detector.persistence import journal_entries as history
+from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
+from engine.runtime.detector.persistence.idempotency import (
+    PAGE_VERSION,
+    CachedAnswer,
+    IdempotencyCache,
+    key_digest,
+)
+from engine.runtime.detector.persistence.journal_entries import (
     RECORD_VERSION,
     Diverged,
     JournalEntry,
     JournalRecord,
     Replay,
 )
-from engine.runtime.detector.replay import restore
-from engine.runtime.detector.replay_attempts import Poisoned
+from engine.runtime.detector.persistence.replay import restore
+from engine.runtime.detector.persistence.replay_attempts import Poisoned
 from snapshots.errors import NewerFormat
 from snapshots.format.pages import Page
 from snapshots.format.segment_reader import Record
@@ -447,7 +452,7 @@ def test_a_rule_is_restored_as_it_was_written_and_one_of_an_older_program_as_its
         life.take(ops.add_rule("r", condition))
     assert [rule.source for rule in life.restored().detector.rules()] == ["a  == 1 # one", None]
     clock_us, events_seen, complete, told, *rest = msgpack.unpackb(life.records[0].payload)
-    old = msgpack.packb([clock_us, events_seen, complete, [told[0][:-1]], *rest])
+    old = msgpack.packb([clock_us, events_seen, complete, [told[0][:-3]], *rest])
     assert old != life.records[0].payload
     life.records[0] = replace(life.records[0], payload=old)
     [first, _] = life.restored().detector.rules()

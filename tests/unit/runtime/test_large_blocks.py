@@ -21,7 +21,7 @@ print(C.mallinfo2().hblks - before)
 
 ACTOR = """
 from pathlib import Path
-from engine.runtime.cluster.worker import WorkerActor
+from engine.runtime.cluster.actors.worker import WorkerActor
 from engine.runtime.contract.settings import RuntimeSettings
 
 actor = WorkerActor(RuntimeSettings(data=Path("none")))

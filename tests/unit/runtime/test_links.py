@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import struct
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -15,11 +14,11 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.failures import ActorFailed
-from engine.runtime.contract.operations import Reply
-from engine.runtime.contract.routes import Address
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Reply
+from engine.runtime.contract.requests.routes import Address
 from engine.runtime.process import temporary
 from engine.runtime.transport import tls
 from engine.runtime.transport.connecting import connected as connect
@@ -38,6 +37,7 @@ from engine.runtime.transport.link_server import LinkServer, Outcome
 from engine.runtime.transport.listener import Listener
 from engine.runtime.transport.messages import Answered, Batch, Moved, Response, responses
 from snapshots.errors import WriteFailed
+from tests.certificates import certificates
 from tests.local_runtime import until
 
 HOSTS = pytest.mark.parametrize("host", [None, "127.0.0.1"], ids=["unix", "tcp"])
@@ -396,26 +396,6 @@ async def test_an_address_where_nothing_listens_is_an_os_error(within):
 
 
 # -- TLS -----------------------------------------------------------------------------------------------------
-
-
-def certificates(folder: Path) -> dict[str, str]:
-    """An authority with one certificate, as Ray's variables name them."""
-    folder.mkdir()
-
-    def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-    new = ("req", "-newkey", "rsa:2048", "-nodes")
-    openssl(*new, "-x509", "-subj", "/CN=authority", "-days", "2", "-keyout", "ca.key", "-out", "ca.crt")
-    openssl(*new, "-subj", "/CN=node", "-keyout", "node.key", "-out", "node.csr")
-    signing = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2")
-    openssl("x509", "-req", "-in", "node.csr", *signing, "-out", "node.crt")
-    return {
-        "RAY_USE_TLS": "1",
-        "RAY_TLS_SERVER_CERT": str(folder / "node.crt"),
-        "RAY_TLS_SERVER_KEY": str(folder / "node.key"),
-        "RAY_TLS_CA_CERT": str(folder / "ca.crt"),
-    }
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl makes certificates")

@@ -7,7 +7,7 @@ import pytest
 
 from engine.runtime.broker.mailbox import Mailbox, Request
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 
 SETTINGS = RuntimeSettings(

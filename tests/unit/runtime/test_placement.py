@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done
-from engine.runtime.contract import operations as ops
-from engine.runtime.contract.calls import LEFT, Activated, Ended, Report
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.calls import LEFT, Activated, Ended, Report
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Answered, Moved, Note, Response

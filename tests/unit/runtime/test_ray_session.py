@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from ray._private import worker as ray_worker
 
-from engine.runtime.cluster import ray_session as cluster
+from engine.runtime.cluster.session import ray_session as cluster
+from engine.runtime.cluster.session.joining import ClusterError
 
 
 def test_ray_leaves_the_log_of_this_process_as_it_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,8 +19,8 @@ def test_ray_leaves_the_log_of_this_process_as_it_is_set_up(monkeypatch: pytest.
         raise RuntimeError("that is enough")
 
     monkeypatch.setattr(cluster.ray, "init", init)
-    monkeypatch.setattr(cluster, "_check_reachable", lambda _: None)
-    with pytest.raises(cluster.ClusterError, match="that is enough"):
+    monkeypatch.setattr(cluster, "try_joining", lambda *_: None)
+    with pytest.raises(ClusterError, match="that is enough"):
         cluster.start("127.0.0.1:1")
     assert seen["configure_logging"] is False
     assert seen["log_to_driver"] is False
@@ -35,8 +36,8 @@ def test_what_ray_says_of_a_worker_that_was_killed_goes_to_the_log(
 
     monkeypatch.setattr(ray_worker, "print_to_stdstream", ray_worker.print_to_stdstream)
     monkeypatch.setattr(cluster.ray, "init", init)
-    monkeypatch.setattr(cluster, "_check_reachable", lambda _: None)
-    with pytest.raises(cluster.ClusterError, match="that is enough"):
+    monkeypatch.setattr(cluster, "try_joining", lambda *_: None)
+    with pytest.raises(ClusterError, match="that is enough"):
         cluster.start("127.0.0.1:1")
     given: list[dict[str, Any]] = []
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.runtime.cluster import ray_processes
-from engine.runtime.cluster.ray_processes import RayProcesses
-from engine.runtime.cluster.ray_watch import RayWatch
+from engine.runtime.cluster.session import ray_processes
+from engine.runtime.cluster.session.ray_processes import RayProcesses
+from engine.runtime.cluster.session.ray_watch import RayGoneError, RayWatch
 from engine.runtime.process.off_loop import off_loop
 from tests.local_runtime import until
 
@@ -63,6 +63,16 @@ def test_a_process_that_was_stopped_is_told_at_once_and_by_name():
     ray = Ray()
     ray.stopped = ["raylet"]
     assert "raylet was stopped" in str(ray.watch.trouble())
+
+
+def test_a_ray_that_will_never_answer_is_told_with_the_reason():
+    def ask() -> None:
+        raise RayGoneError("another cluster")
+
+    watch = RayWatch(ask, list)
+    assert watch.gone is None
+    watch.look()
+    assert watch.gone == "another cluster"
 
 
 async def test_a_question_that_hangs_keeps_nobody_waiting():

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done, Refused
-from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import STARTING
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
-from engine.runtime.detector.replay_attempts import KILLS_MAX, Poisoned, ReplayAttempt
+from engine.runtime.detector.persistence.replay_attempts import KILLS_MAX, Poisoned, ReplayAttempt
 from snapshots.errors import StorageError
 from snapshots.inspection import read_only
 from tests.faulty_files import FaultyFiles
@@ -191,4 +191,4 @@ async def test_a_service_with_a_full_disk_tells_rules_and_goes_on_by_itself(tmp_
         while not await taken():
             pass
         assert (await service.fleet.status()).amiss == []
-        assert service.broker.counts["detectors_woken"] < 20
+        assert service.broker.counts["detectors_activated"] < 20

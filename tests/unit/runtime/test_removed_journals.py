@@ -8,7 +8,7 @@ import pytest
 
 from engine.evaluation.wire.events import Done
 from engine.runtime.catalogue.tokens import digest_of
-from engine.runtime.contract import operations as ops
+from engine.runtime.contract.requests import operations as ops
 from tests.local_runtime import LocalService, local_service, until
 
 

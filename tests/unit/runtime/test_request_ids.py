@@ -9,9 +9,9 @@ import pytest
 
 from engine.evaluation.wire.events import Refused
 from engine.runtime.broker.fleet import Fleet
-from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.request_ids import REQUEST_ID
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.request_ids import REQUEST_ID
 from engine.runtime.detector import apply as apply_module
 from tests.local_runtime import front_end, local_service, until
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Refusal
 from engine.runtime.activation.loads import Leaver, Load, leaver
-from engine.runtime.contract import operations as ops
 from engine.runtime.contract.errors import DetectorUnavailable
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.errors import WriteFailed
@@ -100,7 +100,7 @@ async def test_one_that_waits_for_its_disk_does_not_hold_the_others(tmp_path):
 
 
 async def test_one_is_passivated_beside_the_others(tmp_path):
-    async with local_service(tmp_path, **{**SHARED, "idle_rest_s": 0.2}) as service:
+    async with local_service(tmp_path, **{**SHARED, "passivate_after_s": 0.2}) as service:
         idle, busy = await detectors(service, 2)
         worker = home(service, idle, busy)
         step = 2

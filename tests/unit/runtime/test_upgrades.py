@@ -9,12 +9,12 @@ import pytest
 
 from engine.evaluation.persistence.saved import stored_condition
 from engine.language.text.parser import parse
-from engine.runtime.contract import operations as ops
-from engine.runtime.contract.operations import Operation
+from engine.runtime.contract.requests import operations as ops
+from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector import apply as apply_module
-from engine.runtime.detector import journal_entries as history
 from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.persistence import journal_entries as history
 from snapshots.inspection import read_only
 from tests.local_runtime import local_service, newborn, until
 
@@ -57,7 +57,7 @@ def later_version(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(history, "stored_condition", stored)
     monkeypatch.setattr(history, "program_version", lambda: "9.0.0")
-    monkeypatch.setattr("engine.runtime.detector.replay.program_version", lambda: "9.0.0")
+    monkeypatch.setattr("engine.runtime.detector.persistence.replay.program_version", lambda: "9.0.0")
 
 
 def test_a_stop_leaves_nothing_in_the_journal_to_be_evaluated_again(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.workers import DetectorWorkers, Hosted
+from engine.runtime.placement.detector_worker import Hosted
+from engine.runtime.placement.workers import DetectorWorkers
 from tests.local_runtime import LocalActors
 
 
@@ -53,13 +54,13 @@ async def test_no_more_are_being_started_at_once_than_is_set(make):
     most = 0
     begin = actors.start
 
-    async def counted() -> Any:
+    async def counted(*arguments: Any) -> Any:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
         await asyncio.sleep(0.001)
         under_way -= 1
-        return await begin()
+        return await begin(*arguments)
 
     actors.start = counted
     taken = await asyncio.gather(*takers)
@@ -106,13 +107,27 @@ async def test_what_is_given_back_is_used_again(make):
     assert alive(actors) == 3
 
 
-async def test_no_more_than_twice_the_spares_wait_unused(make):
-    pool, actors = make()
+async def test_no_more_than_twice_the_spares_wait_unused_for_long(make):
+    pool, actors = make(unused_s=0.02)
     taken = await asyncio.gather(*(pool.take() for _ in range(6)))
     for actor in taken:
         pool.give_back(actor)
     await settled()
+    assert alive(actors) == 8
+    await asyncio.sleep(0.04)
     assert alive(actors) == 4
+
+
+async def test_workers_that_are_soon_needed_again_are_not_ended(make):
+    pool, actors = make(unused_s=0.05)
+    taken = await asyncio.gather(*(pool.take() for _ in range(6)))
+    for _ in range(8):
+        for worker in taken:
+            pool.give_back(worker)
+        await asyncio.sleep(0.01)
+        taken = [await pool.take() for _ in range(6)]
+        await asyncio.sleep(0.001)
+    assert alive(actors) == len(actors.started) == 8
 
 
 @pytest.mark.parametrize(("settings", "resident_bytes"), [({"activations_max": 1}, 0), ({}, 2**40)])

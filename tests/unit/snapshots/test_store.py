@@ -5,6 +5,7 @@ import os
 import queue
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -112,10 +113,19 @@ def test_numbers_go_on_over_owners_and_segments(folder):
 def test_a_snapshot_stands_for_what_came_before_it(folder):
     store = write(opened(folder), b"one", b"two")
     assert store.journal_bytes == 44 + 2 * 43
+    born_us, before_us = store.snapshot_us, time.time_ns() // 1_000
+    assert born_us is not None
+    assert before_us - 60_000_000 < born_us <= before_us
     assert save(store) == 2
     assert (store.journal_bytes, store.snapshot_sequence) == (0, 2)
+    assert store.snapshot_us is not None
+    assert before_us <= store.snapshot_us <= time.time_ns() // 1_000
     write(store, b"three")
     assert recovered(folder) == (b"saved", [b"three"])
+    os.utime(folder / snapshot_name(2), (7, 7))
+    later = Store(folder)
+    later.recover()
+    assert later.snapshot_us == 7_000_000
 
 
 def test_what_is_appended_while_a_snapshot_is_taken_comes_after_it(folder):

@@ -9,7 +9,7 @@ from engine.evaluation.dispatch.indexing.ranges import Selected
 from engine.evaluation.dispatch.indexing.selection import SelectedRow, SelectedRows, Selection, rows_at
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.ir import Known
-from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.state.storage.tables import KeyTable
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
 

@@ -15,7 +15,7 @@ from engine.evaluation.memory import NEVER
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.joining import Joins
 from engine.evaluation.state.slices import SETTLE_EVERY, State
-from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.state.storage.tables import KeyTable
 from engine.language.condition import microseconds
 
 VISITED_ALL_MAX: Final = 8
@@ -28,8 +28,8 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 class IndexedStream:
     """Evaluates events for the rules of one detector, while they are indexed.
 
-    `join_due` is called with the time of an event before which memories join, `turn_of` with tables that turn
-    only to some events. `rules` are by priority.
+    `join_due` is called with the time of an event before which memories join, and the number of events before
+    it; `turn_of` with tables that turn only to some events. `rules` are by priority.
     """
 
     def __init__(  # noqa: PLR0917 -- the parts of a rule set
@@ -37,7 +37,7 @@ class IndexedStream:
         state: State,
         index: Index,
         joins: Joins,
-        join_due: Callable[[int], None],
+        join_due: Callable[[int, int], None],
         turn_of: Callable[[KeyTable], Turn],
         patterns: PatternWork,
         lookups: Lookups,
@@ -83,7 +83,7 @@ class IndexedStream:
                 if relations_of is not None:
                     relations = relations_of(sent)
                 if joins_us < now:
-                    self._join_due(now)
+                    self._join_due(now, tick - 1)
                     joins_us = joins.due_us
                 met = met_by(fields, sent)
                 for table in plain.tables_at(fields, sent) if plain.every is None else plain.every:

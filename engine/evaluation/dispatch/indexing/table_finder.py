@@ -7,7 +7,7 @@ from typing import Any
 from engine.evaluation.facts.names import Names
 from engine.evaluation.facts.values import split_name
 from engine.evaluation.paths import fact_of
-from engine.evaluation.state.tables import KeyTable
+from engine.evaluation.state.storage.tables import KeyTable
 
 
 class TableFinder:

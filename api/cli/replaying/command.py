@@ -1,0 +1,82 @@
+"""`rule-detector replay`: recorded events sent to a running service."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from api.cli.failures import fail
+from api.cli.lookup import add_rules, find_detector
+from api.cli.options.reading_options import reading_options
+from api.cli.options.service_options import service_options
+from api.cli.recordings.reading import Reading
+from api.cli.replaying.run import Replay
+from api.cli.rule_files import RuleFileError, read_rules
+from api.client import Client, calls
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  rule-detector replay events.ndjson.gz --detector shop --token rd_…
+  rule-detector replay log.csv --detector shop --time-field when --rules shop.yaml
+  zcat old/*.gz | rule-detector replay - --detector 0f3c…
+
+Exit status: 0 success, 1 something was refused or could not be read, 2 wrong usage.
+"""
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@service_options
+@click.option("--detector", required=True, metavar="ID|NAME", help="Detector that evaluates the events.")
+@click.option("--create", is_flag=True, help="Create the detector if none has this id or name.")
+@reading_options
+@click.option(
+    "--rules",
+    "rule_files",
+    metavar="FILE",
+    multiple=True,
+    help="Add the rules of this file first (`name: condition`, YAML or JSON), except those that the detector "
+    "already has. Can be repeated.",
+)
+def replay(
+    *,
+    files: tuple[str, ...],
+    client: Client,
+    detector: str,
+    create: bool,
+    reading: Reading,
+    rule_files: tuple[str, ...],
+) -> None:
+    """Send recorded events to a running service and print which rules fire.
+
+    Each FILE is NDJSON (one JSON object a line), CSV with a header line, or with --pattern lines of text;
+    plain or gzipped. - is standard input. Events are sent in batches, in the order of the file. A detector's
+    clock never runs backwards, so sort the events by time and replay old recordings on a new detector
+    (--create).
+
+    For each rule, the output says how often it fired, and when and where first. Standard input may be a
+    live pipe: its events are sent as they arrive, and each rule is named when it first fires.
+
+    In CSV, a column is a number or a boolean if all its cells in the first megabyte are, otherwise text; the
+    command prints its decision. Empty cells count as missing fields.
+
+    Lost requests are retried for up to a minute, even across a restart of the service, and no event is
+    evaluated twice. Refused events are counted and reported. A line that is not an event ends the replay.
+    """
+    for path in files:
+        if path != "-" and not Path(path).exists():
+            fail(f"{path}: no such file")
+    try:
+        conditions = [condition for path in rule_files for condition in read_rules(path)]
+    except RuleFileError as error:
+        fail(str(error))
+    chosen = find_detector(client, detector, create=create)
+    add_rules(client, chosen.id, conditions)
+    if not client.send(calls.list_rules(chosen.id)):
+        fail(f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules")
+    run = Replay(client, chosen.id, Console())
+    failure = run.run(files, reading)
+    run.show()
+    refusals = run.report.refusals()
+    if failure or refusals:
+        fail("\n".join([*refusals, *([failure] if failure else [])]))

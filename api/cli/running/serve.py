@@ -1,0 +1,80 @@
+"""`rule-detector serve`: runs the service in the foreground; every setting is an option."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from api.cli.failures import fail, warn
+from api.secret_files import readable_by_others
+from api.setting import Setting, SettingsError, option_of
+from api.settings import settings, settings_from, unknown_variables
+
+
+def setting_option(setting: Setting) -> Callable[[Any], Any]:
+    """Return the option of one setting. The settings check its value."""
+    notes = [f"env {setting.variable}"]
+    if setting.shown_default:
+        notes.append(f"default {setting.shown_default}")
+    help_text = f"{setting.text}  [{'; '.join(notes)}]"
+    if setting.type is click.BOOL:
+        negation = setting.option.replace("--", "--no-", 1)
+        return click.option(f"{setting.option}/{negation}", setting.name, default=None, help=help_text)
+    metavar = {"text": "TEXT", "path": "PATH"}.get(setting.type.name, "NUMBER")
+    if isinstance(setting.type, click.Choice):
+        metavar = "|".join(setting.type.choices)
+    return click.option(setting.option, setting.name, metavar=metavar, help=help_text)
+
+
+def with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of all settings, in their order."""
+    for setting in reversed(settings()):
+        command = setting_option(setting)(command)
+        if setting.former_name:
+            command = click.option(option_of(setting.former_name), setting.former_name, hidden=True)(command)
+    return command
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  rule-detector serve --data /var/lib/rule-detector
+  rule-detector serve --host 0.0.0.0 --port 80 --max-resident 200
+  RULE_DETECTOR_PORT=9000 rule-detector serve
+"""
+)
+@with_setting_options
+def serve(**given: object) -> None:
+    """Run the service until SIGTERM or Ctrl-C.
+
+    Prints its address and, if the data folder has no token yet, the first token; every call needs one. All
+    data is stored in the data folder, which only services of one Ray cluster can share. Ray is started
+    inside, or joined with --ray-address. An option takes precedence over its environment variable.
+    """
+    try:
+        chosen = settings_from(given, os.environ)
+    except SettingsError as error:
+        raise click.UsageError("\n".join(error.defects)) from None
+    for name in unknown_variables(os.environ):
+        warn(f"{name} is set, but there is no such setting")
+    if given["bootstrap_token"] is not None:
+        warn("everyone on this machine can read --bootstrap-token; --bootstrap-token-file keeps it secret")
+    if chosen.bootstrap_token_file and (warning := readable_by_others(chosen.bootstrap_token_file)):
+        warn(warning)
+
+    # Imported late: Ray and Quart take a second, which --help should not.
+    from api.process.supervisor import Running, StartError, UnsavedError, run  # noqa: PLC0415
+
+    async def announce(running: Running) -> bool:
+        lines = [f"The first token, shown only now: {running.token}"] if running.minted else []
+        lines.append(f"Console at {running.url}/console, API documentation at {running.url}/docs")
+        # One write, and this line last: whoever waits for it has seen the token.
+        click.echo("\n".join([*lines, f"Listening on {running.url}; Ctrl-C or SIGTERM ends it."]))
+        return True
+
+    try:
+        run(chosen, announce)
+    except (StartError, UnsavedError) as error:
+        fail(str(error))
+    click.echo("Stopped.")

@@ -1,0 +1,213 @@
+"""`rule-detector try`: runs rules over recorded events in this process, without a service."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+
+from api.cli.failures import fail, warn
+from api.cli.options.reading_options import reading_options
+from api.cli.printing.tables import print_table
+from api.cli.recordings.reading import Reading, RecordedEvent
+from api.cli.rule_files import NamedCondition, RuleFileError, read_rules
+from api.cli.trying import output
+from api.cli.trying.feeding import Feeding
+from api.cli.trying.hints import Hints
+from api.cli.trying.trial import Trial
+from engine.language.diagnostics import nearest, quoted
+from engine.language.text.durations import UNITS_MS, duration_seconds
+
+_DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS_MS)})")
+
+
+def _duration_us(_context: click.Context, _option: click.Parameter, given: str | None) -> int:
+    """Read `--max-late 10s`."""
+    if given is None:
+        return 0
+    found = _DURATION.fullmatch(given)
+    if found is None:
+        raise click.BadParameter(f"`{given}`: expected a duration such as 500ms, 10s or 5m")
+    return round(duration_seconds(found[1], found[2]) * 1_000_000)
+
+
+@click.command(
+    "try",
+    epilog="""\b
+Examples:
+  rule-detector try rules.yaml events.ndjson.gz
+  rule-detector try rules.yaml auth.log --pattern '^(?P<time>.{15}) .* password for (?P<user>\\S+)'
+  tail -f events.ndjson | rule-detector try rules.yaml -
+  rule-detector try new.yaml events.ndjson --against old.yaml
+  rule-detector try rules.yaml events.csv -o json | jq .keys.ip
+  rule-detector try rules.yaml events.ndjson --explain "failed twice" --line 17
+
+Exit status: 0 success, 1 something could not be read or was refused, 2 wrong usage.
+""",
+)
+@click.argument("rules", metavar="RULES", type=click.Path(dir_okay=False))
+@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@reading_options
+@click.option(
+    "--max-late",
+    "late_us_max",
+    metavar="DURATION",
+    callback=_duration_us,
+    help="Sort events that come out of order, up to this much late.",
+)
+@click.option(
+    "--against", metavar="OLD", help="Compare with another version of the rules: show where only one fires."
+)
+@click.option(
+    "--show", "shown_max", metavar="N", default=10, show_default=True, help="Firings to show of each rule."
+)
+@click.option(
+    "-o",
+    "--output",
+    "form",
+    type=click.Choice(output.FORMS),
+    default="table",
+    help="Form of the firings; all but table have every one.  [default: table]",
+)
+@click.option("--to", "target", metavar="FILE", help="File for the firings, instead of standard output.")
+@click.option("--explain", "explained", metavar="RULE", help="Tell why this rule fires at --line, or not.")
+@click.option("--line", "at_line", metavar="N", type=click.IntRange(min=1), help="The line of that event.")
+def trial(
+    *,
+    rules: str,
+    files: tuple[str, ...],
+    reading: Reading,
+    late_us_max: int,
+    against: str | None,
+    shown_max: int,
+    form: str,
+    target: str | None,
+    explained: str | None,
+    at_line: int | None,
+) -> None:
+    """Run RULES over recorded events, without a service, and show when, for whom and where each fires.
+
+    RULES is a file of rules (`name: condition`, YAML or JSON). Each FILE is NDJSON, CSV with a header line,
+    or with --pattern lines of text; plain or gzipped. - is standard input, and may be a live pipe: firings
+    are shown as they happen.
+
+    Each firing has its time, the values of the facts that the rule is keyed by (`per ip`), and the line of
+    the event. At the end, a table has how often each rule fired. What in the rules and the events does not
+    fit together is told, such as a field that no event has.
+
+    With --explain and --line, only one event of one rule is shown: what of the condition is true, since
+    which event, and until when.
+    """
+    if (explained is None) != (at_line is None):
+        raise click.UsageError("`--explain` and `--line` go together.")
+    try:
+        new = read_rules(rules)
+        old = None if against is None else read_rules(against)
+    except RuleFileError as error:
+        fail(str(error))
+    if form == "parquet" and target is None and explained is None:
+        raise click.UsageError("`-o parquet` needs a file: `--to FILE`.")
+    if explained is not None and at_line is not None:
+        _explain(new, explained, at_line, Feeding(files, reading, late_us_max, Console(stderr=True)))
+        return
+    # Programs that read the firings from standard output want nothing else there.
+    console = Console(stderr=form != "table" and target is None)
+    hints = Hints(new)
+    with _output(form, target, shown_max, compared=old is not None) as shown:
+        run = Trial(new, shown.take, against=old)
+
+        def take(batch: list[RecordedEvent]) -> None:
+            for event in batch:
+                hints.add(event.fields)
+            run.evaluate(batch)
+
+        failure = Feeding(files, reading, late_us_max, console).feed(take)
+    _summarise(run, console, compared=old is not None)
+    for line in [*hints.lines(), *_warnings(run)]:
+        warn(line)
+    if failure or run.refused:
+        fail(
+            "\n".join(
+                [
+                    *(f"{times} events refused: {said}" for said, times in run.refused.items()),
+                    *filter(None, [failure]),
+                ]
+            )
+        )
+
+
+def _explain(rules: Sequence[NamedCondition], name: str, line: int, feeding: Feeding) -> None:
+    """Print why a rule fires at the event of a line, or not."""
+    found = [rule for rule in rules if rule.name == name]
+    if not found:
+        near = nearest(name, [rule.name for rule in rules])
+        fail(f"no rule is named {quoted(name)}" + (f"; did you mean {quoted(near)}?" if near else ""))
+    # Rules do not influence each other, so the others need not run.
+    run = Trial(found, lambda _: None)
+    shown: list[str] = []
+
+    def take(batch: list[RecordedEvent]) -> None:
+        numbers = [number for number, event in enumerate(batch) if event.line == line]
+        if numbers and not shown:
+            run.evaluate(batch[: numbers[0]])
+            shown.extend(run.explain(batch[numbers[0]]))
+        elif not shown:
+            run.evaluate(batch)
+
+    failure = feeding.feed(take)
+    for text in shown:
+        click.echo(text)
+    if not shown:
+        fail(failure or f"no event is at line {line}")
+
+
+@contextlib.contextmanager
+def _output(form: str, target: str | None, shown_max: int, *, compared: bool) -> Iterator[output.Output]:
+    """Yield the output of a form. Fails if its file cannot be written."""
+    with contextlib.ExitStack() as stack:
+        try:
+            file = (
+                stack.enter_context(Path(target).open("w", encoding="utf-8", newline="")) if target else None
+            )
+        except OSError as error:
+            fail(f"{target}: {(error.strerror or str(error)).lower()}")
+
+        def write(line: str) -> None:
+            click.echo(line, file=file)
+
+        match form:
+            case "json":
+                chosen: output.Output = output.JsonOutput(write)
+            case "csv":
+                chosen = output.CsvOutput(write)
+            case "parquet":
+                assert target is not None, "checked before"
+                chosen = output.ParquetOutput(target)
+            case _:
+                chosen = output.TextOutput(write, shown_max, compared=compared)
+        yield stack.enter_context(chosen)
+
+
+def _summarise(run: Trial, console: Console, *, compared: bool) -> None:
+    counts = ("only new", "only old", "both") if compared else ("fired",)
+    rows = [output.summary(tally, compared=compared) for tally in run.tallies.values()]
+    print_table(("rule", *counts, "first at", "last at"), rows, console)
+
+
+def _warnings(run: Trial) -> Iterator[str]:
+    for tally in run.tallies.values():
+        if not run.events:
+            return
+        if tally.times == run.events:
+            yield f"{tally.name}: it fired at every event"
+        elif not any(tally.fired.values()):
+            yield f"{tally.name}: it never fired"
+    if run.late:
+        most_s = run.late_us_most / 1_000_000
+        yield (
+            f"{run.late} events came after a later one, by up to {most_s:g} s, and were evaluated at its "
+            "time; --max-late sorts them"
+        )

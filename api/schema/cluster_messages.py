@@ -1,0 +1,86 @@
+"""The messages about what runs where: the cluster, and detectors that move."""
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from api.schema.messages import PAGE_MAX
+from engine.runtime.contract.measurements.figures import (
+    FolderFigures,
+    FrontEndFigures,
+    NodeFigures,
+    OtherSetting,
+    ProcessFigures,
+    WorkerFigures,
+)
+
+
+class ClusterQuery(Struct):
+    """The page of the workers. Without either parameter, all of them are shown."""
+
+    limit: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=PAGE_MAX,
+                description=f"The maximum number of workers; {PAGE_MAX} if only `after` is given.",
+                extra={"expected": f"a whole number from 1 to {PAGE_MAX}"},
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    after: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=200,
+                description="Only workers whose names come after this one, the last of the previous page.",
+                extra={"expected": "the name of a worker"},
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class Move(Struct):
+    """Where a detector is to move."""
+
+    node: (
+        Annotated[
+            str,
+            Meta(max_length=200, description="The id of a node; absent: the one with most room but its own."),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class Moved(Struct):
+    """Where a detector is active now."""
+
+    node: str
+    worker: Annotated[str, Meta(description="The name of its worker.")]
+
+
+class Cluster(Struct):
+    """What runs where. A worker that did not answer within a second is shown as it last was."""
+
+    nodes: Annotated[list[NodeFigures], Meta(description="The machines, as Ray knows them.")]
+    broker: Annotated[ProcessFigures, Meta(description="The process that places detectors.")]
+    front_ends: list[FrontEndFigures]
+    workers: list[WorkerFigures]
+    activating: Annotated[list[str], Meta(description="Ids of detectors that are being activated.")]
+    folder: Annotated[
+        FolderFigures | None, Meta(description="The data folder's file system; `null` if it does not answer.")
+    ]
+    other_settings: Annotated[
+        list[OtherSetting],
+        Meta(
+            description="Settings that services on this folder were started with and that are not in force: "
+            "those of the service that came first are."
+        ),
+    ]
+    no_room: Annotated[
+        str, Meta(description="That a worker is wanted for which no node has room; empty if that is not so.")
+    ] = ""

@@ -1,0 +1,49 @@
+"""The types of the result that compares a rule with its draft."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+
+class Example(Struct):
+    """An event at which a rule or its draft fired."""
+
+    number: Annotated[int, Meta(description="Counts the events of the detector, from 1.")]
+    timestamp_ms: float
+    key: Annotated[dict[str, Any], Meta(description="The values of the keys in both conditions.")]
+    fields: dict[str, Any]
+    cut: Annotated[Literal[True], Meta(description="Long values were cut.")] | UnsetType = UNSET
+
+
+class Examples(Struct):
+    """The last ten events of each kind since the detector was activated, the last one first."""
+
+    both: list[Example]
+    only_rule: list[Example]
+    only_draft: list[Example]
+
+
+class Comparison(Struct):
+    """At how many events a rule and its draft fired together, and at how many each fired alone."""
+
+    ruleId: str  # noqa: N815 -- spelt as in actions
+    draftId: str  # noqa: N815
+    since_event: Annotated[int, Meta(description="How many events came before the comparison began.")]
+    events: Annotated[int, Meta(description="How many events were compared.")]
+    both: int
+    only_rule: int
+    only_draft: int
+    examples: Examples
+    since_ms: (
+        Annotated[float, Meta(description="The detector's clock when the comparison began.")] | UnsetType
+    ) = UNSET
+    young_until_ms: (
+        Annotated[
+            float | None,
+            Meta(
+                description="Until when the draft may differ because it has seen fewer events; `null` if it "
+                "looks back without a window, absent if that does not matter."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET

@@ -1,0 +1,50 @@
+"""An explanation as plain data, for JSON. Times are in milliseconds since 1970."""
+
+from math import isfinite
+from typing import Any
+
+from engine.evaluation.explanation.nodes import ExplainedRule, Node
+from engine.language.text.printer import format as format_condition
+
+
+def rule_document(explained: ExplainedRule) -> dict[str, Any]:
+    """Return an explained rule: `{ruleId, name, verdict, node, shadow?, why_not?}`."""
+    document = {
+        "ruleId": explained.rule.id,
+        "name": explained.rule.name,
+        "verdict": explained.verdict,
+        "node": node_document(explained.node),
+    }
+    if explained.rule.shadow:
+        document["shadow"] = True
+    if explained.why_not is not None:
+        document["why_not"] = [*map(format_condition, explained.why_not)]
+    return document
+
+
+def node_document(node: Node) -> dict[str, Any]:
+    """Return a node: `{text, verdict, nodes?, values?, key?, witness_ms?, until_ms?, found?, note?}`."""
+    document: dict[str, Any] = {"text": node.text, "verdict": node.verdict}
+    if node.nodes:
+        document["nodes"] = [*map(node_document, node.nodes)]
+    if node.values:
+        document["values"] = dict(node.values)
+    if node.key is not None:
+        document["key"] = dict(node.key)
+    if node.witness_us is not None:
+        document["witness_ms"] = milliseconds(node.witness_us)
+    if node.until_us is not None:
+        document["until_ms"] = milliseconds(node.until_us)
+    if node.found is not None and isfinite(node.found):
+        # JSON has no infinities, to which a sum may come.
+        document["found"] = node.found
+    if node.note is not None:
+        document["note"] = node.note
+    return document
+
+
+def milliseconds(time_us: int | None) -> float | None:
+    """Return a time in milliseconds, a whole number if it is one."""
+    if time_us is None:
+        return None
+    return time_us / 1_000 if time_us % 1_000 else time_us // 1_000

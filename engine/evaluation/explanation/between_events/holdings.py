@@ -1,0 +1,265 @@
+"""What a detector holds: the whole in numbers, and pages of its keys, its memories and its rules.
+
+Each look is bounded, so that it delays no event by more than a few milliseconds: the keys of a large detector
+are read in several looks, one after another.
+"""
+
+from collections.abc import Iterator
+from heapq import heappush, heappushpop, nsmallest
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.explanation.between_events.document import milliseconds
+from engine.evaluation.facts.shown import shown
+from engine.evaluation.facts.values import LONG_TEXT, scalar_of
+from engine.evaluation.memory import FOREVER, NEVER
+from engine.evaluation.paths import Path, fact_of
+from engine.evaluation.rules import LiveRule
+from engine.evaluation.state.slices import NodeName, State
+from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.state.views import Store
+from engine.language.text.printer import format as format_condition
+
+SLOTS_AT_ONCE: Final = 4_096
+RULES_AT_ONCE: Final = 2_000
+"""The most slots, and rules, that are read in one look."""
+PATHS_SHOWN: Final = 100
+USERS_SHOWN: Final = 20
+
+
+def overview(detector: Detector) -> dict[str, Any]:
+    """Return the detector in numbers."""
+    state, rule_set = detector.state, detector.rule_set
+    tables = _tables(state)
+    return {
+        **({} if detector.clock_us is None else {"clock_ms": milliseconds(detector.clock_us)}),
+        "events": detector.events_seen,
+        "rules": {"total": len(detector.live), "enabled": len(rule_set.programs)},
+        "nodes": {"total": rule_set.nodes, "temporal": len(state.stores)},
+        "indexed": state.indexed,
+        "keys": {
+            "live": state.live,
+            "max": state.live_max,
+            "paths": [{"per": _per(table.path), "live": table.live} for table in tables[:PATHS_SHOWN]],
+        },
+        "bytes": {"held": state.bytes, "max": state.bytes_max},
+        "samples": rule_set.samples.events,
+    }
+
+
+# -- keys ---------------------------------------------------------------------------------------------------
+
+
+class KeyPlace(NamedTuple):
+    """Where a look at the keys goes on: the number of a path and a slot."""
+
+    path: int = 0
+    slot: int = 0
+
+
+class SeenKey(NamedTuple):
+    """A live key, in the order of when it was seen: that which was seen last comes first."""
+
+    event: int
+    """The number of the last event that had the key."""
+    path: int
+    key: dict[str, Any]
+    memories: int
+    """How many memories hold something for it."""
+
+
+def seen_keys(
+    state: State, prefix: str, before: tuple[int, int], limit: int, place: KeyPlace
+) -> tuple[list[SeenKey], KeyPlace | None]:
+    """Return the keys that were seen last, of those from a place on that one look reads, and the next place.
+
+    `before` has the event and path of the last key of the page before. A key fits the prefix if the value of
+    one of its facts begins so.
+    """
+    tables = _tables(state)
+    if place.path >= len(tables):
+        return [], None
+    table = tables[place.path]
+    # Of keys seen at one event, that of the lower path comes first.
+    end = before[0] + (place.path > before[1])
+    latest: list[tuple[int, int]] = []
+    lowest = -1
+    last = min(len(table.keys), place.slot + SLOTS_AT_ONCE)
+    for slot, event in enumerate(table.seen[place.slot : last], place.slot):
+        # The last event of a free slot is FOREVER.
+        if lowest < event < end and _fits(table, slot, prefix):
+            if len(latest) < limit:
+                heappush(latest, (event, slot))
+            else:
+                heappushpop(latest, (event, slot))
+            lowest = latest[0][0] if len(latest) == limit else -1
+    found = [
+        SeenKey(event, place.path, _key(table, slot), table.held[slot])
+        for event, slot in sorted(latest, reverse=True)
+    ]
+    after = KeyPlace(place.path, last) if last < len(table.keys) else KeyPlace(place.path + 1)
+    return found, after if after.path < len(tables) else None
+
+
+def _tables(state: State) -> list[KeyTable]:
+    return sorted(state.tables.values(), key=lambda table: table.order)
+
+
+def _fits(table: KeyTable, slot: int, prefix: str) -> bool:
+    return not prefix or any(_text(part).startswith(prefix) for part in _parts(table, slot))
+
+
+def _parts(table: KeyTable, slot: int) -> tuple[Any, ...]:
+    key = table.keys[slot]
+    assert key is not None, "the slot is taken"
+    return key if len(table.path) > 1 else (key,)
+
+
+def _key(table: KeyTable, slot: int) -> dict[str, Any]:
+    parts = _parts(table, slot)
+    return {fact_of(step): _value(part) for step, part in zip(table.path, parts, strict=True)}
+
+
+def _value(part: Any) -> Any:
+    """Return the value of a key, of a long text only its digest."""
+    if type(part) is tuple and part[0] == LONG_TEXT:
+        return f"SHA-256 {part[1]}"
+    return shown(scalar_of(part)).value
+
+
+def _text(part: Any) -> str:
+    return part if type(part) is str else str(_value(part))
+
+
+# -- memories -----------------------------------------------------------------------------------------------
+
+
+def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]:
+    """Return the memories of distinct temporal nodes behind the first so many, with the rules that read them.
+
+    Rules are searched for among the first RULES_AT_ONCE.
+    """
+    state = detector.state
+    page = list(islice(state.stores.items(), after, after + limit))
+    users: dict[NodeName, list[str]] = {name: [] for name, _ in page}
+    for program in islice(detector.rule_set.programs.values(), RULES_AT_ONCE):
+        for name in program.memories:
+            of_memory = users.get(state.memory_of(name))
+            if of_memory is not None and len(of_memory) < USERS_SHOWN:
+                of_memory.append(program.rule.id)
+    return [
+        {
+            "text": format_condition(name.condition),
+            "per": _per(name.path),
+            "since_event": name.birth,
+            "entries": _entries(state, store),
+            "bytes": 0 if isinstance(store, int) else store.bytes,
+            "uses": state.users[name],
+            "ruleIds": users[name],
+        }
+        for name, store in page
+    ]
+
+
+def _entries(state: State, store: Store) -> int:
+    """Return for how many keys a memory holds something; without keys, 1 if it does."""
+    return int(state.whole.cells[store] != NEVER) if isinstance(store, int) else store.held
+
+
+def _per(path: Path) -> list[str]:
+    return [
+        step if isinstance(step, str) else f"{step.fact} where {format_condition(step.where)}"
+        for step in path
+    ]
+
+
+# -- rules --------------------------------------------------------------------------------------------------
+
+
+SHARE_UNITS: Final = 10**15
+"""Shares of time are compared in parts of this many, so that a text can name one exactly."""
+
+
+def rules(detector: Detector, prefix: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the rules behind a priority whose names begin so, with what they cost, and where to go on."""
+    looked_at, place = _look(detector, after)
+    fitting = [live for live in looked_at if live.rule.name.startswith(prefix)]
+    costs = _Costs(detector)
+    page = [costs.told(live) for live in fitting[:limit]]
+    if len(fitting) >= limit:
+        return page, page[-1]["priority"]
+    return page, place
+
+
+def costliest(
+    detector: Detector, prefix: str, before: tuple[int, int], limit: int, after: int
+) -> tuple[list[tuple[int, int, dict[str, Any]]], int | None]:
+    """Return the rules that cost most, of those behind a priority that one look reads, and where to go on.
+
+    Each comes with its share of the time in SHARE_UNITS and its priority; `before` has those of the last rule
+    of the page before.
+    """
+    looked_at, place = _look(detector, after)
+    costs = _Costs(detector)
+    behind = []
+    for live in looked_at:
+        rank = round((costs.time_share(live) or 0.0) * SHARE_UNITS), live.rule.priority
+        if (-rank[0], rank[1]) > (-before[0], before[1]) and live.rule.name.startswith(prefix):
+            behind.append((*rank, live))
+    most = nsmallest(limit, behind, key=lambda one: (-one[0], one[1]))
+    return [(share, priority, costs.told(live)) for share, priority, live in most], place
+
+
+def _look(detector: Detector, after: int) -> tuple[list[LiveRule], int | None]:
+    """Return the rules behind a priority that one look reads, and the priority of the last if it is full."""
+    behind = (live for live in detector.live.values() if live.rule.priority > after)
+    found = list(islice(behind, RULES_AT_ONCE))
+    return found, found[-1].rule.priority if len(found) == RULES_AT_ONCE else None
+
+
+class _Costs:
+    """What each rule cost, at the time of one look."""
+
+    def __init__(self, detector: Detector) -> None:
+        self._detector = detector
+        self._indexed, self._samples = detector.state.indexed, detector.rule_set.samples
+        self._total_ns = sum(self._samples.time_ns.values()) if self._indexed else _estimated_ns(detector)
+
+    def time_share(self, live: LiveRule) -> float | None:
+        """Return the share of a rule in the time of all; None for one that is off, or before any sample."""
+        if not live.rule.enabled or not self._total_ns:
+            return None
+        return min(1.0, self._detector.rule_set.time_ns(live.rule.priority) / self._total_ns)
+
+    def told(self, live: LiveRule) -> dict[str, Any]:
+        """Return a rule as it is shown."""
+        time_share = self.time_share(live)
+        return {
+            "ruleId": live.rule.id,
+            "name": live.rule.name,
+            "priority": live.rule.priority,
+            "enabled": live.rule.enabled,
+            "since_event": live.birth,
+            **({"shadow": True} if live.rule.shadow else {}),
+            "times_true": self._detector.verdicts.times_fired(live.rule.priority),
+            **dict(self._evaluated(live)),
+            **({} if time_share is None else {"time_share": time_share}),
+        }
+
+    def _evaluated(self, live: LiveRule) -> Iterator[tuple[str, float]]:
+        if not live.rule.enabled:
+            return
+        if not self._indexed:
+            yield "evaluated_share", 1.0
+        elif self._samples.events:
+            yield "evaluated_share", self._samples.ran[live.rule.priority] / self._samples.events
+
+
+def _estimated_ns(detector: Detector) -> float:
+    """Return the estimated time of an event while rules are not indexed: they are few then."""
+    return sum(map(detector.rule_set.time_ns, detector.rule_set.programs))
+
+
+FIRST: Final = (FOREVER, -1)
+"""What `before` is for the first page of keys, and of rules by cost."""

@@ -1,0 +1,1 @@
+"""The past as an event finds it: what temporal nodes remember, and until when their verdicts stay."""

@@ -1,0 +1,85 @@
+"""The memories of temporal nodes as an event finds them, read without changing anything."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from engine.evaluation.explanation.past.tallies import Past
+from engine.evaluation.memory import FOREVER, NEVER
+from engine.evaluation.paths import Path
+from engine.evaluation.state.slices import NodeName, State
+from engine.evaluation.state.storage.records import Records
+
+
+class Memories(Protocol):
+    """The memories of the slices of one event, before it."""
+
+    def past_us(self, name: NodeName) -> int | None:
+        """Return the time that a memory holds, or None."""
+
+    def past(self, name: NodeName) -> Past:
+        """Return the record that a memory has."""
+
+
+class Remembered:
+    """The memories of the slices of one event, which comes after event `tick`."""
+
+    def __init__(self, state: State, tick: int, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
+        self._state = state
+        self._tick = tick
+        self._fields, self._sent = fields, sent
+        self._slots: dict[Path, int] = {}
+
+    def past_us(self, name: NodeName) -> int | None:
+        """Return the time that a memory holds for the event's slice, or None."""
+        state = self._state
+        store = state.store_of(name)
+        assert not isinstance(store, Records), name
+        slot, since_us = self._slot_of(name.path) if name.path else 0, self._since_us(name)
+        time_us = state.whole.past_us(store, self._tick) if isinstance(store, int) else store.past_us(slot)
+        if time_us != NEVER and state.traits.run_us_of(name.condition) is not None:
+            time_us = state.starts_of(name.path).begun(slot, time_us, since_us)
+        return time_us if since_us < time_us < FOREVER else None
+
+    def past(self, name: NodeName) -> Past:
+        """Return the record that a memory has for the event's slice."""
+        store = self._state.store_of(name)
+        assert isinstance(store, Records), name
+        record = store.record(self._slot_of(name.path) if name.path else 0)
+        return Past(record, self._since_us(name))
+
+    def copied(self) -> "Copied":
+        """Return a copy of all these memories, which later events do not change."""
+        times, records = {}, {}
+        for name in self._state.users:
+            store = self._state.store_of(name)
+            if isinstance(store, Records):
+                record, since_us = self.past(name)
+                records[name] = Past(None if record is None else store.copy_of(record), since_us)
+            else:
+                times[name] = self.past_us(name)
+        return Copied(times, records)
+
+    def _since_us(self, name: NodeName) -> int:
+        view = self._state.views.get(name)
+        return NEVER if view is None else view.since_us
+
+    def _slot_of(self, path: Path) -> int:
+        slot = self._slots.get(path)
+        if slot is None:
+            slot = self._slots[path] = self._state.tables[path].slot_at(self._fields, self._sent)
+        return slot
+
+
+class Copied:
+    """A copy of the memories of an event's slices."""
+
+    def __init__(self, times: Mapping[NodeName, int | None], records: Mapping[NodeName, Past]) -> None:
+        self._times, self._records = times, records
+
+    def past_us(self, name: NodeName) -> int | None:
+        """Return the time that a memory held, or None."""
+        return self._times[name]
+
+    def past(self, name: NodeName) -> Past:
+        """Return the record that a memory had."""
+        return self._records[name]

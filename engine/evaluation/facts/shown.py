@@ -1,0 +1,67 @@
+"""The values of facts as explanations and examples show them: cut where they are long."""
+
+from typing import Any, Final, NamedTuple
+
+VALUE_CHARS_MAX: Final = 1_000
+"""About the most characters of a value that are shown. An integer is never cut."""
+
+_BETWEEN_CHARS: Final = 2
+"""The characters between two members."""
+
+
+class Shown(NamedTuple):
+    """A value as it is shown, and whether it was cut."""
+
+    value: Any
+    is_cut: bool
+
+
+def shown(value: Any) -> Shown:
+    """Return a JSON value, cut to about VALUE_CHARS_MAX characters."""
+    cutting = _Cutting()
+    part = cutting.part(value)
+    return Shown(part, cutting.is_cut)
+
+
+class _Cutting:
+    def __init__(self) -> None:
+        self._room = VALUE_CHARS_MAX
+        self.is_cut = False
+
+    def part(self, value: Any) -> Any:
+        """Return what of a value fits into the room that is left."""
+        match value:
+            case str():
+                return self._text(value)
+            case list():
+                members: list[Any] = []
+                for member in value:
+                    if not self._has_room():
+                        break
+                    members.append(self.part(member))
+                return members
+            case dict():
+                found: dict[str, Any] = {}
+                for name, member in value.items():
+                    if not self._has_room():
+                        break
+                    # The name first: a long member leaves no room.
+                    shown_name = self._text(name)
+                    found[shown_name] = self.part(member)
+                return found
+            case _:
+                self._room -= value.bit_length() // 3 if isinstance(value, int) else 1
+                return value
+
+    def _text(self, text: str) -> str:
+        fits = len(text) <= self._room
+        part = text if fits else text[: max(0, self._room)] + "…"
+        self._room -= len(text)
+        self.is_cut |= not fits
+        return part
+
+    def _has_room(self) -> bool:
+        self._room -= _BETWEEN_CHARS
+        has_room = self._room > 0
+        self.is_cut |= not has_room
+        return has_room

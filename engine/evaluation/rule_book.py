@@ -1,0 +1,191 @@
+"""The rules of a detector, and how they are added, changed, exchanged and removed."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from engine.evaluation.dispatch.rule_set import RuleSet
+from engine.evaluation.plan.requirements import TRAITS
+from engine.evaluation.preparation import Preparation
+from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition, source_of
+from engine.evaluation.shadows import Comparison, Shadows
+from engine.evaluation.state.slices import State
+from engine.evaluation.verdicts import Verdicts
+from engine.language.condition import Condition
+from engine.language.diagnostics import Entry, Refusal
+from engine.language.limits import Limits
+
+
+class RuleBook:
+    """The rules of a detector, with all that depends on them. `new_id` gives a new id at each call."""
+
+    def __init__(self, limits: Limits, new_id: Callable[[], str] | None) -> None:
+        self.limits = limits
+        self.state = State(limits.keys_max, limits.state_bytes_max, TRAITS)
+        self.clock_us: int | None = None
+        """The time of the last event; None before the first."""
+        self.events_seen = 0
+        self.priority_highest = 0
+        self.live: dict[str, LiveRule] = {}
+        """The rules by id, in order of priority."""
+        self.shadows = Shadows(self.live)
+        self.verdicts = Verdicts()
+        """The checksum of the events of `submit` and `submit_clean`."""
+        self.rule_set = RuleSet(self.state, limits)
+        self._new_id = new_id or (lambda: secrets.token_hex(16))
+        self._preparation: Preparation | None = None
+        """None until a rule is added or changed: evaluation does not need it."""
+
+    def add_rule(
+        self,
+        name: str,
+        condition: str | Mapping[str, Any] | Condition,
+        notify: bool = False,
+        *,
+        rule_id: str | None = None,
+        shadow: bool = False,
+        draft_of: str | None = None,
+    ) -> str:
+        """Add a rule and give its id. Its history begins with the next event.
+
+        A shadow rule never yields an action. With `draft_of`, it is compared with the rule of that id from
+        now on. Raises ConditionError, Refusal 1001 for the name or `draft_of`, 1201 if there is no such rule,
+        and 1400 if the detector is full.
+        """
+        check_name(name)
+        if draft_of is not None:
+            self.shadows.check_draft(draft_of, shadow=shadow)
+        read = read_condition(condition, self.limits)
+        if len(self.live) >= self.limits.rules_max:
+            raise Refusal(Entry(1400, f"the detector has {self.limits.rules_max} rules, which is the limit"))
+        if draft_of is not None:
+            self.shadows.check_room(draft_of)
+        self._prepared().check(read)
+        rule_id = rule_id or self._new_id()
+        rule = Rule(id=rule_id, name=name, condition=read, notify=notify, priority=self.priority_highest + 1)
+        self.put_rule(replace(rule, source=source_of(condition, read), shadow=shadow, draft_of=draft_of))
+        return rule_id
+
+    def change_rule(
+        self,
+        rule_id: str,
+        *,
+        name: str | None = None,
+        condition: str | Mapping[str, Any] | Condition | None = None,
+        enabled: bool | None = None,
+        notify: bool | None = None,
+        shadow: bool | None = None,
+    ) -> Rule:
+        """Change the given parts of a rule, those that are not None, and give the rule.
+
+        A different condition and enabling the rule start a new history. A draft that becomes no shadow rule
+        is no draft any more. Raises as `add_rule` does, and
+        Refusal 1201 for an unknown rule.
+        """
+        before = self._named(rule_id).rule
+        if name is not None:
+            check_name(name)
+        read = before.condition if condition is None else read_condition(condition, self.limits)
+        if condition is not None:
+            self._prepared().check(read, before.condition)
+        after = replace(
+            before,
+            name=before.name if name is None else name,
+            condition=read,
+            enabled=before.enabled if enabled is None else enabled,
+            notify=before.notify if notify is None else notify,
+            source=before.source if condition is None else source_of(condition, read),
+            shadow=before.shadow if shadow is None else shadow,
+            draft_of=None if shadow is False else before.draft_of,
+        )
+        self.put_rule(after)
+        return after
+
+    def put_rule(self, rule: Rule) -> None:
+        """Add or replace a rule that was validated before, as `add_rule` and `change_rule` do."""
+        live = self.live.get(rule.id)
+        unchanged = (
+            live is not None and live.rule.enabled and rule.enabled and live.rule.condition == rule.condition
+        )
+        self.priority_highest = max(self.priority_highest, rule.priority)
+        self.install(rule, live.birth if live is not None and unchanged else self.events_seen)
+        self._settle_rules()
+
+    def remove_rule(self, rule_id: str) -> None:
+        """Remove a rule and the memories that only it uses. Raises Refusal 1201."""
+        live = self._named(rule_id)
+        draft = self.shadows.draft_of(rule_id)
+        if draft is not None:
+            # It goes on as a shadow rule that is compared with nothing.
+            self.install(replace(draft.rule, draft_of=None), draft.birth)
+        del self.live[rule_id]
+        self.shadows.remove(live.rule)
+        self.verdicts.forget(live.rule.priority)
+        if self._preparation is not None:
+            self._preparation.remove(live.rule.condition)
+        if live.rule.enabled:
+            self.rule_set.remove(live.rule.priority, self.clock_us or 0)
+            self._settle_rules()
+
+    def rule(self, rule_id: str) -> Rule:
+        """Return one rule. Raises Refusal 1201."""
+        return self._named(rule_id).rule
+
+    def rules(self) -> list[Rule]:
+        """Return all rules in order of priority."""
+        return [live.rule for live in self.live.values()]
+
+    def comparison(self, rule_id: str) -> Comparison:
+        """Return how the firings of a rule and its draft differ. Raises Refusal 1201 if there is no draft."""
+        self._named(rule_id)
+        return self.shadows.comparison(rule_id)
+
+    def promote(self, rule_id: str) -> Rule:
+        """Exchange the conditions of a rule and its draft, and give the rule. Each keeps its history.
+
+        The old condition is the draft from now on. Raises Refusal 1201 as `comparison` does.
+        """
+        comparison = self.comparison(rule_id)
+        live, draft = self.live[rule_id], self.live[comparison.draft_id]
+        rule = replace(live.rule, condition=draft.rule.condition, source=draft.rule.source)
+        other = replace(draft.rule, condition=live.rule.condition, source=live.rule.source)
+        self.rule_set.exchange(rule, other)
+        self.live[rule.id], self.live[other.id] = LiveRule(rule, draft.birth), LiveRule(other, live.birth)
+        comparison.exchange()
+        return rule
+
+    # -- inside ---------------------------------------------------------------------------------------------
+
+    def install(self, rule: Rule, birth: int) -> None:
+        """Add or replace a rule whose history began at `birth`. Memories since then are kept."""
+        before = self.live.get(rule.id)
+        self.live[rule.id] = after = LiveRule(rule, birth)
+        self.shadows.put(before, after, self.events_seen, self.clock_us)
+        if self._preparation is not None and (before is None or before.rule.condition != rule.condition):
+            self._preparation.add(rule.condition)
+            if before is not None:
+                self._preparation.remove(before.rule.condition)
+        if before is not None and before.rule.enabled:
+            if rule.enabled and before.birth == birth and before.rule.condition == rule.condition:
+                self.rule_set.rename(rule)
+                return
+            self.rule_set.remove(rule.priority, self.clock_us or 0)
+        if rule.enabled:
+            self.rule_set.add(rule, birth, self.events_seen, self.clock_us or 0)
+
+    def _settle_rules(self, *, loaded: bool = False) -> None:
+        """Choose how the rules are evaluated, and compile what they search for, after they have changed."""
+        self.rule_set.choose(self.events_seen, self.clock_us or 0, loaded=loaded)
+        self.rule_set.compile_new()
+
+    def _prepared(self) -> Preparation:
+        if self._preparation is None:
+            self._preparation = Preparation((live.rule.condition for live in self.live.values()), self.limits)
+        return self._preparation
+
+    def _named(self, rule_id: str) -> LiveRule:
+        try:
+            return self.live[rule_id]
+        except KeyError:
+            raise Refusal(Entry(1201, f"there is no rule `{rule_id}` in this detector")) from None

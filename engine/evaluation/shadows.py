@@ -1,0 +1,215 @@
+"""Shadow rules: kept out of the actions, and drafts among them compared with their rules."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from engine.evaluation.dispatch.compiler import Event, Fired
+from engine.evaluation.facts.shown import shown
+from engine.evaluation.facts.values import split_name, value_of
+from engine.evaluation.memory import FOREVER
+from engine.evaluation.plan.requirements import is_temporal
+from engine.evaluation.rules import LiveRule, Rule
+from engine.language.condition import Aggregate, Condition, Windowed, children, walk
+from engine.language.diagnostics import Entry, Refusal
+
+EXAMPLES_MAX: Final = 10
+"""The most examples of one kind; later ones replace earlier ones."""
+
+DRAFTS_MAX: Final = 100
+"""The most drafts of a detector: each may hold 30 examples of about a thousand characters."""
+
+BOTH, ONLY_RULE, ONLY_DRAFT = KINDS = ("both", "only_rule", "only_draft")
+"""Which of a rule and its draft fired."""
+
+_NO_DRAFT: Final = 1201
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Example(NamedTuple):
+    """An event at which a rule or its draft fired."""
+
+    number: int
+    """Counts the events of the detector, from 1."""
+    timestamp_ms: float
+    """As it was sent: a late event was evaluated at the clock's time."""
+    key: Mapping[str, Any]
+    """The values of the keys in both conditions."""
+    fields: Any
+    is_cut: bool
+    """Whether long values were cut."""
+
+
+class Comparison:
+    """How often a rule and its draft fired together, and each alone, since both had their histories."""
+
+    def __init__(self, live: LiveRule, draft: LiveRule, events_seen: int, clock_us: int | None) -> None:
+        self.rule_id, self.draft_id = live.rule.id, draft.rule.id
+        self.since_event, self.since_us = events_seen, clock_us
+        self.young_until_us: int | None = None
+        """Until when the draft may differ because it has seen less; FOREVER if it looks back without a
+        window, None if it has seen what the rule has."""
+        if live.birth != draft.birth and clock_us is not None:
+            back_us = lookback_us(draft.rule.condition)
+            self.young_until_us = FOREVER if back_us is None else clock_us + back_us if back_us else None
+        self.counts = dict.fromkeys(KINDS, 0)
+        self.examples = {kind: deque[Example](maxlen=EXAMPLES_MAX) for kind in KINDS}
+        """The latest of each kind."""
+        keys = {
+            key if isinstance(key, str) else key.fact: None
+            for one in (live, draft)
+            for _, around in walk(one.rule.condition)
+            for key in around
+        }
+        self._keys = [(name, split_name(name)) for name in keys]
+
+    def note(self, fired: Iterable[str], number: int, event: Event) -> None:
+        """Count an event at which at least one of the two is among the rules that fired, given by id."""
+        kind = ONLY_DRAFT if self.rule_id not in fired else BOTH if self.draft_id in fired else ONLY_RULE
+        self.counts[kind] += 1
+        fields, timestamp_ms, sent = event
+        key = {name: value_of(split, fields, sent or _NOTHING) for name, split in self._keys}
+        cut = shown(fields)
+        self.examples[kind].append(Example(number, timestamp_ms, shown(key).value, cut.value, cut.is_cut))
+
+    def dump(self) -> list[Any]:
+        """Return what `restore` takes; examples are not kept."""
+        return [self.since_event, self.since_us, self.young_until_us, *self.counts.values()]
+
+    def restore(
+        self, since_event: int, since_us: int | None, young_until_us: int | None, *counts: int
+    ) -> None:
+        """Go on with the numbers of `dump`."""
+        self.since_event, self.since_us, self.young_until_us = since_event, since_us, young_until_us
+        self.counts.update(zip(KINDS, counts, strict=True))
+
+    def exchange(self) -> None:
+        """Take the rule for the draft and the draft for the rule."""
+        counts, examples = self.counts, self.examples
+        counts[ONLY_RULE], counts[ONLY_DRAFT] = counts[ONLY_DRAFT], counts[ONLY_RULE]
+        examples[ONLY_RULE], examples[ONLY_DRAFT] = examples[ONLY_DRAFT], examples[ONLY_RULE]
+
+
+class Shadows:
+    """The shadow rules of a detector, whose rules are given by id."""
+
+    def __init__(self, rules: Mapping[str, LiveRule]) -> None:
+        self._rules = rules
+        self._ids: set[str] = set()
+        self._drafts: dict[str, str] = {}
+        """The id of each rule's draft."""
+        self.comparisons: dict[str, Comparison] = {}
+        """By the id of the rule; of pairs that are both enabled."""
+        self._sides: dict[str, Comparison] = {}
+        """The same by the ids of both."""
+
+    def __bool__(self) -> bool:
+        return bool(self._ids)
+
+    def dump(self) -> dict[str, Any]:
+        """Return what `persistence.saved` describes. Rules are named by priorities, which a fork keeps."""
+
+        def priority(rule_id: str) -> int:
+            return self._rules[rule_id].rule.priority
+
+        ids = sorted(self._ids, key=priority)
+        rules_of = [(each, self._rules[each].rule.draft_of) for each in ids]
+        compared = sorted(self.comparisons, key=priority)
+        return {
+            "shadows": {priority(each): None if of is None else priority(of) for each, of in rules_of},
+            "comparisons": [[priority(each), *self.comparisons[each].dump()] for each in compared],
+        }
+
+    def check_draft(self, rule_id: str, *, shadow: bool) -> None:
+        """Raise Refusal 1001 or 1201 unless a new rule can be the draft of this one."""
+        if not shadow:
+            raise Refusal(Entry(1001, "draftOf: only a shadow rule can be a draft; send `shadow`, too"))
+        if rule_id not in self._rules:
+            raise Refusal(Entry(1201, f"there is no rule `{rule_id}` in this detector"))
+        if self._rules[rule_id].rule.shadow:
+            raise Refusal(Entry(1001, f"draftOf: the rule `{rule_id}` is a shadow rule itself"))
+
+    def check_room(self, rule_id: str) -> None:
+        """Raise Refusal 1400 unless there is room for a draft of this rule."""
+        if rule_id in self._drafts:
+            raise Refusal(Entry(1400, f"the rule `{rule_id}` has a draft already: `{self._drafts[rule_id]}`"))
+        if len(self._drafts) >= DRAFTS_MAX:
+            raise Refusal(Entry(1400, f"the detector has {DRAFTS_MAX} drafts, which is the limit"))
+
+    def draft_of(self, rule_id: str) -> LiveRule | None:
+        """Return the draft of a rule."""
+        draft_id = self._drafts.get(rule_id)
+        return None if draft_id is None else self._rules[draft_id]
+
+    def comparison(self, rule_id: str) -> Comparison:
+        """Return the comparison of a rule with its draft. Raises Refusal 1201."""
+        found = self.comparisons.get(rule_id)
+        if found is not None:
+            return found
+        said = "that is enabled, as the rule is" if rule_id in self._drafts else "to be compared with"
+        raise Refusal(Entry(1201, f"the rule `{rule_id}` has no draft {said}"))
+
+    def put(self, before: LiveRule | None, after: LiveRule, events_seen: int, clock_us: int | None) -> None:
+        """Take note of a rule that was added or changed. A new history begins its comparison anew."""
+        rule = after.rule
+        if before is not None and before.rule.draft_of is not None and rule.draft_of is None:
+            self._forget(before.rule.draft_of)
+            del self._drafts[before.rule.draft_of]
+        if rule.shadow:
+            self._ids.add(rule.id)
+        else:
+            self._ids.discard(rule.id)
+        if rule.draft_of is not None:
+            self._drafts[rule.draft_of] = rule.id
+        if before is None or _history(before) != _history(after):
+            self._compare(rule.draft_of or rule.id, events_seen, clock_us)
+
+    def remove(self, rule: Rule) -> None:
+        """Forget a rule that was removed and has no draft."""
+        self._ids.discard(rule.id)
+        if rule.draft_of is not None:
+            self._forget(rule.draft_of)
+            del self._drafts[rule.draft_of]
+
+    def acting(self, fired: Fired, number: int, event: Event) -> Fired:
+        """Return the rules that yield actions, of those that fired at an event, and count it for drafts."""
+        if self._sides:
+            ids = {rule.id for rule in fired}
+            for comparison in {self._sides[each] for each in ids & self._sides.keys()}:
+                comparison.note(ids, number, event)
+        return tuple([rule for rule in fired if not rule.shadow])
+
+    def _compare(self, rule_id: str, events_seen: int, clock_us: int | None) -> None:
+        """Begin the comparison of a rule with its draft, if there are both and both are enabled."""
+        self._forget(rule_id)
+        live, draft = self._rules.get(rule_id), self.draft_of(rule_id)
+        if live is None or draft is None or not (live.rule.enabled and draft.rule.enabled):
+            return
+        comparison = Comparison(live, draft, events_seen, clock_us)
+        self.comparisons[rule_id] = comparison
+        self._sides[rule_id] = self._sides[draft.rule.id] = comparison
+
+    def _forget(self, rule_id: str) -> None:
+        before = self.comparisons.pop(rule_id, None)
+        if before is not None:
+            del self._sides[rule_id], self._sides[before.draft_id]
+
+
+def _history(live: LiveRule) -> tuple[bool, int, Condition]:
+    return live.rule.enabled, live.birth, live.rule.condition
+
+
+def lookback_us(condition: Condition) -> int | None:
+    """Return how far back events can matter for a condition, in microseconds; None without a bound."""
+    inner = [lookback_us(child) for child in children(condition)]
+    if None in inner:
+        return None
+    furthest = max((each for each in inner if each is not None), default=0)
+    match condition:
+        case Windowed() | Aggregate():
+            window_us = condition.window_us
+            return None if window_us is None else furthest + window_us
+        case _ if is_temporal(condition):
+            return None
+        case _:
+            return furthest

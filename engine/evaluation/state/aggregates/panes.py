@@ -1,0 +1,227 @@
+"""Sums and means of a fact, kept by panes of time: they take little memory however many numbers are added."""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.evaluation.facts.values import double
+from engine.evaluation.memory import NEVER, pane_us
+from engine.evaluation.state.storage.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.records import Records, row_length
+from engine.evaluation.state.storage.sizes import RECORD_BYTES, array_bytes, steps_bytes
+
+if TYPE_CHECKING:
+    from engine.evaluation.state.storage.tables import KeyTable
+
+_PANES_IN_ROW: Final = 8
+_LONG: Final = -1
+
+
+class Sum:
+    """A record of panes: their numbers, what was added in each and, for a mean, how often."""
+
+    __slots__ = ("before", "count", "counts", "panes", "read", "sums")
+
+    def __init__(self, panes: "array[int]", sums: "array[float]", counts: "array[int] | None") -> None:
+        self.panes = panes
+        self.sums = sums
+        self.counts = counts
+        self.before = _added(sums[:-1])
+        """The sum of all panes but the last."""
+        self.count = 0 if counts is None else sum(counts)
+        """How many numbers all panes have."""
+        self.read: tuple[int, float, int] | None = None
+        """What was read last: the oldest pane that counted, the sum and the count, unless all panes do."""
+
+    def add(self, pane: int, number: float, oldest: int) -> None:
+        """Add a number. A new pane drops those before the oldest that counts."""
+        self.read = None
+        self.count += 1
+        if self.panes[-1] == pane:
+            self.sums[-1] += number
+            if self.counts is not None:
+                self.counts[-1] += 1
+            return
+        self.before += self.sums[-1]
+        self.panes.append(pane)
+        # Where the number is -0.0, the sum of nothing and it is 0.0.
+        self.sums.append(0.0 + number)
+        if self.counts is not None:
+            self.counts.append(1)
+        expired = bisect_left(self.panes, oldest)
+        if expired:
+            del self.panes[:expired], self.sums[:expired]
+            if self.counts is not None:
+                del self.counts[:expired]
+                self.count = sum(self.counts)
+            self.before = _added(self.sums[:-1])
+
+    def total(self, oldest: int) -> tuple[float, int]:
+        """Return the sum over the panes that count, and how many numbers they have."""
+        if self.panes[0] >= oldest:
+            return self.before + self.sums[-1], self.count
+        if self.read is None or self.read[0] != oldest:
+            first = bisect_left(self.panes, oldest)
+            count = 0 if self.counts is None else sum(self.counts[first:])
+            self.read = (oldest, _added(self.sums[first:]), count)
+        return self.read[1:]
+
+
+class Panes(Records[Sum]):
+    """The sums of a fact over panes of time, and how many numbers were added where a mean is asked for.
+
+    The rows of a page are in two arrays. One has the number of panes (0 if there is no record, and `_LONG` if
+    it is an object), the panes and, for means, the counts; the other has the sums.
+    """
+
+    __slots__ = ("_length", "_width", "counted", "width_us")
+
+    def __init__(self, table: "KeyTable", window_us: int | None, *, counted: bool) -> None:
+        self.width_us = 0 if window_us is None else pane_us(window_us)
+        self.counted = counted
+        self._length = row_length(1 if window_us is None else _PANES_IN_ROW)
+        self._width = 1 + self._length * (2 if counted else 1)
+        page_bytes = array_bytes(self._width * PAGE_SLOTS) + array_bytes(self._length * PAGE_SLOTS)
+        super().__init__(table, window_us, _blank(self._width, self._length), page_bytes)
+
+    def add(self, key: Any, slot: int, now_us: int, tick: int, value: Any) -> int:
+        """Add the value of a fact, if it is a number within a double's range, and give the slot."""
+        number = value if type(value) is float else double(value)
+        if number is None:
+            return slot
+        pane = 0 if self.expires_after_us is None else now_us // self.width_us
+        if slot >= 0 and self.few is None:
+            numbers, sums = self.rows[slot >> PAGE_BITS]
+            offset = slot & IN_PAGE
+            first = offset * self._width
+            count = numbers[first]
+            if count > 0:
+                place = offset * self._length + count
+                if numbers[first + count] == pane:
+                    sums[place - 1] += number
+                    if self.counted:
+                        numbers[first + self._length + count] += 1
+                    return slot
+                if count < self._length:
+                    numbers[first] = count + 1
+                    numbers[first + 1 + count] = pane
+                    sums[place] = 0.0 + number
+                    if self.counted:
+                        numbers[first + self._length + 1 + count] = 1
+                    self.pages[slot >> PAGE_BITS][offset] = self._end_us(pane)
+                    return slot
+        record = self._own(slot)
+        if record is None:
+            counts = array("q", (1,)) if self.counted else None
+            record = Sum(array("q", (pane,)), array("d", (0.0 + number,)), counts)
+            return self._open(key, slot, now_us, tick, record)
+        if record.panes[-1] == pane:
+            record.add(pane, number, 0)
+            return slot
+        self._drop_record(slot)
+        record.add(pane, number, self._oldest(now_us))
+        self._set_latest(slot, self._end_us(pane))
+        self._keep_record(slot, record)
+        return slot
+
+    def total(self, slot: int, now_us: int) -> float:
+        """Return the sum over the panes that count."""
+        return self._found(slot, now_us)[0]
+
+    def mean(self, slot: int, now_us: int) -> float | None:
+        """Return the mean over the panes that count, or None if no number does."""
+        total, count = self._found(slot, now_us)
+        return total / count if count else None
+
+    def _found(self, slot: int, now_us: int) -> tuple[float, int]:
+        """Return the sum over the panes that count and, for means, how many numbers they have."""
+        oldest = self._oldest(now_us)
+        if self.few is None:
+            numbers, sums = self.rows[slot >> PAGE_BITS]
+            offset = slot & IN_PAGE
+            first = offset * self._width + 1
+            count = numbers[first - 1]
+            if count >= 0:
+                expired = 0
+                while expired < count and numbers[first + expired] < oldest:
+                    expired += 1
+                place, total = offset * self._length, 0.0
+                for each in sums[place + expired : place + count]:
+                    total += each
+                place = first + self._length
+                return total, sum(numbers[place + expired : place + count]) if self.counted else 0
+        record = self.long.get(slot)
+        return (0.0, 0) if record is None else record.total(oldest)
+
+    def latest_us(self, record: Sum) -> int:
+        """Return the end of the last pane, before which its numbers count like one at its end."""
+        return self._end_us(record.panes[-1])
+
+    def later(self, record: Sum, since_us: int) -> Sum | None:
+        """Return a copy of a record. From a sum, nothing can be taken out."""
+        assert since_us == NEVER, "sums are shared only when nothing in them is ignored"
+        return self.copy_of(record)
+
+    def bytes_of(self, record: Sum) -> int:
+        """Return the estimated size of a record that is in no row."""
+        return RECORD_BYTES + (2 if record.counts is None else 3) * steps_bytes(len(record.panes))
+
+    def copy_of(self, record: Sum) -> Sum:
+        """Return a copy of a record."""
+        return Sum(record.panes[:], record.sums[:], None if record.counts is None else record.counts[:])
+
+    def _twin(self) -> "Panes":
+        return Panes(self.table, self.expires_after_us, counted=self.counted)
+
+    def _end_us(self, pane: int) -> int:
+        return (pane + 1) * self.width_us - 1
+
+    def _oldest(self, now_us: int) -> int:
+        """Return the oldest pane that counts."""
+        return 0 if self.expires_after_us is None else (now_us - self.expires_after_us) // self.width_us
+
+    def _copied(self, page: Any) -> Any:
+        numbers, sums = page
+        return numbers[:], sums[:]
+
+    def _fits(self, record: Sum) -> bool:
+        return len(record.panes) <= self._length
+
+    def _read_row(self, page: Any, offset: int) -> Sum | None:
+        numbers, sums = page
+        first, place = offset * self._width + 1, offset * self._length
+        count = numbers[first - 1]
+        if not count:
+            return None
+        counts = None
+        if self.counted:
+            counts = numbers[first + self._length : first + self._length + count]
+        return Sum(numbers[first : first + count], sums[place : place + count], counts)
+
+    def _write_row(self, page: Any, offset: int, record: Sum) -> None:
+        numbers, sums = page
+        first, place = offset * self._width + 1, offset * self._length
+        count = numbers[first - 1] = len(record.panes)
+        numbers[first : first + count] = record.panes
+        sums[place : place + count] = record.sums
+        if record.counts is not None:
+            numbers[first + self._length : first + self._length + count] = record.counts
+
+    def _clear_row(self, page: Any, offset: int, *, long: bool) -> None:
+        page[0][offset * self._width] = _LONG if long else 0
+
+
+@cache
+def _blank(width: int, length: int) -> "tuple[array[int], array[float]]":
+    """Return a page of empty rows."""
+    return array("q", bytes(8 * width * PAGE_SLOTS)), array("d", bytes(8 * length * PAGE_SLOTS))
+
+
+def _added(numbers: Iterable[float]) -> float:
+    """Add numbers in order, beginning with 0.0. `sum` would round less."""
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total

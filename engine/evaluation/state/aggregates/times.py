@@ -1,0 +1,125 @@
+"""The latest times at which a condition was true, for `count`."""
+
+from array import array
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.evaluation.memory import NEVER
+from engine.evaluation.state.storage.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.records import Records, row_length
+from engine.evaluation.state.storage.sizes import RECORD_STEP, STEP_BYTES, array_bytes, steps_bytes
+
+if TYPE_CHECKING:
+    from engine.evaluation.state.storage.tables import KeyTable
+
+SLACK: Final = 8
+"""A record that is an object is cut to the most that are needed when it has this many more, or half as many
+more."""
+
+_LONG: Final = -1
+
+
+class Times(Records["array[int]"]):
+    """For each slot the latest times, as many as are needed or some more.
+
+    A row is a ring: the place of the latest time, from 1, and the times. It is 0 in an empty row, and `_LONG`
+    if the times are an object.
+    """
+
+    __slots__ = ("_full", "_length", "_width", "most")
+
+    def __init__(self, table: "KeyTable", window_us: int | None, most: int) -> None:
+        self.most = most
+        self._full = most + max(SLACK, most // 2)
+        self._length = row_length(most)
+        self._width = 1 + self._length
+        super().__init__(table, window_us, _blank(self._length), array_bytes(self._width * PAGE_SLOTS))
+
+    def add(self, key: Any, slot: int, now_us: int, tick: int) -> int:
+        """Add the time of an event, which is added once, and give the slot."""
+        if slot >= 0 and self.few is None:
+            number, offset = slot >> PAGE_BITS, slot & IN_PAGE
+            page, first = self.rows[number], offset * self._width
+            place = page[first]
+            if place > 0:
+                place = place + 1 if place < self._length else 1
+                if self._length == self.most or page[first + place] < self._edge_us(now_us):
+                    page[first] = place
+                    page[first + place] = self.pages[number][offset] = now_us
+                    return slot
+        times = self._own(slot)
+        if times is None:
+            return self._open(key, slot, now_us, tick, array("q", (now_us,)))
+        self._set_latest(slot, now_us)
+        times.append(now_us)
+        length = len(times)
+        if slot not in self.long:
+            self._keep_record(slot, times)
+            return slot
+        if not length % RECORD_STEP:
+            self.weigh(STEP_BYTES)
+        if length == self._full:
+            self.weigh(steps_bytes(self.most) - steps_bytes(length))
+            del times[: -self.most]
+        return slot
+
+    def nth(self, slot: int, number: int) -> int:
+        """Return the so-manieth of the latest times, from 1, or NEVER if there are fewer."""
+        if self.few is None:
+            page, first = self.rows[slot >> PAGE_BITS], (slot & IN_PAGE) * self._width
+            place = page[first]
+            if place >= 0:
+                if number > self._length:
+                    return NEVER
+                time_us: int = page[first + 1 + (place - number) % self._length]
+                return time_us
+        times = self.long.get(slot)
+        return NEVER if times is None or len(times) < number else times[-number]
+
+    def latest_us(self, record: "array[int]") -> int:
+        """Return the latest time."""
+        return record[-1]
+
+    def later(self, record: "array[int]", since_us: int) -> "array[int] | None":
+        """Return a copy of what a record holds that is later than a time, or None."""
+        return array("q", [time_us for time_us in record if time_us > since_us]) or None
+
+    def bytes_of(self, record: "array[int]") -> int:
+        """Return the estimated size of a record that is in no row."""
+        return steps_bytes(len(record))
+
+    def copy_of(self, record: "array[int]") -> "array[int]":
+        """Return a copy of a record."""
+        return record[:]
+
+    def _twin(self) -> "Times":
+        return Times(self.table, self.expires_after_us, self.most)
+
+    def _edge_us(self, now_us: int) -> int:
+        """Return the oldest time that counts, always later than NEVER without a window."""
+        return NEVER + 1 if self.expires_after_us is None else now_us - self.expires_after_us
+
+    def _fits(self, record: "array[int]") -> bool:
+        return len(record) <= self._length
+
+    def _read_row(self, page: "array[int]", offset: int) -> "array[int] | None":
+        first = offset * self._width + 1
+        place, end = page[first - 1], first + self._length
+        times = page[first + place : end] + page[first : first + place]
+        return array("q", [time_us for time_us in times if time_us != NEVER]) or None
+
+    def _write_row(self, page: "array[int]", offset: int, record: "array[int]") -> None:
+        first = offset * self._width
+        page[first] = len(record)
+        page[first + 1 : first + 1 + len(record)] = record
+
+    def _clear_row(self, page: "array[int]", offset: int, *, long: bool) -> None:
+        first = offset * self._width
+        page[first : first + self._width] = _blank(self._length)[: self._width]
+        page[first] = _LONG if long else 0
+
+
+@cache
+def _blank(length: int) -> "array[int]":
+    """Return a page of empty rows."""
+    return array("q", [0, *[NEVER] * length]) * PAGE_SLOTS

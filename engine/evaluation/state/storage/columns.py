@@ -1,0 +1,399 @@
+"""The memory of one temporal node by key: a time for each slot of a key table.
+
+With few entries it is a dict, with more an array in pages. So its size is proportional to the keys with
+entries, and an array never has to be copied to grow.
+"""
+
+from array import array
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from engine.evaluation.memory import FOREVER, NEVER, Bucket, Regime
+from engine.evaluation.state.storage.sizes import ENTRY_BYTES, PAGE_BYTES, TICK_BYTES, Weighed
+
+if TYPE_CHECKING:
+    from engine.evaluation.state.storage.tables import KeyTable
+
+PAGE_BITS: Final = 8
+PAGE_SLOTS: Final = 1 << PAGE_BITS
+IN_PAGE: Final = PAGE_SLOTS - 1
+
+NO_SLOT: Final = -1
+"""The slot of a key that is not live. Every column reads NEVER there, and it is never written."""
+
+PAGED_FROM: Final = 512
+"""Up to this many entries, a column is a dict."""
+
+SPARSE_SHARE: Final = 16
+"""With more entries, it stays a dict while fewer than one slot of this many has one. An entry of a dict takes
+as much memory as this many of an array."""
+
+_BLANK: Final = array("q", [NEVER]) * PAGE_SLOTS
+
+# Empty columns share these, because there may be a hundred thousand of them.
+_NO_PAGES: Final = [_BLANK]
+_NO_COUNTS: Final[list[int]] = []
+_NO_TICKS: Final[dict[int, int]] = {}
+
+
+class Column(Weighed):
+    """The memory of one node for each slot of a table: a time in microseconds, or NEVER.
+
+    Generated functions read and overwrite entries directly. They add them by `open` and remove them by
+    `close`.
+    """
+
+    __slots__ = (
+        "bucket",
+        "complete_at",
+        "counts",
+        "expires_after_us",
+        "few",
+        "held",
+        "pages",
+        "regime",
+        "ticks",
+    )
+
+    def __init__(self, table: "KeyTable", expires_after_us: int | None, complete_at: int) -> None:
+        super().__init__(table)
+        self.expires_after_us = expires_after_us
+        self.complete_at = complete_at
+        """The event up to which the entries are complete. A slot in `ticks` is complete up to a later one."""
+        self.few: dict[int, int] | None = {}
+        """The entries by slot, or None if they are in pages."""
+        self.pages = _NO_PAGES
+        """The entries by page, if they are many. The last page is blank; NO_SLOT reads it."""
+        self.counts = _NO_COUNTS
+        """The number of entries on each page."""
+        self.held = 0
+        self.ticks = _NO_TICKS
+        """If the column is clocked: by slot, the last event that changed the memory otherwise than its regime
+        says. The entry is complete up to that event."""
+        self.bucket: Bucket | None = None
+        """The members that see every event of a slice that holds a time or, if the regime is BEGUN, whose
+        time the previous event removed."""
+        self.regime = Regime.SEEN
+        """What an event does to the memory if it meets no trigger of it, once rules are indexed."""
+
+    def open(self, key: object, slot: int, now_us: int, tick: int) -> int:
+        """Add an entry for a key, which is admitted if it is not live, and give its slot."""
+        table = self.table
+        if slot < 0:
+            slot = table.slot = table.admit(key, tick, now_us)
+        self.put(slot, now_us)
+        return slot
+
+    def put(self, slot: int, time_us: int) -> None:
+        """Add an entry at the slot of a live key."""
+        few = self.few
+        if few is not None and len(few) >= PAGED_FROM and len(few) * SPARSE_SHARE >= len(self.table.keys):
+            self._to_pages(few)
+            few = None
+        if few is not None:
+            few[slot] = time_us
+            table = self.table
+            self.weigh(ENTRY_BYTES)
+            table.hold_sparsely(slot, self)
+            if self.triggers_holders:
+                table.wake(slot, self)
+        else:
+            self._put_in_page(slot, time_us)
+        self.held += 1
+        self.table.held[slot] += 1
+
+    def close(self, slot: int) -> None:
+        """Remove the entry of a slot."""
+        if self.few is not None:
+            del self.few[slot]
+            self._drop_few((slot,))
+        else:
+            number = slot >> PAGE_BITS
+            self.counts[number] -= 1
+            if self.counts[number]:
+                self.pages[number][slot & IN_PAGE] = NEVER
+            else:
+                self._give_page_back(number)
+        self.held -= 1
+        if not self.held:
+            self._to_few()
+        self.table.let_go((slot,))
+
+    def keep(self, slot: int, time_us: int, tick: int) -> None:
+        """Set the entry to a time other than the event's, or NEVER, until the slice's next event."""
+        before = self.at(slot)
+        if time_us == NEVER:
+            if before != NEVER:
+                self.close(slot)
+        elif before == NEVER:
+            self.put(slot, time_us)
+        elif self.few is not None:
+            self.few[slot] = time_us
+        else:
+            self.pages[slot >> PAGE_BITS][slot & IN_PAGE] = time_us
+        self._keep_tick(slot, tick)
+
+    def restore(
+        self,
+        few: dict[int, int] | None,
+        pages: "Mapping[int, tuple[array[int], int]]",
+        ticks: dict[int, int],
+        complete_at: int,
+    ) -> None:
+        """Restore the entries: by slot if they are few, otherwise pages by number, each with its count.
+
+        The table must already have the numbers of columns with an entry.
+        """
+        bucket = self.bucket
+        if bucket is not None:
+            self.unwatch()
+        self.few, self.complete_at = few, complete_at
+        table = self.table
+        table.note_birth(self)
+        if ticks:
+            self.ticks = ticks
+            self.weigh(len(ticks) * TICK_BYTES)
+        for slot in {**(few or {}), **ticks}:
+            table.hold_sparsely(slot, self)
+        if few is not None:
+            self.held = len(few)
+            self.weigh(len(few) * ENTRY_BYTES)
+        else:
+            table.dense.append(self)
+            self.weigh(len(pages) * PAGE_BYTES)
+            self.pages, self.counts = [_BLANK], []
+            self.grow((len(table.keys) + IN_PAGE) >> PAGE_BITS)
+            for number, (page, count) in pages.items():
+                self.pages[number], self.counts[number] = page, count
+                self.held += count
+        if bucket is not None:
+            self.watch(bucket)
+
+    def grow(self, pages: int) -> None:
+        """Extend the column to this many pages, as the table has grown."""
+        if self.few is None:
+            more = pages - len(self.counts)
+            self.counts += [0] * more
+            self.pages += [_BLANK] * more
+
+    # -- runs that start without an update, see `Regime.BEGUN` ----------------------------------------------
+
+    def began(self, slot: int) -> int:
+        """Return the time at which the current run began, or NEVER if the next event begins one."""
+        time_us, table = self.at(slot), self.table
+        # An entry in `ticks` may stem from the slot's previous key. The bucket is then met all the same, and
+        # the first event of the new key begins its run.
+        if time_us != NEVER or slot in self.ticks:
+            return time_us
+        return table.first_times[slot] if table.first_ticks[slot] > self.complete_at else NEVER
+
+    def begin(self, slot: int, now_us: int) -> None:
+        """Record that an event begins a run."""
+        self.put(slot, now_us)
+        self.drop_tick(slot)
+
+    def end(self, slot: int, tick: int) -> None:
+        """Record that an event belongs to no run. The slice's next event may begin one."""
+        if self.at(slot) != NEVER:
+            self.close(slot)
+        if slot not in self.ticks and self.bucket is not None:
+            self.table.wake(slot, self)
+        self._keep_tick(slot, tick)
+
+    @property
+    def clocked(self) -> bool:
+        """Whether the entries are read together with the clock of the slice."""
+        return self.regime is Regime.STAMPED or self.regime is Regime.BEGUN
+
+    @property
+    def begun(self) -> bool:
+        """Whether the regime is BEGUN."""
+        return self.regime is Regime.BEGUN
+
+    # -- events that meet the bucket ------------------------------------------------------------------------
+
+    @property
+    def triggers_holders(self) -> bool:
+        """Whether events of slices that hold a time meet the bucket."""
+        return self.bucket is not None and not self.begun
+
+    def watch(self, bucket: Bucket) -> None:
+        """Have events meet a bucket; see `bucket`."""
+        self.bucket = bucket
+        if self.few is None and not self.begun:
+            self.table.watched.append(self)
+        for slot in self._triggering_slots():
+            self.table.wake(slot, self)
+
+    def unwatch(self) -> None:
+        """Undo `watch`."""
+        if self.few is None and not self.begun:
+            self.table.watched.remove(self)
+        for slot in self._triggering_slots():
+            self.table.rest(slot, self)
+        self.bucket = None
+
+    def _triggering_slots(self) -> Iterable[int]:
+        """Return the slots for which the table's `awake` has this column."""
+        return self.ticks if self.begun else self.few or ()
+
+    # -- entries --------------------------------------------------------------------------------------------
+
+    def at(self, slot: int) -> int:
+        """Return the entry of a slot, or NEVER."""
+        if self.few is not None:
+            return self.few.get(slot, NEVER)
+        return self.pages[slot >> PAGE_BITS][slot & IN_PAGE]
+
+    def stamped_at(self, slot: int, now_us: int, tick: int) -> int:
+        """Return the time that a STAMPED memory has for a slot after event `tick` of its slice."""
+        return self.at(slot) if self.ticks.get(slot, self.complete_at) >= tick else now_us
+
+    def past_us(self, slot: int) -> int:
+        """Return the time that the memory of a slot has after the slice's last event, or NEVER."""
+        if slot == NO_SLOT:
+            return NEVER
+        if self.begun:
+            return self.began(slot)
+        if self.clocked and self.ticks.get(slot, self.complete_at) < self.table.seen[slot]:
+            return self.table.times[slot]
+        return self.at(slot)
+
+    def slots(self) -> list[int]:
+        """Return the slots with an entry, in the order of snapshots."""
+        if self.few is not None:
+            return list(self.few)
+        return [slot for number in range(len(self.counts)) for slot in self._slots_of(number)]
+
+    def until_us(self, slot: int) -> int:
+        """Return the last time at which the memory of a slot has not expired.
+
+        It is NEVER without a remembered time, and FOREVER without expiry.
+        """
+        time_us = self.past_us(slot)
+        if time_us == NEVER:
+            return NEVER
+        return FOREVER if self.expires_after_us is None else min(time_us + self.expires_after_us, FOREVER)
+
+    def drop_expired(self, slot: int, now_us: int) -> None:
+        """Drop the entry of a slot if it has expired, and its `ticks` if the slice has had a later event."""
+        tick = self.ticks.get(slot)
+        if tick is not None and tick < self.table.seen[slot]:
+            self.drop_tick(slot)
+        if self.expires_after_us is not None and NEVER < self.at(slot) < now_us - self.expires_after_us:
+            self.close(slot)
+
+    def drop_expired_of(self, number: int, now_us: int) -> None:
+        """Drop the expired entries of a page. The column must be paged."""
+        if self.expires_after_us is None or not self.counts[number]:
+            return
+        page, first = self.pages[number], number << PAGE_BITS
+        edge_us = now_us - self.expires_after_us
+        offsets = [offset for offset, time_us in enumerate(page) if NEVER < time_us < edge_us]
+        slots = [first + offset for offset in offsets]
+        self._expire(slots)
+        self.counts[number] -= len(offsets)
+        self.held -= len(offsets)
+        if self.counts[number]:
+            for offset in offsets:
+                page[offset] = NEVER
+        else:
+            self._give_page_back(number)
+        if not self.held:
+            self._to_few()
+        self.table.let_go(slots)
+
+    def _expire(self, slots: list[int]) -> None:
+        """Drop what is kept besides for slots whose entries are about to be dropped."""
+
+    def drop_tick(self, slot: int) -> None:
+        """Drop a slot from `ticks`, if it is there."""
+        if self.ticks.pop(slot, None) is None:
+            return
+        table = self.table
+        self.weigh(-TICK_BYTES)
+        if self.few is None or slot not in self.few:
+            table.drop_sparsely(slot, self)
+        if self.begun and self.bucket is not None:
+            table.rest(slot, self)
+
+    def _keep_tick(self, slot: int, tick: int) -> None:
+        if self.ticks is _NO_TICKS:
+            self.ticks = {}
+        if slot not in self.ticks:
+            self.weigh(TICK_BYTES)
+            self.table.hold_sparsely(slot, self)
+        self.ticks[slot] = tick
+
+    def drop_until(self, time_us: int, tick: int) -> None:
+        """Drop what is remembered from up to a time, which came with event `tick` at the latest."""
+        for slot in self.slots():
+            if self.at(slot) <= time_us:
+                self.close(slot)
+        if self.clocked:
+            for slot in [slot for slot, kept in self.ticks.items() if kept <= tick]:
+                self.drop_tick(slot)
+            self.complete_at = max(self.complete_at, tick)
+            self.table.note_birth(self)
+
+    def drop_all(self) -> None:
+        """Drop all entries, when the column itself is dropped."""
+        table = self.table
+        table.let_go(self.slots())
+        for slot in list(self.ticks):
+            self.drop_tick(slot)
+        if self.few is None:
+            self.weigh(-PAGE_BYTES * sum(map(bool, self.counts)))
+            table.dense.remove(self)
+        else:
+            slots, self.few = list(self.few), {}
+            self._drop_few(slots)
+
+    def _slots_of(self, number: int) -> list[int]:
+        if not self.counts[number]:
+            return []
+        first = number << PAGE_BITS
+        return [first + offset for offset, time_us in enumerate(self.pages[number]) if time_us != NEVER]
+
+    def _put_in_page(self, slot: int, time_us: int) -> None:
+        number = slot >> PAGE_BITS
+        if not self.counts[number]:
+            self.pages[number] = _BLANK[:]
+            self.weigh(PAGE_BYTES)
+        self.pages[number][slot & IN_PAGE] = time_us
+        self.counts[number] += 1
+
+    def _to_pages(self, few: dict[int, int]) -> None:
+        """Move the entries to pages, which now take less memory."""
+        self.few = None
+        self._drop_few(few)
+        self.table.dense.append(self)
+        if self.triggers_holders:
+            self.table.watched.append(self)
+        self.pages, self.counts = [_BLANK], []
+        self.grow((len(self.table.keys) + IN_PAGE) >> PAGE_BITS)
+        for slot, time_us in few.items():
+            self._put_in_page(slot, time_us)
+
+    def _drop_few(self, slots: Collection[int]) -> None:
+        """Record that slots have lost their entries in the dict."""
+        table = self.table
+        self.weigh(-ENTRY_BYTES * len(slots))
+        for slot in slots:
+            if slot not in self.ticks:
+                table.drop_sparsely(slot, self)
+            if self.triggers_holders:
+                table.rest(slot, self)
+
+    def _give_page_back(self, number: int) -> None:
+        self.pages[number] = _BLANK
+        self.weigh(-PAGE_BYTES)
+
+    def _to_few(self) -> None:
+        """Turn an empty column into a dict."""
+        if self.few is None:
+            self.table.dense.remove(self)
+            if self.triggers_holders:
+                self.table.watched.remove(self)
+        self.few = {}
+        self.pages, self.counts = _NO_PAGES, _NO_COUNTS

@@ -1,0 +1,387 @@
+"""The live keys of one path: a slot for each, and the columns with entries there."""
+
+import sys
+from array import array
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
+from engine.evaluation.memory import FOREVER, NEVER, Bucket
+from engine.evaluation.paths import Path, fact_of, is_filtered, order_of
+from engine.evaluation.state.storage.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
+from engine.evaluation.state.storage.sizes import SLOT_BYTES, key_bytes
+from engine.evaluation.state.storage.starts import Starts
+
+Key = Any
+"""The value of a path's keys: `key_of` for a single key, a tuple of `part_of_key` for several."""
+
+SHARDS: Final = 251
+"""The number of dicts for the slots of keys. A single dict pauses 21 ms when it grows at a million keys.
+
+Python's hash of an integer is nearly the integer itself. So a shard is chosen by the hash of a tuple that
+holds the key, modulo a prime: keys that are all multiples of one number are spread over all shards.
+"""
+
+_SHARD_BYTES_MIN: Final = 4096
+_ENTRY_BYTES_MAX: Final = 150
+
+NOT_SEEN: Final = FOREVER
+"""The last event of a free slot, which is therefore never the longest unseen."""
+
+
+class Total(Protocol):
+    """The totals over all tables of a detector, and their bounds."""
+
+    live: int
+    live_max: int
+    bytes: int
+    bytes_max: int
+    due: bool
+    """Whether a bound is passed."""
+    tracking: bool
+    """Whether the tables log the slots that events touch."""
+
+    def weigh(self, more_bytes: int) -> None:
+        """Add to the estimated size of the detector's keys and memories."""
+
+
+class KeyTable:
+    """The live keys of one path: a slot for each, and the columns with entries by slot.
+
+    `turn_to` sets `key`, `slot`, `previous_tick` and `previous_us` for an event: its key, the slot, and the
+    number and time of the previous event of the same key.
+    """
+
+    __slots__ = (
+        "_total",
+        "awake",
+        "begun",
+        "begun_at",
+        "columns",
+        "dense",
+        "filtered",
+        "first_ticks",
+        "first_times",
+        "held",
+        "key",
+        "keys",
+        "live",
+        "log",
+        "names",
+        "order",
+        "path",
+        "previous_tick",
+        "previous_us",
+        "room",
+        "roomy",
+        "seen",
+        "shards",
+        "shrunk",
+        "slot",
+        "sparse",
+        "stamped",
+        "starts",
+        "taken",
+        "times",
+        "turn",
+        "watched",
+        "weigh",
+    )
+
+    def __init__(self, path: Path, total: Total) -> None:
+        self.path = path
+        self.order = order_of(path)
+        """What orders tables."""
+        self.filtered = is_filtered(path)
+        """Whether a `where` decides which events have a key."""
+        self.turn: Any = None
+        """What tells whether an event has a key, if the table is filtered. The state only keeps it."""
+        self.names = [split_name(fact_of(step)) for step in path]
+        self._total = total
+        self.weigh = total.weigh
+        self.shards: list[dict[Key, int]] = [{} for _ in range(SHARDS)]
+        self.keys: list[Key | None] = []
+        self.seen = array("q")
+        """For each slot, the last event of its key."""
+        self.held = array("q")
+        """For each slot, the number of columns with an entry."""
+        self.taken = bytearray()
+        """For each slot, whether it has a key. The integers of a list of free slots would be scattered over
+        memory, and prevent it from being freed."""
+        self.room = array("q")
+        """For each page, the number of free slots."""
+        self.roomy = bytearray()
+        """For each page, whether it has a free slot."""
+        self.live = 0
+        self.columns: list[Column] = []
+        self.dense: list[Column] = []
+        """The paged columns."""
+        self.sparse: dict[int, Column | dict[Column, None]] = {}
+        """For each slot, the columns with an entry there in `few` or `ticks`; a single one without a dict."""
+        self.log: list[int] = []
+        """The slots touched by events since the last `hold`, if keys are tracked; see `eviction.py`."""
+        self.awake: dict[int, list[Column]] = {}
+        """For each slot, the columns whose bucket its next event meets, except for those in `watched`."""
+        self.watched: list[Column] = []
+        """The paged columns with a bucket for slots that hold a time. Each event checks each of them."""
+        self.shrunk = 0
+        """The shard that tidying inspected last."""
+        self.stamped: list[Column] = []
+        """The columns that are read with the slice's clock, the longest window first. If there are any, each
+        key that an event has is admitted."""
+        self.times = array("q")
+        """For each slot, the time of its key's last event, if there are stamped columns."""
+        self.begun: list[Column] = []
+        """The stamped columns whose regime is BEGUN."""
+        self.begun_at = 0
+        """The event after which the youngest of them was born."""
+        self.first_ticks, self.first_times = array("q"), array("q")
+        """For each slot, the first event of its slice and its time, if there are such columns. Both are 0 if
+        the slice is older than the columns."""
+        self.starts = Starts(self.weigh)
+        """The first events of slices after births, for memories of runs that rules of several births read."""
+        self.key: Key | None = None
+        self.slot = NO_SLOT
+        self.previous_tick = self.previous_us = 0
+
+    # -- events ---------------------------------------------------------------------------------------------
+
+    def turn_to(self, fields: Mapping[str, Any], sent: Mapping[str, Any], now_us: int, tick: int) -> None:
+        """Set the key and slot of an event, and record it as the key's last event."""
+        key = self.key = self._key_at(fields, sent)
+        self.slot = NO_SLOT
+        if key is None:
+            return
+        slot = self.shards[hash((key,)) % SHARDS].get(key, NO_SLOT)
+        if slot >= 0:
+            self.slot = slot
+            self.previous_tick = self.seen[slot]
+            self.seen[slot] = tick
+            if self.previous_tick <= self.starts.birth:
+                self.starts.add(slot, now_us)
+            if self._total.tracking:
+                self.log.append(slot)
+            if self.stamped:
+                self.previous_us = self.times[slot]
+                self.times[slot] = now_us
+        elif self.stamped:
+            self.previous_tick = self.previous_us = 0
+            self.slot = self.admit(key, tick, now_us)
+
+    def slot_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> int:
+        """Return the slot of an event's key, or NO_SLOT if the key is not live. Changes nothing."""
+        key = self._key_at(fields, sent)
+        return NO_SLOT if key is None else self.shards[hash((key,)) % SHARDS].get(key, NO_SLOT)
+
+    def leave(self) -> None:
+        """Leave the event: set no key."""
+        self.key = None
+        self.slot = NO_SLOT
+
+    def _key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Key | None:
+        """Return the event's key of this path, or None if it belongs to no slice."""
+        parts = []
+        for name in self.names:
+            value = value_of(name, fields, sent)
+            key = value if type(value) is str and len(value) <= KEY_CHARS_MAX else slice_key_of(value)
+            if key is None:
+                return None
+            parts.append(key)
+        return parts[0] if len(parts) == 1 else tuple(map(part_of_key, parts))
+
+    def triggered(self) -> list[Bucket]:
+        """Return the buckets that this event meets because of the entries of its slice."""
+        slot = self.slot
+        if slot < 0:
+            return []
+        columns = self.awake.get(slot, [])
+        columns = columns + [column for column in self.watched if column.at(slot) != NEVER]
+        if self.begun and self.previous_tick <= self.begun_at:
+            # Some of these nodes may be younger than the slice, and see the first event of it now.
+            oldest = max(self.previous_tick, self.first_ticks[slot])
+            # Those with a tick for the slot are awake already.
+            columns += [
+                column for column in self.begun if column.complete_at >= oldest and slot not in column.ticks
+            ]
+        return [column.bucket for column in columns if column.bucket is not None]
+
+    def admit(self, key: Key, tick: int, now_us: int) -> int:
+        """Return the slot of a key, a new one if the key is not live."""
+        shard = self.shards[hash((key,)) % SHARDS]
+        slot = shard.get(key)
+        if slot is not None:
+            return slot
+        slot = self._free_slot()
+        if slot is None:
+            slot = self._new_slot(key, tick)
+        else:
+            self.keys[slot] = key
+            self.seen[slot] = tick
+        shard[key] = slot
+        if self.stamped:
+            self.times[slot] = now_us
+        if self.begun:
+            self.first_ticks[slot], self.first_times[slot] = tick, now_us
+        self.live += 1
+        total = self._total
+        total.live += 1
+        if total.live > total.live_max:
+            total.due = True
+        if total.tracking:
+            self.log.append(slot)
+        self.weigh(SLOT_BYTES + key_bytes(key))
+        return slot
+
+    def _free_slot(self) -> int | None:
+        """Take a free slot of the lowest page, so that the highest pages become empty and can be freed."""
+        page = self.roomy.find(1)
+        if page < 0:
+            return None
+        self.room[page] -= 1
+        if not self.room[page]:
+            self.roomy[page] = 0
+        slot = self.taken.index(0, page << PAGE_BITS)
+        self.taken[slot] = 1
+        return slot
+
+    def restore(self, keys: list[Key | None], held: "array[int]") -> None:
+        """Restore the keys by slot, and for each slot the number of columns with an entry."""
+        assert not self.keys, "a table is restored before it is used"
+        shards = self.shards
+        for slot, key in enumerate(keys):
+            if key is not None:
+                shards[hash((key,)) % SHARDS][key] = slot
+        self.live = sum(map(len, shards))
+        self._total.live += self.live
+        self._total.bytes += self.live * SLOT_BYTES + sum(key_bytes(key) for key in keys if key is not None)
+        self.keys, self.held = keys, held
+        self.taken = bytearray(key is not None for key in keys)
+        pages = range(0, len(keys), PAGE_SLOTS)
+        self.room = array("q", (self.taken.count(0, first, first + PAGE_SLOTS) for first in pages))
+        self.roomy = bytearray(map(bool, self.room))
+        self.seen = array("q", bytes(8 * len(keys)))
+
+    def _new_slot(self, key: Key, tick: int) -> int:
+        slot = len(self.keys)
+        self.keys.append(key)
+        self.taken.append(1)
+        self.seen.append(tick)
+        self.held.append(0)
+        if self.stamped:
+            self.times.append(0)
+        if self.begun:
+            self.first_ticks.append(0)
+            self.first_times.append(0)
+        if not slot & IN_PAGE:
+            self.room.append(0)
+            self.roomy.append(0)
+            for column in self.columns:
+                column.grow((slot >> PAGE_BITS) + 1)
+        return slot
+
+    # -- called by columns ----------------------------------------------------------------------------------
+
+    def let_go(self, slots: Iterable[int]) -> None:
+        """Record that a column has dropped its entries of some slots."""
+        held = self.held
+        for slot in slots:
+            held[slot] -= 1
+
+    def hold_sparsely(self, slot: int, column: Column) -> None:
+        """Record that a column has an entry in `few` or `ticks` at a slot."""
+        holders = self.sparse.get(slot)
+        if holders is None:
+            self.sparse[slot] = column
+        elif isinstance(holders, dict):
+            holders[column] = None
+        elif holders is not column:
+            self.sparse[slot] = {holders: None, column: None}
+
+    def drop_sparsely(self, slot: int, column: Column) -> None:
+        """Undo `hold_sparsely`."""
+        holders = self.sparse[slot]
+        if holders is column:
+            del self.sparse[slot]
+        elif isinstance(holders, dict):
+            del holders[column]
+            if not holders:
+                del self.sparse[slot]
+
+    def sparse_at(self, slot: int) -> tuple[Column, ...]:
+        """Return the columns with an entry in `few` or `ticks` at a slot."""
+        holders = self.sparse.get(slot)
+        if holders is None:
+            return ()
+        return tuple(holders) if isinstance(holders, dict) else (holders,)
+
+    def wake(self, slot: int, column: Column) -> None:
+        """Have the next events of a slice meet a column's bucket."""
+        self.awake.setdefault(slot, []).append(column)
+
+    def rest(self, slot: int, column: Column) -> None:
+        """Undo `wake`."""
+        columns = self.awake[slot]
+        columns.remove(column)
+        if not columns:
+            del self.awake[slot]
+
+    def add_clock(self, column: Column) -> None:
+        """Record the time of each slice's last event for a column. Its entries must be complete up to now."""
+        if not self.stamped:
+            self.times = array("q", bytes(8 * len(self.keys)))
+        insort(self.stamped, column, key=_longest_first)
+        if column.begun:
+            if not self.begun:
+                self.first_ticks = array("q", bytes(8 * len(self.keys)))
+                self.first_times = self.first_ticks[:]
+            self.begun.append(column)
+            self.note_birth(column)
+
+    def note_birth(self, column: Column) -> None:
+        """Note the event up to which a column is complete."""
+        if column.begun:
+            self.begun_at = max(self.begun_at, column.complete_at)
+
+    def remove_clock(self, column: Column) -> None:
+        """Undo `add_clock`."""
+        self.stamped.remove(column)
+        if column.begun:
+            self.begun.remove(column)
+            if not self.begun:
+                self.first_ticks, self.first_times = array("q"), array("q")
+        if not self.stamped:
+            self.times = array("q")
+
+    def free(self, slot: int) -> None:
+        """Free the slot of a key. No column may hold a time for it."""
+        for column in self.sparse_at(slot):
+            column.drop_tick(slot)
+        self.starts.drop(slot)
+        key = self.keys[slot]
+        del self.shards[hash((key,)) % SHARDS][key]
+        self.keys[slot] = None
+        self.seen[slot] = NOT_SEEN
+        page = slot >> PAGE_BITS
+        self.taken[slot] = 0
+        self.room[page] += 1
+        self.roomy[page] = 1
+        self.live -= 1
+        total = self._total
+        total.live -= 1
+        total.bytes -= SLOT_BYTES + key_bytes(key)
+        if total.tracking:
+            self.log.append(slot)
+
+
+def shrink(shard: dict[Any, int]) -> None:
+    """Rebuild a dict that takes much more memory than its entries: deleting from it does not free any."""
+    if sys.getsizeof(shard) > _SHARD_BYTES_MIN + _ENTRY_BYTES_MAX * len(shard):
+        # The dict object is kept: a new one would take memory that is about to be freed.
+        entries = list(shard.items())
+        shard.clear()
+        shard.update(entries)
+
+
+def _longest_first(column: Column) -> int:
+    return -FOREVER if column.expires_after_us is None else -column.expires_after_us

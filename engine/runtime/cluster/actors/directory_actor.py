@@ -1,0 +1,77 @@
+"""The directory's process: the only one in a cluster that places the detectors of a data folder."""
+
+import asyncio
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Final
+
+from engine.runtime.broker.directory_service import DirectoryService
+from engine.runtime.broker.local_broker import LocalBroker
+from engine.runtime.catalogue.directory import DirectorySettings
+from engine.runtime.catalogue.directory_thread import DirectoryThreads
+from engine.runtime.cluster.actors.ray_workers import RayWorkers
+from engine.runtime.cluster.actors.serving_actor import ServingActor
+from engine.runtime.cluster.ray_nodes import RayNodes
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.transport.link import Link
+
+_OWN_LOGS: Final = ("engine", "snapshots")
+
+
+class DirectoryActor(ServingActor):
+    """The Ray actor of the directory: tokens, catalogue, leases and the placement of detectors."""
+
+    def __init__(
+        self, settings: RuntimeSettings, directory: DirectorySettings, of_the_folder: Mapping[str, str]
+    ) -> None:
+        super().__init__(settings.transport)
+        self._of_the_folder = of_the_folder
+        self._settings = settings
+        self._directory = directory
+        self._service: DirectoryService | None = None
+
+    def _link(self, transport: str) -> Link:  # noqa: ARG002 -- it serves all alike
+        if self._service is None:
+            broker = LocalBroker(
+                self._settings,
+                RayWorkers(self._settings),
+                DirectoryThreads(self._directory, _give_up),
+                nodes=RayNodes(),
+                leave=lambda: os._exit(0),
+            )
+            self._service = DirectoryService(
+                broker,
+                folder=str(self._directory.data),
+                of_the_folder=self._of_the_folder,
+                abandoned_s=self._settings.abandoned_s,
+                ended=lambda: os._exit(0),
+            )
+            handler = _ToServices(self._serving.loop, self._service)
+            for name in _OWN_LOGS:
+                logging.getLogger(name).addHandler(handler)
+        return self._service.link()
+
+
+class _ToServices(logging.Handler):
+    """Sends records to the services: nobody reads the log of an actor."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, service: DirectoryService) -> None:
+        super().__init__()
+        self._loop = loop
+        self._service = service
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record, from any thread."""
+        detail = getattr(record, "detail", None) or ""
+        if record.exc_info:
+            detail += "".join(traceback.format_exception(*record.exc_info))
+        self._loop.call_soon_threadsafe(self._service.log, record, detail)
+
+
+def _give_up(reason: str) -> None:
+    """End the process at once: a later directory must not be fenced off by this one."""
+    sys.stderr.write(f"the directory ends: {reason}\n")
+    os._exit(1)

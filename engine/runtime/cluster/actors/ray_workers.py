@@ -1,0 +1,178 @@
+"""Workers as Ray actors: started, found again, called and ended."""
+
+import asyncio
+import dataclasses
+import secrets
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import ray
+from ray.exceptions import RayError
+
+from engine.runtime.activation.detector_service import MAKE_ROOM
+from engine.runtime.cluster.actors.worker import WorkerActor
+from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, created, first_line
+from engine.runtime.cluster.ray_nodes import not_on, on_node
+from engine.runtime.contract.errors import ActorDied
+from engine.runtime.contract.measurements.figures import WorkerAnswer
+from engine.runtime.contract.ports import WorkerPort
+from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
+from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.off_loop import off_loop
+from engine.runtime.transport.link_client import LinkClient
+from engine.runtime.transport.messages import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_START_S: Final = 60.0
+"""How long a worker may take to start."""
+_ROOM_S: Final = 600.0
+"""How long a worker waits for a node with room before it is asked for anew."""
+_FOUND_S: Final = 3.0
+"""How long a worker of an earlier supervisor may take to be reached."""
+
+
+class RayWorkerPort(RayActor):
+    """A worker in another process. Ray tells of its death; all else goes by the connection."""
+
+    def __init__(
+        self, actor: RayActor, node: str, address: Address, client: LinkClient, beats: LinkClient
+    ) -> None:
+        super().__init__(actor.actor, actor.name)
+        self.node = node
+        self.address = address
+        self.reported: Callable[[Report], None] = _ignore
+        self._client = client
+        self._beats = beats
+        self._ended = asyncio.Event()
+        client.noted, client.ended = self._noted, self._ended.set
+
+    async def activate(self, detector_id: str, epoch: int) -> Activated:
+        """Activate a detector. Raises StorageError."""
+        return await self._client.ask("activate", Activated, detector_id, epoch)
+
+    async def adopt(self) -> list[Held]:
+        """Have the worker report here, and return its active detectors."""
+        return await self._client.ask("adopt", list[Held])
+
+    def make_room(self, epoch: int) -> None:
+        """Say that another detector waits for the slot of the one that is active in that epoch."""
+        self._client.note(MAKE_ROOM, str(epoch).encode())
+
+    async def delete(self, epoch: int) -> None:
+        """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
+        await self._client.ask("delete", None, epoch)
+
+    async def close(self, epoch: int) -> str | None:
+        """Answer waiting requests for a limited time, save and drop the detector."""
+        return await self._client.ask("close", str | None, epoch)
+
+    async def fork(self, epoch: int, fork_id: str) -> bool:
+        """Make the folder of another detector from the state of an active one; False if that is gone."""
+        return await self._client.ask("fork", bool, epoch, fork_id)
+
+    async def ping(self) -> None:
+        """Return once the worker's event loop answers, which may wait for a batch."""
+        await self._client.ask("ping", int)
+
+    async def beat(self) -> None:
+        """Return once the worker's process answers, even while it is busy."""
+        await self._beats.ask("beat", int)
+
+    async def figures(self) -> WorkerAnswer:
+        """Return what the worker is, and what it has measured."""
+        return await self._client.ask("figures", WorkerAnswer)
+
+    async def watch(self) -> None:
+        """Wait until the worker is dead, or its connection has ended, without which it is of no use."""
+        watches = [asyncio.ensure_future(self._watch()), asyncio.ensure_future(self._ended.wait())]
+        try:
+            await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for watch in watches:
+                watch.cancel()
+
+    async def end(self) -> None:
+        """End the worker's process. Nothing is saved."""
+        # At once: whoever waits for an answer need not wait for Ray.
+        self._client.link.abort()
+        self._beats.link.abort()
+        await super().end()
+
+    async def _watch(self) -> None:
+        with suppress(ActorDied):
+            await self.ask("watch", group=WATCH)
+
+    def _noted(self, note: Note) -> None:
+        if note.name == REPORT:
+            self.reported(decode_report(note.body))
+
+
+class RayWorkers:
+    """Starts workers of a data folder in the cluster that this process belongs to."""
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._settings = dataclasses.replace(settings, data=settings.data.absolute())
+        self._remote = ray.remote(**OPTIONS)(WorkerActor)
+        self._endings: set[asyncio.Task[None]] = set()
+        self._prefix = f"worker-{settings.folder_id}-"
+
+    async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> WorkerPort:
+        """Start a worker, and return it once it accepts calls: on a node, or on any but those to avoid.
+
+        Without a node, that may take until there is one with room: Ray's autoscaler sees that it is wanted.
+        """
+        name = f"{self._prefix}{secrets.token_hex(4)}"
+        asked = {"num_cpus": self._settings.worker_cpus, "memory": max(self._settings.worker_memory_bytes, 1)}
+        try:
+            where = on_node(node) if node else await off_loop(partial(not_on, avoid), "ray nodes")
+            create = partial(self._remote.options(name=name, **asked, **where).remote, self._settings)
+            actor = await created(create)
+        except (RayError, ValueError) as error:
+            raise ActorDied(first_line(error)) from error
+        return await self._connected(RayActor(actor, name), _START_S if node else _ROOM_S)
+
+    async def survivors(self) -> list[WorkerPort]:
+        """Return the workers that an earlier supervisor of the data folder has left, if they answer."""
+        names: list[str] = await off_loop(ray.util.list_named_actors, "ray names")
+        ours = [name for name in names if name.startswith(self._prefix)]
+        ports = await asyncio.gather(*map(self._found, ours))
+        return [port for port in ports if port is not None]
+
+    async def _found(self, name: str) -> WorkerPort | None:
+        try:
+            actor = await off_loop(partial(ray.get_actor, name), "ray actor")
+            return await self._connected(RayActor(actor, name), _FOUND_S)
+        except (ActorDied, ValueError):
+            # It has just died, or is of no use and was ended.
+            return None
+
+    async def _connected(self, worker: RayActor, within_s: float) -> WorkerPort:
+        """Connect to a worker, or end it. Raises ActorDied."""
+        here = ray.get_runtime_context().get_node_id()
+        clients: list[LinkClient] = []
+        try:
+            async with asyncio.timeout(within_s):
+                node, for_beats = await worker.ask("listen_for_beats")
+                address: Address = await worker.ask("listen")
+                for one in (address, for_beats):
+                    clients.append(await LinkClient.to(one.seen_from(here)))  # noqa: PERF401 -- one may fail
+        except BaseException as error:
+            for client in clients:
+                client.link.abort()
+            # Nobody waits for that: Ray may not reach it either.
+            ending = asyncio.create_task(worker.end())
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
+            if isinstance(error, OSError):
+                said = str(error) or "it does not answer"
+                raise ActorDied(f"it cannot be reached: {said}") from error
+            raise
+        return RayWorkerPort(worker, node, address, *clients)
+
+
+def _ignore(_: Report) -> None:
+    return None

@@ -1,0 +1,98 @@
+"""The base of Ray actors that serve connections, in an event loop beside Ray's thread."""
+
+import asyncio
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+import ray
+import uvloop
+
+from engine.runtime.activation.detector_service import Node
+from engine.runtime.contract.requests.routes import Address
+from engine.runtime.contract.settings import Transport
+from engine.runtime.transport import tls
+from engine.runtime.transport.link import Link
+from engine.runtime.transport.link_server import LinkServer
+from engine.runtime.transport.listener import Listener
+
+_START_S: Final = 10.0
+
+
+class Serving:
+    """Serves connections in an event loop that has a thread of its own."""
+
+    def __init__(self, name: str, link: Callable[[str], Link]) -> None:
+        """`link` makes the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
+        self.loop = uvloop.new_event_loop()
+        self._link = link
+        self._listeners: list[Listener] = []
+        self._address: Address | None = None
+        threading.Thread(target=self.loop.run_forever, name=name, daemon=True).start()
+
+    def listen(self, transport: Transport, node: Node) -> Address:
+        """Accept connections, and return the address: the same whenever it is asked. Raises OSError."""
+        if self._address is None:
+            listening = asyncio.run_coroutine_threadsafe(self._listen(transport, node), self.loop)
+            self._address = listening.result(_START_S)
+        return self._address
+
+    async def _listen(self, transport: Transport, node: Node) -> Address:
+        if transport != "tcp":
+            self._listeners.append(await Listener.start(partial(self._link, "unix")))
+        if transport != "unix":
+            encrypted = tls.required()
+            link = partial(self._link, "tls" if encrypted else "tcp")
+            self._listeners.append(await Listener.start(link, host=node.address, tls=encrypted))
+        near, *far = [listener.address for listener in self._listeners]
+        return msgspec.structs.replace(near, node=node.id, far=far[0] if far else None)
+
+
+class ServingActor(ABC):
+    """Ray starts it, ends it and tells of its death; calls go beside."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.node = Node()
+        self._never = threading.Event()
+        self._serving = Serving("serving", self._link)
+        self._beating: Serving | None = None
+
+    def listen(self) -> Address:
+        """Accept connections, and return the address: the same whenever it is asked. Raises OSError."""
+        return self._serving.listen(self._transport, self._on_node())
+
+    def listen_for_beats(self) -> tuple[str, Address]:
+        """Answer beats in a thread that waits for no work. Return the node's id and where; raises OSError."""
+        if self._beating is None:
+            self._beating = Serving("beats", lambda _: LinkServer({"beat": _beat}).link())
+        return self._on_node().id, self._beating.listen(self._transport, self.node)
+
+    def watch(self) -> None:
+        """Block for as long as the process lives, so that a caller learns of its death at once.
+
+        Needs a thread of its own.
+        """
+        self._never.wait()
+
+    def pid(self) -> int:
+        """Return the id of this process."""
+        return os.getpid()
+
+    @abstractmethod
+    def _link(self, transport: str) -> Link:
+        """Make the link for a connection that is about to be made, by `unix`, `tcp` or `tls`."""
+
+    def _on_node(self) -> Node:
+        if not self.node.id:
+            host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+            self.node = Node(ray.get_runtime_context().get_node_id(), host)
+        return self.node
+
+
+async def _beat() -> int:
+    return 0

@@ -1,0 +1,154 @@
+"""The worker process: detectors whose calls run in threads, served by an event loop beside Ray's thread."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from engine.runtime.activation.detector_service import DetectorService
+from engine.runtime.cluster.actors.serving_actor import ServingActor
+from engine.runtime.contract.measurements.figures import DetectorFigures
+from engine.runtime.contract.measurements.measures import Measures
+from engine.runtime.contract.requests.calls import Activated
+from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.detector.measured_actor import MeasuredActor
+from engine.runtime.process.collector import FrozenHeap, collect_seldom
+from engine.runtime.process.crashes import crashes_to
+from engine.runtime.process.large_blocks import map_large_blocks
+from engine.runtime.process.threads import Threads
+from engine.runtime.transport.link import Link
+from snapshots.data_folder.mounts import mount_check
+from snapshots.files import RealFiles
+
+T = TypeVar("T")
+
+_SMALL_BYTES: Final = 32 * 1024
+"""Payloads of this size are evaluated in a few milliseconds."""
+_CALLS_AT_ONCE: Final = 4
+_SAVING_AT_ONCE: Final = 2
+"""Of detectors that share a worker."""
+
+
+class WorkerThreads:
+    """The threads of a worker, beside its event loop, for the calls of all its detectors.
+
+    Python code runs in one thread at a time, so more threads evaluate no faster. But a thread that waits for
+    the disk leaves the others to the detectors whose data is elsewhere.
+    """
+
+    def __init__(self, detectors: int) -> None:
+        """Start the threads for that many detectors."""
+        shared = detectors > 1
+        self.calls: Final = Threads("detector", _CALLS_AT_ONCE if shared else 1)
+        # One at a time: the report of a crash in a replay must name the detector that was replayed.
+        self.activations: Final = Threads("activation") if shared else self.calls
+        self.saving: Final = Threads("saving", _SAVING_AT_ONCE if shared else 1)
+        self.heap: Final = FrozenHeap(detectors)
+
+
+class DetectorThread:
+    """Executes the calls of a detector one at a time, in a thread: the event loop goes on meanwhile."""
+
+    def __init__(
+        self, actor: MeasuredActor, threads: WorkerThreads, alone: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`alone` tells whether no other detector is active in this process."""
+        self._actor = actor
+        self._threads = threads
+        self._alone = alone
+        self.cpu_s = 0.0
+        """The processor time of its batches, as far as they were executed beside other detectors."""
+
+    async def activate(self, detector_id: str, epoch: int) -> Activated:
+        """Activate a detector. Raises StorageError."""
+        return await self._threads.activations.call(partial(self._activate, detector_id, epoch))
+
+    async def handle(self, batch: Sequence[Operation]) -> Reply:
+        """Execute a batch. Raises StorageError if its answers would not be durable.
+
+        Waking a thread takes longer than a small batch does, so that one is executed in the event loop,
+        unless other detectors would wait for its sync.
+        """
+        if self._alone() and sum(len(operation.payload) for operation in batch) <= _SMALL_BYTES:
+            return self._actor.handle(batch)
+        return await self._threads.calls.call(partial(self._handle, batch))
+
+    async def sync(self) -> None:
+        """Sync the journal to the disk. Raises StorageError."""
+        await self._threads.calls.call(self._actor.sync)
+
+    async def begin_saving(self) -> bool:
+        """Copy the state for a snapshot. Raises StorageError."""
+        return await self._threads.calls.call(self._actor.begin_saving)
+
+    async def finish_saving(self) -> None:
+        """Write the snapshot that was begun, while batches continue. Raises StorageError."""
+        await self._threads.saving.call(self._actor.finish_saving)
+
+    async def begin_fork(self, fork_id: str) -> Callable[[], None]:
+        """Copy the state for another detector; return what makes the folder of that. Raises StorageError."""
+        return await self._threads.calls.call(partial(self._actor.begin_fork, fork_id))
+
+    async def finish_fork(self, make_folder: Callable[[], None]) -> None:
+        """Make the folder of the other detector, while batches continue. Raises StorageError."""
+        await self._threads.saving.call(make_folder)
+
+    async def passivate(self) -> int:
+        """Save and drop the detector; return the bytes that the process holds. Raises StorageError."""
+        return await self._threads.calls.call(partial(self._dropping, self._actor.passivate))
+
+    async def discard(self) -> None:
+        """Drop the detector without saving it."""
+        await self._threads.calls.call(partial(self._dropping, self._actor.discard))
+
+    def figures(self) -> DetectorFigures | None:
+        """Return what the active detector holds, even while a call is under way; None if there is none."""
+        return self._actor.figures()
+
+    def _handle(self, batch: Sequence[Operation]) -> Reply:
+        before_s = time.thread_time()
+        try:
+            return self._actor.handle(batch)
+        finally:
+            self.cpu_s += time.thread_time() - before_s
+
+    def _activate(self, detector_id: str, epoch: int) -> Activated:
+        activated = self._actor.activate(detector_id, epoch)
+        self._threads.heap.activated()
+        return activated
+
+    def _dropping(self, drop: Callable[[], T]) -> T:
+        dropped = drop()
+        self._threads.heap.gone()
+        return dropped
+
+
+class WorkerActor(ServingActor):
+    """The Ray actor of a worker's process."""
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        super().__init__(settings.transport)
+        collect_seldom()
+        map_large_blocks()
+        self._settings = settings
+        self._measures = Measures()
+        self._check_mount = mount_check(settings.data, RealFiles())
+        self._threads = WorkerThreads(settings.detectors_per_worker)
+        self._service: DetectorService | None = None
+
+    def _link(self, transport: str) -> Link:
+        if self._service is None:
+            self._service = DetectorService(
+                self._settings, self._make_place, self._measures, self.node, lambda: os._exit(0)
+            )
+        return self._service.link(transport)
+
+    def _make_place(self) -> DetectorThread:
+        actor = MeasuredActor(
+            self._settings, crashes_to=crashes_to, check_mount=self._check_mount, measures=self._measures
+        )
+        service = self._service
+        assert service is not None, "it asks for the place"
+        return DetectorThread(actor, self._threads, lambda: len(service.queues) == 1)

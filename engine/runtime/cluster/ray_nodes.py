@@ -1,0 +1,109 @@
+"""The nodes of the cluster: what Ray knows of them, and which are drained."""
+
+from collections.abc import Collection, Iterable
+from typing import Any, Final, Literal
+
+import ray
+from ray._private import state
+from ray._private import worker as ray_worker
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.process.off_loop import off_loop
+
+_KEYS: Final = b"rule-detector"
+_DRAINED: Final = b"drained-"
+"""Ray's control store keeps a key for each node that an operator drains, so that every service and directory
+of the cluster knows it."""
+
+_ANSWER_S: Final = 5.0
+_NODE_LABEL: Final = "ray.io/node-id"
+"""Ray gives it to every node."""
+
+
+def on_node(node: str) -> dict[str, Any]:
+    """Return the option for an actor that a node must have, at once."""
+    return {
+        "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False, _fail_on_unavailable=True)
+    }
+
+
+def not_on(avoid: Collection[str]) -> dict[str, Any]:
+    """Return the option that keeps an actor from nodes; none if there is no other node. Asks Ray."""
+    alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}  # type: ignore[no-untyped-call]
+    if not (bad := sorted(alive & set(avoid))) or len(bad) == len(alive):
+        return {}
+    return {"label_selector": {_NODE_LABEL: f"!in({','.join(bad)})"}}
+
+
+class RayNodes:
+    """The nodes of the cluster that this process belongs to."""
+
+    @property
+    def here(self) -> str:
+        """The node of this process."""
+        return ray.get_runtime_context().get_node_id()
+
+    async def look(self) -> list[NodeFigures]:
+        """Return all machines, as Ray knows them, dead ones too."""
+        return await off_loop(look, "ray nodes")
+
+    async def drain(self, node: str, *, draining: bool) -> None:
+        """Remember that a node is drained, or that it is not any more, for as long as the cluster exists."""
+        await off_loop(lambda: _drain(node, draining=draining), "ray nodes")
+
+
+def look() -> list[NodeFigures]:
+    """Return all machines, as Ray knows them, dead ones too. Asks Ray, so it may block."""
+    found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    store: Any = state.state
+    free: dict[str, dict[str, float]] = store.available_resources_per_node()
+    by_ray: dict[str, int] = store.get_draining_nodes()
+    by_operators: list[bytes] = _control_store().internal_kv_keys(_DRAINED, _KEYS, timeout=_ANSWER_S)
+    drained = {key.removeprefix(_DRAINED).decode() for key in by_operators}
+
+    def drainer(node: str) -> Literal["", "operator", "ray"]:
+        if node in drained:
+            return "operator"
+        return "ray" if node in by_ray else ""
+
+    return [
+        NodeFigures(
+            id=node["NodeID"],
+            address=node["NodeManagerAddress"],
+            host=node["NodeManagerHostname"],
+            alive=node["Alive"],
+            cpus=node["Resources"].get("CPU", 0.0),
+            memory_bytes=int(node["Resources"].get("memory", 0)),
+            cpus_free=free.get(node["NodeID"], {}).get("CPU", 0.0),
+            memory_free_bytes=int(free.get(node["NodeID"], {}).get("memory", 0)),
+            draining=drainer(node["NodeID"]),
+        )
+        for node in found
+    ]
+
+
+def _drain(node: str, *, draining: bool) -> None:
+    key = _DRAINED + node.encode()
+    if draining:
+        _control_store().internal_kv_put(key, b"1", True, _KEYS, timeout=_ANSWER_S)
+    else:
+        _control_store().internal_kv_del(key, False, _KEYS, timeout=_ANSWER_S)
+
+
+def _control_store() -> Any:
+    store: Any = ray_worker.global_worker
+    return store.gcs_client
+
+
+def node_for_directory(nodes: Iterable[NodeFigures], here: str, lost_on: str = "") -> str | None:
+    """Return the node on which to start a directory, or None if Ray may choose any.
+
+    One that is not drained, if possible not the one where the last one was lost, with workers, and this one.
+    """
+    takers = [node for node in nodes if node.alive and not node.draining]
+
+    def order(node: NodeFigures) -> tuple[bool, bool, bool, str]:
+        return node.id == lost_on, not node.cpus, node.id != here, node.id
+
+    return min(takers, key=order).id if takers else None

@@ -1,0 +1,1 @@
+"""A session with Ray: started or joined, protected, watched and left."""

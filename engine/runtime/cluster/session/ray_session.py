@@ -1,0 +1,158 @@
+"""Starting or joining Ray, and leaving it again. No other code does."""
+
+import logging
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any, Final
+
+# Set before importing ray, which reads them then.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+# A call that comes too late must fail instead of starting another Ray.
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+# A process of Ray exits if it cannot reach the control store for this long, a minute by default, and this
+# process is one of them. So it is far longer than saving all detectors takes, or starting the store again.
+os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "600")
+
+import ray
+from ray._private import worker as ray_worker
+
+from engine.runtime.cluster.session import ray_security
+from engine.runtime.cluster.session.joining import ClusterError, try_joining
+from engine.runtime.cluster.session.ray_processes import RayProcesses
+from engine.runtime.cluster.session.ray_watch import RayGoneError, RayWatch
+from engine.runtime.process.temporary import TemporaryFolder
+
+_log = logging.getLogger(__name__)
+
+LOCAL: Final = "local"
+"""The address that means an embedded Ray."""
+
+NAMESPACE: Final = "rule-detector"
+"""Fixed, so that every front end finds the same actors by name."""
+
+OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
+"""Only objects larger than 100 KiB pass through it. This is close to Ray's minimum."""
+
+_FOLDER_PREFIX: Final = "rd-ray-"
+_RAYS: Final = "ray"
+_TOKEN_FILE: Final = "token"  # noqa: S105 -- its name
+_RECONNECT_S: Final = 600
+"""As above, for the processes of an embedded Ray."""
+_JOIN_S: Final = 30.0
+_ASK_S: Final = 2.0
+_OTHER_CLUSTER: Final = "WrongClusterID"
+_ANY_KEY: Final = b"rule-detector"
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The Ray cluster that this process belongs to."""
+
+    address: str
+    """The address at which other processes join."""
+    folder: TemporaryFolder | None
+    """The private folder of an embedded Ray; None if Ray was joined."""
+    processes: RayProcesses
+    watch: RayWatch
+
+    @property
+    def embedded(self) -> bool:
+        """Whether Ray was started here, and ends with this process."""
+        return self.folder is not None
+
+
+def _log_message(data: Any, ignore_prefix: bool) -> None:  # noqa: ARG001 -- as Ray calls it
+    """Log what Ray would print. That a worker died, the runtime itself reports."""
+    _log.debug("ray: %s", " ".join(data["lines"]))
+
+
+def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
+    """Start an embedded Ray if `address` is `local`, otherwise join the cluster at `address`.
+
+    Ray replaces the handler of SIGTERM: install signal handlers afterwards. Raises ClusterError.
+    """
+    folder = None
+    processes = RayProcesses()
+    options: dict[str, Any] = {
+        "namespace": NAMESPACE,
+        "log_to_driver": False,
+        # This process configures logging itself.
+        "configure_logging": False,
+    }
+    if address == LOCAL:
+        folder = TemporaryFolder(_FOLDER_PREFIX, frozenset({_RAYS, _TOKEN_FILE}))
+        ray_security.require_token(folder.path / _TOKEN_FILE)
+        ray_security.listen_on_loopback()
+        options |= {
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE_BYTES,
+            "_system_config": {
+                "gcs_rpc_server_reconnect_timeout_s": _RECONNECT_S,
+                # By default actors have a low priority: on a busy machine, the directory and workers starve.
+                "worker_niceness": 0,
+            },
+            # Ray makes its folder accessible to everyone, but not the parent folder.
+            "_temp_dir": str(folder.path / _RAYS),
+        }
+    else:
+        try_joining(address, join_within_s)
+    # Else Ray prints on this process's standard output, whatever it is told, that a worker was killed.
+    ray_worker.print_to_stdstream = _log_message
+    try:
+        with processes.starting():
+            ray.init(address=address, **options)
+        if address == LOCAL:
+            ray_security.check_guarded()
+    except BaseException as error:
+        # Also if a signal ends the start: Ray turns it into a SystemExit.
+        _leave(folder, processes)
+        if not isinstance(error, Exception):
+            raise
+        # Ray raises a dozen kinds here; all mean the same to an operator.
+        raise ClusterError(f"ray cannot be used at `{address}`: {error}") from error
+    watch = RayWatch(_ask, processes.stopped)
+    watch.start()
+    return Cluster(ray.get_runtime_context().gcs_address, folder, processes, watch)
+
+
+def stop(cluster: Cluster) -> bool:
+    """Leave the cluster, and end it if it was started here; whether Ray's shutdown returned.
+
+    If not, only `os._exit` is sure to end the process. Actors stop running, so close the fleet first.
+    """
+    cluster.watch.end()
+    return _leave(cluster.folder, cluster.processes)
+
+
+def _leave(folder: TemporaryFolder | None, processes: RayProcesses) -> bool:
+    ended = processes.end(ray.shutdown)
+    if folder is not None:
+        folder.remove()
+    return ended
+
+
+def _ask() -> None:
+    """Send a small query to Ray's control store."""
+    ours: Any = ray_worker.global_worker
+    try:
+        ours.gcs_client.internal_kv_exists(_ANY_KEY, None, timeout=_ASK_S)
+    except Exception as error:
+        if _OTHER_CLUSTER in str(error):
+            raise RayGoneError("ray's control store was started again without what it knew") from error
+        _check_raylet(ours.node.raylet_socket_name)
+        raise
+
+
+def _check_raylet(path: str) -> None:
+    """Raise RayGoneError if Ray's process on this machine has ended."""
+    with socket.socket(socket.AF_UNIX) as trial:
+        trial.setblocking(False)
+        try:
+            trial.connect(path.removeprefix("unix://"))
+        except ConnectionRefusedError as error:
+            raise RayGoneError("ray's process on this machine, the raylet, has ended") from error
+        except OSError:
+            # It is busy, or the file is no longer there: neither says that it has ended.
+            pass

@@ -1,0 +1,143 @@
+"""What processes and the broker tell of themselves: what runs where, and how much there is of it now.
+
+Times end in `_ms` and count from 1970; durations end in `_s`.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from engine.runtime.contract.measurements.measures import Histogram
+
+
+class DetectorFigures(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An active detector."""
+
+    id: str
+    epoch: Annotated[int, Meta(description="The number of the activation; a later owner has a higher one.")]
+    since_ms: Annotated[int, Meta(description="When it became active.")] = 0
+    name: str = ""
+    waiting: Annotated[
+        int,
+        Meta(description="Operations that the worker has received and not answered, those in flight too."),
+    ] = 0
+    waiting_s: Annotated[float, Meta(description="How long the oldest of them has been there.")] = 0.0
+    rules: int = 0
+    keys: Annotated[int, Meta(description="Live keys.")] = 0
+    state_bytes: Annotated[int, Meta(description="The estimated memory of keys and histories.")] = 0
+    journal_bytes: Annotated[int, Meta(description="The journal behind the newest snapshot.")] = 0
+
+
+class ProcessFigures(msgspec.Struct, frozen=True):
+    """A process of the service."""
+
+    pid: int
+    host: Annotated[str, Meta(description="The name of its machine.")]
+    started_ms: int
+    resident_bytes: Annotated[int, Meta(description="Its resident memory.")]
+    cpu_s: Annotated[float, Meta(description="The CPU time that it has used.")]
+
+
+class WorkerAnswer(msgspec.Struct, frozen=True):
+    """What a worker tells when it is asked."""
+
+    process: ProcessFigures
+    node: str
+    """Ray's id of the node; empty if unknown."""
+    address: str
+    """The node's address."""
+    connections: dict[str, int]
+    """The connections of front ends and of the broker, by transport."""
+    detectors: list[DetectorFigures]
+    histograms: dict[str, Histogram]
+    keys_evicted: int
+
+
+class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A detector worker, as it answered, or as it last did."""
+
+    name: str
+    answers: Annotated[bool, Meta(description="Whether it has just answered; if not, its numbers are old.")]
+    node: Annotated[str, Meta(description="Ray's id of its node; absent before its first answer.")] = ""
+    address: Annotated[str, Meta(description="The node's address.")] = ""
+    process: ProcessFigures | None = None
+    connections: Annotated[
+        dict[str, int],
+        Meta(
+            description="Connections of front ends and of the broker, by transport: `unix`, `tcp` or `tls`."
+        ),
+    ] = {}
+    detectors: Annotated[list[DetectorFigures], Meta(description="The detectors that are active in it.")] = []
+
+
+class FrontEndFigures(msgspec.Struct, frozen=True):
+    """A front end."""
+
+    process: ProcessFigures
+    waiting: Annotated[int, Meta(description="Requests for detectors that are not answered yet.")]
+    waiting_s: Annotated[float, Meta(description="How long the oldest of those that are not sent yet waits.")]
+    word_age_s: Annotated[float, Meta(description="The age of the last word about tokens and detectors.")]
+    loop_lag_s: Annotated[float, Meta(description="The longest delay of its event loop in the last seconds.")]
+
+
+class NodeFigures(msgspec.Struct, frozen=True):
+    """A machine of the cluster, as Ray knows it."""
+
+    id: str
+    address: str
+    host: str
+    alive: bool
+    cpus: float
+    memory_bytes: int
+    cpus_free: Annotated[float, Meta(description="What Ray has not given to anyone.")] = 0.0
+    memory_free_bytes: Annotated[int, Meta(description="The same of its memory.")] = 0
+    draining: Annotated[
+        Literal["", "operator", "ray"],
+        Meta(description="Who has it drained: no worker is started there, and its detectors are moved."),
+    ] = ""
+
+
+class OtherSetting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A setting that a service was started with, and that is not in force: another one came first."""
+
+    pid: int
+    host: Annotated[str, Meta(description="The name of the service's machine.")]
+    setting: Annotated[str, Meta(description="The option of `serve`.")]
+    in_force: str
+    given: str
+
+
+class FolderFigures(msgspec.Struct, frozen=True):
+    """The file system of the data folder."""
+
+    free_bytes: int
+    total_bytes: int
+    free_inodes: int
+
+
+class Measured(msgspec.Struct):
+    """What workers of one node have measured since the broker's start, those that ended included."""
+
+    histograms: dict[str, Histogram] = {}
+    keys_evicted: int = 0
+    cpu_s: float = 0.0
+
+
+class ClusterFigures(msgspec.Struct, frozen=True):
+    """What runs where."""
+
+    nodes: list[NodeFigures]
+    broker: ProcessFigures
+    front_ends: list[FrontEndFigures]
+    workers: list[WorkerFigures]
+    activating: list[str]
+    """The ids of detectors that are being activated."""
+    folder: FolderFigures | None
+    """None if the file system does not answer."""
+    measured: dict[str, Measured]
+    """By the node's address."""
+    other_settings: list[OtherSetting] = []
+    """The settings of services that are not in force."""
+    no_room: str = ""
+    """That a worker is wanted for which no node has room; empty if that is not so."""

@@ -1,0 +1,197 @@
+"""Operations on a detector and their replies, as bytes between front end and worker."""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from engine.evaluation.wire.events import Answer, BatchForm
+from engine.evaluation.wire.states import StateAsked
+from engine.evaluation.wire.timelines import TimelineAsked
+from engine.language.condition import Scalar
+
+EVALUATE: Final = "evaluate"
+EVALUATE_EXPLAINED: Final = "evaluate_explained"
+EVALUATE_BATCH: Final = "evaluate_batch"
+EVALUATE_MSGPACK: Final = "evaluate_msgpack"
+EVALUATE_LINES: Final = "evaluate_lines"
+DRY_RUN: Final = "dry_run"
+DRY_RUN_EXPLAINED: Final = "dry_run_explained"
+DRY_RUN_BATCH: Final = "dry_run_batch"
+DRY_RUN_MSGPACK: Final = "dry_run_msgpack"
+EXPLAIN: Final = "explain"
+STATE: Final = "state"
+TIMELINE: Final = "timeline"
+COMPARISON: Final = "comparison"
+RULES: Final = "rules"
+RULE: Final = "rule"
+ADD_RULE: Final = "add_rule"
+CHANGE_RULE: Final = "change_rule"
+REMOVE_RULE: Final = "remove_rule"
+PROMOTE: Final = "promote"
+
+BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSGPACK: "msgpack"}
+"""The encoding of the payload, for each kind that evaluates batches."""
+
+DRY_BATCH_FORMS: Final[dict[str, BatchForm]] = {DRY_RUN_BATCH: "json", DRY_RUN_MSGPACK: "msgpack"}
+"""The same for the kinds that only tell what a batch would do."""
+
+READS: Final = frozenset(
+    {DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, STATE, TIMELINE, COMPARISON, RULES, RULE}
+)
+"""The kinds that do not change the detector."""
+
+BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
+"""The kind that evaluates a batch of an encoding."""
+
+DRY_BATCH_KINDS: Final = {form: kind for kind, form in DRY_BATCH_FORMS.items()}
+"""The kind that only tells what a batch would do."""
+
+
+class Operation(NamedTuple):
+    """One operation on a detector. The payload is a request's body as received, or a struct below as JSON."""
+
+    kind: str
+    payload: bytes
+    key: str = ""
+    """The caller's idempotency key, if an evaluation has one."""
+
+
+class NamedRule(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `rule`, `remove_rule`, `comparison` and `promote`."""
+
+    rule_id: str
+
+
+class AddRule(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `add_rule`. The condition is text, in the language or JSON."""
+
+    name: str
+    condition: str
+    notify: bool = False
+    shadow: bool = False
+    draft_of: str | None = None
+
+
+class ChangeRule(msgspec.Struct, forbid_unknown_fields=True):
+    """The payload of `change_rule`. None leaves a field unchanged."""
+
+    rule_id: str
+    name: str | None = None
+    condition: str | None = None
+    enabled: bool | None = None
+    notify: bool | None = None
+    shadow: bool | None = None
+
+
+def evaluate(body: bytes, key: str = "", *, explained: bool = False) -> Operation:
+    """Evaluate the event in a request's body; `explained` adds why rules fire."""
+    return Operation(EVALUATE_EXPLAINED if explained else EVALUATE, body, key)
+
+
+def dry_run(body: bytes, *, explained: bool = False) -> Operation:
+    """Tell what `evaluate` would answer, and record nothing."""
+    return Operation(DRY_RUN_EXPLAINED if explained else DRY_RUN, body)
+
+
+def dry_run_batch(body: bytes, form: BatchForm = "json") -> Operation:
+    """Tell what `evaluate_batch` would answer, and record nothing."""
+    return Operation(DRY_BATCH_KINDS[form], body)
+
+
+def evaluate_batch(body: bytes, key: str = "", form: BatchForm = "json") -> Operation:
+    """Evaluate the events in a request's body, in order."""
+    return Operation(BATCH_KINDS[form], body, key)
+
+
+def evaluate_lines(lines: bytes) -> Operation:
+    """Evaluate the events in a few lines of a stream, in order; the result has as many lines."""
+    return Operation(EVALUATE_LINES, lines)
+
+
+def explain(body: bytes) -> Operation:
+    """Explain the event in a request's body, and record nothing."""
+    return Operation(EXPLAIN, body)
+
+
+def timeline(rule_id: str, key: dict[str, Scalar], after: int) -> Operation:
+    """Return the last events on the timeline of a rule, which begins when it is asked for first."""
+    return Operation(TIMELINE, msgspec.json.encode(TimelineAsked(rule_id, key, after)))
+
+
+def state(asked: StateAsked) -> Operation:
+    """Return what the detector holds, or a part of it."""
+    return Operation(STATE, msgspec.json.encode(asked))
+
+
+def rules() -> Operation:
+    """Return all rules: `{"rules": [...]}`."""
+    return Operation(RULES, b"")
+
+
+def rule(rule_id: str) -> Operation:
+    """Return one rule."""
+    return Operation(RULE, msgspec.json.encode(NamedRule(rule_id)))
+
+
+def add_rule(
+    name: str, condition: str, *, notify: bool = False, shadow: bool = False, draft_of: str | None = None
+) -> Operation:
+    """Add a rule: `{"id": ...}`."""
+    return Operation(ADD_RULE, msgspec.json.encode(AddRule(name, condition, notify, shadow, draft_of)))
+
+
+def change_rule(
+    rule_id: str,
+    *,
+    name: str | None = None,
+    condition: str | None = None,
+    enabled: bool | None = None,
+    notify: bool | None = None,
+    shadow: bool | None = None,
+) -> Operation:
+    """Change a rule and return all of it."""
+    change = ChangeRule(rule_id, name, condition, enabled, notify, shadow)
+    return Operation(CHANGE_RULE, msgspec.json.encode(change))
+
+
+def remove_rule(rule_id: str) -> Operation:
+    """Remove a rule: `{"id": ...}`."""
+    return Operation(REMOVE_RULE, msgspec.json.encode(NamedRule(rule_id)))
+
+
+def comparison(rule_id: str) -> Operation:
+    """Return how the firings of a rule and its draft differ."""
+    return Operation(COMPARISON, msgspec.json.encode(NamedRule(rule_id)))
+
+
+def promote(rule_id: str) -> Operation:
+    """Exchange the conditions of a rule and its draft, and return the rule."""
+    return Operation(PROMOTE, msgspec.json.encode(NamedRule(rule_id)))
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """An operation broke the engine. The caller is told `reference`; the log has `detail`."""
+
+    reference: str
+    detail: str
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The result of a batch: the answers of its first operations, in order.
+
+    There are fewer answers than operations if the next operation crashed, or if the answers have reached the
+    size limit. The operations behind were not started.
+    """
+
+    answers: list[Answer]
+    crash: Crash | None = None
+    journal_bytes: int = 0
+    """The size of the journal behind the newest snapshot."""
+    unsaved: bool = False
+    """Whether some data is in neither the journal nor a snapshot."""
+    unsynced: bool = False
+    """Whether some data in the journal may not be synced."""
+    no_room: str | None = None
+    """Why writes were refused; empty if they were not, None if the batch had none."""
+    missing: str | None = None
+    """A file of the journal that was removed or replaced; the detector must be saved at once."""

@@ -1,0 +1,35 @@
+"""Where detectors are, as front ends are told."""
+
+from typing import Optional
+
+import msgspec
+
+
+class Address(msgspec.Struct, frozen=True):
+    """The address of a process's listener, and the token that it accepts."""
+
+    place: str | tuple[str, int]
+    """The path of a Unix socket, or IP address and port."""
+    token: bytes
+    tls: bool = False
+    """Whether the connection is encrypted."""
+    node: str = ""
+    """The Ray node of the process."""
+    far: Optional["Address"] = None
+    """The address for callers on other nodes, if it is another one."""
+
+    def seen_from(self, node: str) -> "Address":
+        """Return the address for callers on a Ray node."""
+        return self if self.far is None or node == self.node else self.far
+
+    def __repr__(self) -> str:
+        """Omit the token, which is a secret."""
+        return f"Address({self.place!r})"
+
+
+class Route(msgspec.Struct, frozen=True):
+    """The worker in which a detector is active, and the epoch of that activation."""
+
+    worker: str
+    address: Address
+    epoch: int

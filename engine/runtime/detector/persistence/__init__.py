@@ -1,0 +1,1 @@
+"""What of a detector is on disk: its journal entries and snapshots, and how they are replayed."""

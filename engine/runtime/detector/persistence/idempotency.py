@@ -1,0 +1,270 @@
+"""Answers to evaluations with an idempotency key, stored compactly so that a retry can be answered.
+
+An answer takes 28 bytes: 16 of its key's digest, 8 of its request's digest, and 4 of the index of its result
+in a list of distinct results, which is short for most detectors. Answers are grouped in generations, each of
+a quarter of the retention time. A generation is dropped as a whole when its newest answer expires. So an
+answer is stored for its retention time, and at most a quarter longer.
+
+The answers since the last snapshot form the next *page*, a file beside that snapshot. No snapshot repeats
+earlier pages.
+"""
+
+import hashlib
+import struct
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from engine.evaluation.wire.events import Done
+from engine.language.diagnostics import Entry, Refusal
+from engine.runtime.contract.errors import TOO_MANY_WAIT
+from engine.runtime.contract.requests.operations import Operation
+
+PAGE_VERSION: Final = 1
+
+_ROW: Final = struct.Struct("<16s8s4s")
+"""The digest of a key, the digest of the request, and the index of the result."""
+_KEY_BYTES: Final = 16
+REQUEST_DIGEST_BYTES: Final = 8
+_PLACE_BYTES: Final = 4
+
+_GENERATIONS: Final = 4
+_BUCKETS: Final = 8192
+"""Buckets per generation. A bucket is searched linearly, some fifty rows in a microsecond."""
+
+_ROW_COST_BYTES: Final = 32
+"""A row, and the spare capacity of its bucket."""
+_BUCKET_COST_BYTES: Final = 160
+_RESULT_COST_BYTES: Final = 300
+"""A result's overhead: two objects, a tuple, and an entry each in a dict and a list."""
+
+
+class CachedAnswer(NamedTuple):
+    """The answer to one evaluation, with the digests of its key and request."""
+
+    key: bytes
+    request: bytes
+    result: bytes
+    messages: bytes
+
+
+class Page(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive answers as a file stores them: distinct results, and rows in order of time."""
+
+    results: tuple[tuple[bytes, bytes], ...]
+    pieces: tuple[tuple[int, int, bytes], ...]
+    """For each piece, the times of its first and last answer in microseconds, and its rows."""
+
+
+class _Results:
+    """Distinct results with their messages, each stored once and referred to by its index."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[bytes, bytes]] = []
+        self._places: dict[tuple[bytes, bytes], bytes] = {}
+        self.size_bytes = 0
+
+    def place(self, result: bytes, messages: bytes) -> bytes:
+        pair = result, messages
+        place = self._places.get(pair)
+        if place is None:
+            place = self._places[pair] = len(self.all).to_bytes(_PLACE_BYTES, "little")
+            self.all.append(pair)
+            self.size_bytes += len(result) + len(messages) + _RESULT_COST_BYTES
+        return place
+
+    def at(self, place: bytes | bytearray) -> tuple[bytes, bytes]:
+        return self.all[int.from_bytes(place, "little")]
+
+
+class _Generation:
+    """The answers of a period, in buckets by their keys."""
+
+    def __init__(self, begun_us: int) -> None:
+        self.begun_us = begun_us
+        self.newest_us = begun_us
+        self.results = _Results()
+        self.rows = 0
+        self.rows_bytes = 0
+        self._buckets: dict[int, bytearray] = {}
+
+    def put(self, key: bytes, rest: bytes) -> None:
+        number = (key[0] | key[1] << 8) % _BUCKETS
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            bucket = self._buckets[number] = bytearray()
+            self.rows_bytes += _BUCKET_COST_BYTES
+        bucket += key + rest
+        self.rows += 1
+        self.rows_bytes += _ROW_COST_BYTES
+
+    def find(self, key: bytes) -> bytearray | None:
+        """Return the value of a key: the digest of its request, and the index of its result."""
+        bucket = self._buckets.get((key[0] | key[1] << 8) % _BUCKETS)
+        if bucket is None:
+            return None
+        at = bucket.find(key)
+        while at >= 0 and at % _ROW.size:
+            # A match inside a row is a coincidence.
+            at = bucket.find(key, at + 1)
+        return bucket[at + _KEY_BYTES : at + _ROW.size] if at >= 0 else None
+
+    def __iter__(self) -> Iterator[CachedAnswer]:
+        for bucket in self._buckets.values():
+            for key, request, place in _ROW.iter_unpack(bytes(bucket)):
+                yield CachedAnswer(key, request, *self.results.at(place))
+
+
+class _Piece:
+    """Rows of one generation, in order of time."""
+
+    def __init__(self, generation: _Generation, at_us: int) -> None:
+        self.generation = generation
+        self.begun_us = self.newest_us = at_us
+        self.rows = bytearray()
+
+
+class _Unpaged:
+    """The answers since a snapshot was begun, in order."""
+
+    def __init__(self) -> None:
+        self.results = _Results()
+        self.rows_bytes = 0
+        self.pieces: list[_Piece] = []
+
+    def put(self, generation: _Generation, answer: CachedAnswer, at_us: int) -> None:
+        if not self.pieces or self.pieces[-1].generation is not generation:
+            self.pieces.append(_Piece(generation, at_us))
+        piece = self.pieces[-1]
+        piece.rows += answer.key + answer.request + self.results.place(answer.result, answer.messages)
+        piece.newest_us = max(piece.newest_us, at_us)
+        self.rows_bytes += _ROW.size
+
+    def page(self) -> Page:
+        pieces = ((piece.begun_us, piece.newest_us, bytes(piece.rows)) for piece in self.pieces)
+        return Page(tuple(self.results.all), tuple(pieces))
+
+
+class PendingPage(NamedTuple):
+    """The contents of the next page, immutable."""
+
+    stretches: tuple[_Unpaged, ...]
+    expires_us: int
+    """The time at which all of its answers have expired."""
+
+    def body(self) -> bytes:
+        """Encode the page, of PAGE_VERSION."""
+        return msgspec.msgpack.encode([stretch.page() for stretch in self.stretches])
+
+
+class IdempotencyCache:
+    """Answers by key, each stored for at least `retention_us`; at most `bytes_max` plus one answer."""
+
+    def __init__(self, retention_us: int, bytes_max: int) -> None:
+        self._retention_us = retention_us
+        self._bytes_max = bytes_max
+        self._generations: deque[_Generation] = deque()
+        """Oldest first."""
+        self._stretches: list[_Unpaged] = [_Unpaged()]
+        """Answers in no page. All stretches but the last belong to a page that is pending or has failed."""
+
+    def __len__(self) -> int:
+        return sum(generation.rows for generation in self._generations)
+
+    def __iter__(self) -> Iterator[CachedAnswer]:
+        """Yield the stored answers, oldest generation first, in no order within a generation."""
+        for generation in self._generations:
+            yield from generation
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate size in memory."""
+        parts: tuple[_Generation | _Unpaged, ...] = (*self._generations, *self._stretches)
+        return sum([part.rows_bytes + part.results.size_bytes for part in parts])
+
+    def find(self, key: bytes, operation: Operation, now_us: int) -> Done | None:
+        """Return the stored answer of an operation, or None if it must be executed.
+
+        `key` is the digest of its key. Raises Refusal 1006 if the key was used with another request, and 1401
+        if the cache is full.
+        """
+        self.expire(now_us)
+        for generation in reversed(self._generations):
+            rest = generation.find(key)
+            if rest is not None:
+                if rest[:REQUEST_DIGEST_BYTES] != request_digest(operation.kind, operation.payload):
+                    raise Refusal(Entry(1006, "Idempotency-Key: it was used with another request"))
+                return Done(*generation.results.at(rest[REQUEST_DIGEST_BYTES:]))
+        if self._generations and self.size_bytes >= self._bytes_max:
+            said = (
+                f"the answers to {len(self)} evaluations are stored for their idempotency keys, "
+                "which is the limit; nothing of this one was evaluated"
+            )
+            raise Refusal(Entry(TOO_MANY_WAIT, said))
+        return None
+
+    def keep(self, answer: CachedAnswer, at_us: int) -> None:
+        """Store an answer that was given at a time."""
+        generation = self._generation_of(at_us, at_us)
+        place = generation.results.place(answer.result, answer.messages)
+        generation.put(answer.key, answer.request + place)
+        self._stretches[-1].put(generation, answer, at_us)
+
+    def expire(self, now_us: int) -> None:
+        """Drop the generations whose answers have all expired."""
+        generations = self._generations
+        if generations and generations[-1].newest_us > now_us:
+            # The clock was set back, so ages are unknown. Treat the answers as given now, so that they
+            # expire.
+            for generation in generations:
+                generation.newest_us = min(generation.newest_us, now_us)
+                generation.begun_us = min(generation.begun_us, now_us)
+        while generations and generations[0].newest_us < now_us - self._retention_us:
+            generations.popleft()
+
+    def begin_page(self, now_us: int) -> PendingPage | None:
+        """Return the answers that are in no page yet as the next page; None if there are none.
+
+        They count as in no page until `page_written`.
+        """
+        stretches = tuple(stretch for stretch in self._stretches if stretch.pieces)
+        if not stretches:
+            return None
+        newest_us = max(piece.newest_us for stretch in stretches for piece in stretch.pieces)
+        self._stretches = [*stretches, _Unpaged()]
+        return PendingPage(stretches, min(newest_us, now_us) + self._retention_us)
+
+    def page_written(self, page: PendingPage) -> None:
+        """Note that a page is on the disk. May be called from another thread than the other methods."""
+        self._stretches = self._stretches[len(page.stretches) :]
+
+    def load_page(self, body: bytes, version: int) -> None:
+        """Add the answers of a page."""
+        assert version == PAGE_VERSION, f"a page of version {version}, which is unknown"
+        for page in msgspec.msgpack.decode(body, type=list[Page]):
+            for begun_us, newest_us, rows in page.pieces:
+                generation = self._generation_of(begun_us, newest_us)
+                places = [generation.results.place(*pair) for pair in page.results]
+                for key, request, place in _ROW.iter_unpack(rows):
+                    generation.put(key, request + places[int.from_bytes(place, "little")])
+
+    def _generation_of(self, begun_us: int, newest_us: int) -> _Generation:
+        """Return the generation for answers of a period: the newest one, or a new one."""
+        last = self._generations[-1] if self._generations else None
+        if last is None or newest_us - last.begun_us > self._retention_us // _GENERATIONS:
+            last = _Generation(begun_us)
+            self._generations.append(last)
+        last.newest_us = max(last.newest_us, newest_us)
+        return last
+
+
+def key_digest(key: str) -> bytes:
+    """Return the digest of an idempotency key."""
+    return hashlib.blake2b(key.encode(), digest_size=_KEY_BYTES).digest()
+
+
+def request_digest(kind: str, payload: bytes) -> bytes:
+    """Return the digest that tells whether two operations with the same key are the same request."""
+    return hashlib.sha256(kind.encode() + b"\0" + payload).digest()[:REQUEST_DIGEST_BYTES]

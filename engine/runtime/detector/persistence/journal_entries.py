@@ -1,0 +1,320 @@
+"""The entries of a detector's journal, and their replay.
+
+A record holds the entries of one batch. Replay is deterministic: an event's time follows from its body and
+from earlier events, refused events are left out, and rules are stored with their ids. The limits in force
+are journaled whenever they change.
+"""
+
+import dataclasses
+import functools
+import importlib.metadata
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from engine.evaluation.detector import Detector
+from engine.evaluation.persistence.packing import condition_bytes
+from engine.evaluation.persistence.saved import stored_condition
+from engine.evaluation.rules import Rule
+from engine.evaluation.wire.events import BatchForm, decode_batch, decode_evaluate, sent_with
+from engine.evaluation.wire.lines import decode_lines, event_in
+from engine.language.diagnostics import Refusal
+from engine.language.limits import Limits
+from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE
+from engine.runtime.detector.persistence.idempotency import (
+    REQUEST_DIGEST_BYTES,
+    CachedAnswer,
+    IdempotencyCache,
+    key_digest,
+    request_digest,
+)
+
+_UNBOUNDED: Final = 1 << 62
+
+RECORD_VERSION: Final = 4
+"""In version 1 all bodies are JSON, and there are no lines. Up to version 2, answers are stored with their
+full keys, and records contain neither the program's version nor the verdicts' checksum. Up to version 3 there
+are no shadow rules."""
+
+
+class EarlierAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """A stored answer in records up to version 2 and in snapshots of version 3."""
+
+    key: str
+    digest: bytes
+    answered_at_us: int
+    result: bytes
+    messages: bytes
+
+    def current(self) -> CachedAnswer:
+        """Convert to the current form."""
+        request = self.digest[:REQUEST_DIGEST_BYTES]
+        return CachedAnswer(key_digest(self.key), request, self.result, self.messages)
+
+
+class GivenAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a request with an idempotency key, and the key's digest."""
+
+    key: bytes
+    result: bytes
+    messages: bytes
+
+
+class Evaluated(msgspec.Struct, frozen=True, array_like=True, tag="evaluated"):
+    """One event, as the request body that carried it."""
+
+    body: bytes
+    earlier: EarlierAnswer | None = None
+    """Its answer, in records up to version 2."""
+    answer: GivenAnswer | None = None
+    """Its answer, if it had an idempotency key."""
+
+
+class EvaluatedBatch(msgspec.Struct, frozen=True, array_like=True, tag="evaluated batch"):
+    """Several events, as the request body that carried them, with the refused ones named."""
+
+    body: bytes
+    refused: tuple[int, ...] = ()
+    """The indices of the refused events."""
+    earlier: EarlierAnswer | None = None
+    form: BatchForm = "json"
+    """The encoding of the body."""
+    answer: GivenAnswer | None = None
+
+
+class EvaluatedLines(msgspec.Struct, frozen=True, array_like=True, tag="evaluated lines"):
+    """Several events, one per line, with the refused ones named."""
+
+    lines: bytes
+    refused: tuple[int, ...] = ()
+    """The indices of the refused lines, not counting blank lines."""
+
+
+class RulePut(msgspec.Struct, frozen=True, array_like=True, tag="rule put"):
+    """A rule was added or changed; its new definition."""
+
+    id: str
+    name: str
+    condition: bytes
+    enabled: bool
+    notify: bool
+    priority: int
+    source: str | None = None
+    """The condition as it was written; older programs ignore it."""
+    shadow: bool = False
+    draft_of: str | None = None
+
+
+class RuleRemoved(msgspec.Struct, frozen=True, array_like=True, tag="rule removed"):
+    """A rule was removed."""
+
+    id: str
+
+
+class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft promoted"):
+    """A rule and its draft exchanged their conditions."""
+
+    id: str
+    """That of the rule."""
+
+
+class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
+    """The limits in force were changed."""
+
+    limits: dict[str, int]
+
+
+EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines)
+"""The entries that are events."""
+
+JournalEntry = Evaluated | EvaluatedBatch | EvaluatedLines | RulePut | RuleRemoved | DraftPromoted | LimitsSet
+
+
+class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The entries of one batch, and the detector's position after them."""
+
+    clock_us: int | None
+    events_seen: int
+    complete: bool
+    """Whether all events since the previous record are in the journal; with `journal_sync` off none are."""
+    entries: tuple[JournalEntry, ...]
+    answered_at_us: int = 0
+    """When the operations were executed, in microseconds since 1970."""
+    program: str = ""
+    """The version of the program that executed them; empty in records of older programs."""
+    verdicts: int | None = None
+    """The checksum of the verdicts; None in records of older programs."""
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(JournalRecord).decode
+
+
+class Diverged(Exception):
+    """The replay reached another state than the original execution."""
+
+
+def encode(record: JournalRecord) -> bytes:
+    """Encode a record as a payload of `version_of` it."""
+    return _encode(record)
+
+
+def version_of(entries: tuple[JournalEntry, ...]) -> int:
+    """Return the lowest version of a record of these entries. Older programs would have shadow rules act."""
+    return RECORD_VERSION if any(map(_has_shadow, entries)) else RECORD_VERSION - 1
+
+
+def _has_shadow(entry: JournalEntry) -> bool:
+    return isinstance(entry, DraftPromoted) or (isinstance(entry, RulePut) and entry.shadow)
+
+
+def decode(payload: bytes) -> JournalRecord:
+    """Decode a record."""
+    return _decode(payload)
+
+
+def rule_put(rule: Rule) -> RulePut:
+    """Return the entry for an added or changed rule."""
+    return RulePut(
+        rule.id,
+        rule.name,
+        condition_bytes(rule.condition),
+        rule.enabled,
+        rule.notify,
+        rule.priority,
+        rule.source,
+        rule.shadow,
+        rule.draft_of,
+    )
+
+
+def limits_set(limits: Limits) -> LimitsSet:
+    """Return the entry for changed limits."""
+    return LimitsSet(limits_document(limits))
+
+
+def limits_document(limits: Limits) -> dict[str, int]:
+    """Return limits by name."""
+    return dict(_by_name(limits))
+
+
+# All detectors of a process have the same limits, and `asdict` takes long.
+@functools.lru_cache(maxsize=4)
+def _by_name(limits: Limits) -> dict[str, int]:
+    return dataclasses.asdict(limits)
+
+
+def limits_from(document: dict[str, int]) -> Limits:
+    """Return the limits of a document; limits that an older document lacks have their defaults.
+
+    Except the bounds on keyed state and on pattern matching: they did not apply before they existed, so that
+    the replay gives the same answers.
+    """
+    unbounded = {"state_bytes_max": _UNBOUNDED, "pattern_event_bytes_max": _UNBOUNDED}
+    return Limits(**{**unbounded, **document})
+
+
+@functools.cache
+def program_version() -> str:
+    """Return the version of this program."""
+    return importlib.metadata.version("rule-detector")
+
+
+class Replay:
+    """Replays a detector's journal."""
+
+    def __init__(self, detector: Detector, answers: IdempotencyCache) -> None:
+        self.detector = detector
+        self.answers = answers
+
+    def take(self, record: JournalRecord) -> bool:
+        """Replay a record; whether the same rules fired as originally.
+
+        Raises Diverged if the replay reaches another position.
+        """
+        self.detector.verdicts.take()
+        for entry in record.entries:
+            self._take(entry, record.answered_at_us)
+        detector = self.detector
+        there = (detector.clock_us, detector.events_seen)
+        if record.complete and there != (record.clock_us, record.events_seen):
+            raise Diverged(
+                f"it led to event {there[1]} at {there[0]} µs, "
+                f"and had led to event {record.events_seen} at {record.clock_us} µs"
+            )
+        verdicts = detector.verdicts.take()
+        return record.verdicts is None or record.verdicts == verdicts
+
+    def _take(self, entry: JournalEntry, at_us: int) -> None:
+        detector = self.detector
+        match entry:
+            case Evaluated():
+                body = decode_evaluate(entry.body, detector.limits)
+                self._observe([(body.event.fields, body.event.timestamp_ms, sent_with(body.context))])
+                self._keep(EVALUATE, entry, at_us)
+            case EvaluatedBatch():
+                batch = decode_batch(entry.body, detector.limits, entry.form)
+                refused, sent = frozenset(entry.refused), sent_with(batch.context)
+                self._observe(
+                    [
+                        (event.fields, event.timestamp_ms, sent)
+                        for place, event in enumerate(batch.events)
+                        if place not in refused
+                    ]
+                )
+                self._keep(BATCH_KINDS[entry.form], entry, at_us)
+            case EvaluatedLines():
+                self._observe(_events_of(entry, detector.limits))
+            case RulePut():
+                detector.put_rule(
+                    Rule(
+                        id=entry.id,
+                        name=entry.name,
+                        condition=stored_condition(entry.condition),
+                        enabled=entry.enabled,
+                        notify=entry.notify,
+                        priority=entry.priority,
+                        source=entry.source,
+                        shadow=entry.shadow,
+                        draft_of=entry.draft_of,
+                    )
+                )
+            case RuleRemoved():
+                detector.remove_rule(entry.id)
+            case DraftPromoted():
+                detector.promote(entry.id)
+            case LimitsSet():
+                self.detector = under_limits(detector, limits_from(entry.limits))
+            case _:
+                assert_never(entry)
+
+    def _observe(self, events: list[Any]) -> None:
+        outcomes = self.detector.submit_clean(events)
+        self.detector.forget_lookups()
+        for refusal in outcomes.refused.values():
+            raise Diverged(f"an event was refused that was accepted originally: {refusal}") from refusal
+
+    def _keep(self, kind: str, entry: Evaluated | EvaluatedBatch, at_us: int) -> None:
+        answer, earlier = entry.answer, entry.earlier
+        if answer is not None:
+            request = request_digest(kind, entry.body)
+            self.answers.keep(CachedAnswer(answer.key, request, answer.result, answer.messages), at_us)
+        elif earlier is not None:
+            self.answers.keep(earlier.current(), earlier.answered_at_us)
+
+
+def _events_of(entry: EvaluatedLines, limits: Limits) -> list[Any]:
+    refused = frozenset(entry.refused)
+    events = []
+    for place, line in enumerate(decode_lines(entry.lines, limits)):
+        if place in refused:
+            continue
+        if isinstance(line, Refusal):
+            raise Diverged(f"a line was refused that was accepted originally: {line}")
+        events.append(event_in(line))
+    return events
+
+
+def under_limits(detector: Detector, limits: Limits) -> Detector:
+    """Return the detector under other limits. It takes the timestamps of events as they are."""
+    return Detector.load(detector.dump(), Detector.STATE_VERSION, limits=limits)

@@ -1,0 +1,117 @@
+"""Restoring a detector from its folder: the newest snapshot, then the journal after it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.evaluation.detector import Detector
+from engine.language.limits import Limits
+from engine.runtime.detector.persistence import journal_entries
+from engine.runtime.detector.persistence.detector_snapshot import (
+    LIMITS_TOLD_FROM,
+    SNAPSHOT_VERSION,
+    detector_from,
+)
+from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, IdempotencyCache
+from engine.runtime.detector.persistence.journal_entries import (
+    RECORD_VERSION,
+    JournalRecord,
+    LimitsSet,
+    Replay,
+    program_version,
+)
+from engine.runtime.detector.persistence.replay_attempts import Poisoned
+from snapshots.errors import NewerFormat
+from snapshots.format.segment_reader import Record
+from snapshots.takeover.recovered import Recovered
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A detector in the state of its last answer, which takes the timestamps of events as they are."""
+
+    detector: Detector
+    records: int
+    """The number of journal records replayed."""
+    tells_limits: bool
+    """Whether the folder contains the limits in force; a folder older than the journal does not."""
+    diverged: str | None = None
+    """The records at which other rules fire now than originally; None if there are none."""
+
+
+def restore(
+    recovered: Recovered,
+    answers: IdempotencyCache,
+    default_limits: Limits,
+    reached: Callable[[Record], None] = lambda _: None,
+) -> Restored:
+    """Restore the detector of a folder, and add its stored answers to `answers`.
+
+    `reached` is called with each record before it is replayed. Raises NewerFormat and Poisoned.
+    """
+    snapshot = recovered.snapshot
+    if snapshot is None:
+        detector = Detector(limits=default_limits)
+    else:
+        if snapshot.version > SNAPSHOT_VERSION:
+            raise NewerFormat(
+                f"the detector was saved by a newer program, with version {snapshot.version}; "
+                f"this one knows versions up to {SNAPSHOT_VERSION}"
+            )
+        detector = detector_from(snapshot.body, snapshot.version, answers, default_limits)
+    for page in recovered.pages:
+        if page.version > PAGE_VERSION:
+            raise NewerFormat(
+                f"answers were stored by a newer program, with version {page.version}; "
+                f"this one knows versions up to {PAGE_VERSION}"
+            )
+        answers.load_page(page.body, page.version)
+    replay = Replay(detector, answers)
+    records = 0
+    diverged = _Diverged()
+    tells_limits = snapshot is not None and snapshot.version >= LIMITS_TOLD_FROM
+    for record in recovered.records:
+        if record.version > RECORD_VERSION:
+            raise NewerFormat(
+                f"{record.path} at {record.offset}: the record is of a newer program, with version "
+                f"{record.version}; this one knows versions up to {RECORD_VERSION}"
+            )
+        reached(record)
+        try:
+            told = journal_entries.decode(record.payload)
+            if not replay.take(told):
+                diverged.note(record, told)
+            tells_limits = tells_limits or any(isinstance(entry, LimitsSet) for entry in told.entries)
+        except Exception as error:
+            raise Poisoned(
+                f"{record.path} at {record.offset}: the record {record.sequence} cannot be replayed: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        records += 1
+    return Restored(replay.detector, records, tells_limits, diverged.said)
+
+
+class _Diverged:
+    """Records at which other rules fire now than originally. They are reported, and the replay goes on.
+
+    Answers already given cannot be taken back, and this program's rules and state apply to all later events.
+    Stopping would only make the detector unavailable, with no remedy but the older program.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._first = ""
+
+    def note(self, record: Record, told: JournalRecord) -> None:
+        if not self._count:
+            self._first = (
+                f"{record.path} at {record.offset}: at the events of record {record.sequence}, "
+                f"other rules fire in version {program_version()} "
+                f"than fired when version {told.program} evaluated them"
+            )
+        self._count += 1
+
+    @property
+    def said(self) -> str | None:
+        if self._count <= 1:
+            return self._first or None
+        return f"{self._first}; the same holds for {self._count} records in all"

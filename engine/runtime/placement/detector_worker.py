@@ -1,0 +1,75 @@
+"""A started worker, and the detectors that are active in it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engine.runtime.contract.ports import WorkerPort
+from engine.runtime.contract.requests.calls import Report
+from engine.runtime.placement.pulse import Pulse
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """Who is told what becomes of a detector that is active in a worker."""
+
+    reported: Callable[[Report], None]
+    on_death: Callable[[], None]
+    """Called once if the worker dies while the detector is active in it."""
+
+
+@dataclass(eq=False, slots=True)
+class DetectorWorker:
+    """A started worker, and the detectors that are active in it or about to be."""
+
+    port: WorkerPort
+    activations: int = 0
+    taken: int = 0
+    """The detectors that are active in it or about to be."""
+    alone: bool = False
+    """Whether its only detector is to share it with no other."""
+    worn: bool = False
+    """Whether it takes no more detectors, and is ended once it has none."""
+    dead: bool = False
+    hosted: dict[int, Hosted] = field(default_factory=dict, repr=False)
+    """The active detectors, by the epochs of their activations."""
+    early: list[Report] = field(default_factory=list, repr=False)
+    """Reports of detectors whose activation is not known to be over."""
+    watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
+    pulse: Pulse = field(default_factory=Pulse, repr=False)
+
+    def host(self, epoch: int, hosted: Hosted) -> None:
+        """Note that a detector is active in it, and pass on what was reported of it already."""
+        self.hosted[epoch] = hosted
+        early = [report for report in self.early if report.epoch == epoch]
+        self.early = [report for report in self.early if report.epoch != epoch]
+        for report in early:
+            hosted.reported(report)
+
+    def leave(self, epoch: int) -> None:
+        """Note that a detector is no longer active in it."""
+        self.hosted.pop(epoch, None)
+
+    def reported(self, report: Report) -> None:
+        """Pass a report on."""
+        if (hosted := self.hosted.get(report.epoch)) is not None:
+            hosted.reported(report)
+        elif self.activating:
+            self.early.append(report)
+
+    @property
+    def activating(self) -> int:
+        """The detectors that are about to be active in it."""
+        return self.taken - len(self.hosted)
+
+
+def best(workers: Sequence[DetectorWorker], ranks: Mapping[str, int]) -> DetectorWorker | None:
+    """Return the worker for the next detector: one where no activations wait, on the least full node.
+
+    Few workers are filled. Last in, first out: the workers unused longest stay unused, and have grown least.
+    """
+    return max(
+        reversed(workers),
+        key=lambda worker: (-worker.activating, -ranks.get(worker.port.node, 0), worker.taken),
+        default=None,
+    )

@@ -1,0 +1,160 @@
+"""Looks after the nodes: drained ones lose their detectors, fuller ones give some away."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+from engine.language.diagnostics import Refusal
+from engine.runtime.contract.errors import STARTING, DetectorUnavailable, no_such_node
+from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.requests.routes import Route
+from engine.runtime.placement.census import Census
+from engine.runtime.placement.moving import move
+from engine.runtime.placement.nodes import Nodes
+from engine.runtime.placement.placed_detector import PlacedDetector
+from engine.runtime.placement.services import Services
+
+_log = logging.getLogger(__name__)
+
+_MEASURE_S: Final = 5.0
+"""The interval of measurements, where there are several nodes."""
+_IDLE_S: Final = 30.0
+"""A detector that has served nothing for so long notices least that it is moved."""
+
+
+class NodeKeeper:
+    """Does once a second what the nodes need.
+
+    `leave` ends this process, for another one to do its work on another node.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        nodes: Nodes,
+        placed: Callable[[], Collection[PlacedDetector]],
+        *,
+        census: Census,
+        leave: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._services = services
+        self._settings = services.settings
+        self._nodes = nodes
+        self._workers = services.workers
+        self._placed = placed
+        self._census = census
+        self._leave = leave
+        self._loop = asyncio.get_running_loop()
+        self._moves: dict[str, asyncio.Task[None]] = {}
+        """By the ids of the detectors."""
+        self._measured_at_s = -float("inf")
+        self._running: asyncio.Task[None] | None = None
+        self.trouble: dict[str, str] = {}
+        """Why a drained node still has detectors, by the node's id."""
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._running = self._loop.create_task(self._run(), name="node keeper")
+
+    async def end(self) -> None:
+        """Look no more."""
+        tasks = [*self._moves.values(), *([self._running] if self._running else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def move(self, placed: PlacedDetector, node: str) -> Route:
+        """Have a detector active on a node, or with an empty one on any but its own; return where it is.
+
+        Raises Refusal 1200 and 1204; DetectorUnavailable 1501 and 1503.
+        """
+        await self._nodes.look()
+        if node and (node not in self._nodes.known or node in self._nodes.draining):
+            raise no_such_node(node)
+        if not node and placed.node is not None:
+            node = self._workers.node_for_worker(but=[placed.node]) or ""
+            if not node:
+                message = "the detector is not moved: no other node has room for a worker"
+                raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
+        return await move(placed, self._services, node or None)
+
+    async def drain(self, node: str, *, draining: bool) -> NodeFigures:
+        """Have all detectors of a node moved, or let them come again. Raises Refusal 1204."""
+        await self._nodes.look()
+        if node not in self._nodes.known:
+            raise no_such_node(node)
+        await self._nodes.drain(node, draining=draining)
+        return self._nodes.known[node]
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 -- the next look follows
+                _log.exception("the nodes could not be looked after")
+            await asyncio.sleep(self._settings.nodes_s)
+
+    async def look(self) -> None:
+        """Do what is due."""
+        await self._nodes.look()
+        now_s = self._loop.time()
+        self._workers.look_for_room()
+        self._give_up_without_room(now_s)
+        draining = self._nodes.draining
+        self.trouble = {node: why for node, why in self.trouble.items() if node in draining}
+        for node in draining:
+            if self._workers.clear(node) and node == self._nodes.here:
+                await self._go_elsewhere()
+        if draining:
+            self._begin_moves([one for one in self._placed() if one.node in draining], to=None)
+        if self._nodes.several and now_s >= self._measured_at_s + _MEASURE_S:
+            self._measured_at_s = now_s
+            await self._census.take()
+            self._nodes.measure(now_s, self._census.answers)
+            if not draining and not self._moves:
+                self._even_out()
+
+    def _give_up_without_room(self, now_s: float) -> None:
+        """Tell those who wait for a worker that there is no room for one."""
+        if (why := self._workers.no_room) is not None:
+            shared = self._workers.started > 0
+            for placed in list(self._placed()):
+                placed.no_room(why, give_up_s=now_s - self._settings.room_wait_s, shared=shared)
+
+    async def _go_elsewhere(self) -> None:
+        if self._leave is not None and any(not node.draining for node in self._nodes.known.values()):
+            _log.warning("the directory leaves its node, which is drained")
+            await self._leave()
+
+    def _even_out(self) -> None:
+        """Have the fullest node give an idle detector to the least full one, one after the other."""
+        giver = self._workers.giver()
+        to = None if giver is None else self._workers.node_for_worker(but=[giver])
+        if to is None:
+            return
+        idle_since_s = self._loop.time() - _IDLE_S
+        idle = [one for one in self._placed() if one.node == giver and one.used_at_s <= idle_since_s]
+        self._begin_moves(sorted(idle, key=lambda one: one.used_at_s)[:1], to)
+
+    def _begin_moves(self, detectors: Collection[PlacedDetector], to: str | None) -> None:
+        """Move detectors to a node, or wherever there is room, a few at a time."""
+        for placed in detectors:
+            if len(self._moves) >= self._settings.starts_at_once:
+                return
+            if placed.detector_id not in self._moves:
+                self._moves[placed.detector_id] = self._loop.create_task(self._move(placed, to))
+
+    async def _move(self, placed: PlacedDetector, to: str | None) -> None:
+        node = placed.node
+        try:
+            await move(placed, self._services, to)
+        except Refusal:
+            # It was deleted meanwhile.
+            pass
+        except DetectorUnavailable as error:
+            _log.warning("detector %s: %s", placed.detector_id, error.message)
+            if node in self._nodes.draining:
+                self.trouble[node] = f"the node {node[:12]} is not drained yet: {error.message}"
+        finally:
+            del self._moves[placed.detector_id]

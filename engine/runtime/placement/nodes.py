@@ -1,0 +1,145 @@
+"""The nodes of the cluster as the pool of workers sees them: what they have, and what is taken of it."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from engine.runtime.contract.measurements.figures import NodeFigures, WorkerAnswer
+from engine.runtime.contract.ports import NodesPort
+from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.placement import node_choice
+from engine.runtime.placement.detector_worker import DetectorWorker
+from engine.runtime.placement.node_choice import Ask, NodeLoad
+
+_log = logging.getLogger(__name__)
+
+
+class NoNodes:
+    """Knows no machine: workers start wherever they do."""
+
+    here = ""
+
+    async def look(self) -> Sequence[NodeFigures]:
+        """Return no machine."""
+        return []
+
+    async def drain(self, node: str, *, draining: bool) -> None:
+        """Nothing is drained."""
+
+
+class Nodes:
+    """What Ray told last of the nodes, and what was measured of workers last."""
+
+    def __init__(self, port: NodesPort, settings: RuntimeSettings) -> None:
+        self._port = port
+        self.ask = Ask(settings.worker_cpus, settings.worker_memory_bytes)
+        """What each worker asks of its node."""
+        self._figures: dict[str, NodeFigures] = {}
+        """The living ones, by id."""
+        self._looking: asyncio.Task[Sequence[NodeFigures]] | None = None
+        self._cpus_used: dict[str, float] = {}
+        self._resident_bytes: Counter[str] = Counter()
+        self._cpu_s: dict[str, float] = {}
+        """The processor time of each worker at the last measurement."""
+        self._measured_at_s = 0.0
+
+    @property
+    def here(self) -> str:
+        """The node of this process; empty if that is not known."""
+        return self._port.here
+
+    async def look(self) -> None:
+        """Ask for the nodes. While Ray does not answer, what it told last holds."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._port.look())
+        try:
+            found = await asyncio.shield(self._looking)
+        except Exception as error:  # noqa: BLE001 -- Ray raises a dozen kinds; the next look follows soon
+            _log.debug("the nodes are not known: %s", error)
+        else:
+            self._figures = {node.id: node for node in found if node.alive}
+
+    async def drain(self, node: str, *, draining: bool) -> None:
+        """Have a node drained, or not any more."""
+        await self._port.drain(node, draining=draining)
+        await self.look()
+
+    def measure(self, now_s: float, answers: Mapping[str, WorkerAnswer]) -> None:
+        """Take what workers, by name, have answered."""
+        seconds = max(now_s - self._measured_at_s, 0.1)
+        self._measured_at_s = now_s
+        self._cpus_used, self._resident_bytes = {}, Counter()
+        for name, answer in answers.items():
+            cpu_s = answer.process.cpu_s
+            used = (cpu_s - self._cpu_s.get(name, cpu_s)) / seconds
+            self._cpus_used[answer.node] = self._cpus_used.get(answer.node, 0.0) + used
+            self._resident_bytes[answer.node] += answer.process.resident_bytes
+        self._cpu_s = {name: answer.process.cpu_s for name, answer in answers.items()}
+
+    @property
+    def known(self) -> Mapping[str, NodeFigures]:
+        """The living nodes, by id; none if it is not known on what workers run."""
+        return self._figures
+
+    @property
+    def several(self) -> bool:
+        """Whether there is a choice."""
+        return len(self._figures) > 1
+
+    @property
+    def draining(self) -> frozenset[str]:
+        """The nodes that take no more workers."""
+        return frozenset(node.id for node in self._figures.values() if node.draining)
+
+    def take_workers(self, node: str | None) -> bool:
+        """Whether a worker may be started on a node, or with None on any."""
+        takers = self._figures.keys() - self.draining
+        return not self._figures or (bool(takers) if node is None else node in takers)
+
+    def for_worker(
+        self, workers: Iterable[DetectorWorker], starting: Counter[str], but: Collection[str] = ()
+    ) -> str | None:
+        """Return the node for a worker more, none of some, beside those that are being started."""
+        loads = [load for load in self._loads(workers, starting) if load.id not in but]
+        return node_choice.node_for_worker(loads, self.ask)
+
+    def giver(self, workers: Iterable[DetectorWorker], starting: Counter[str]) -> str | None:
+        """Return the node that should give a detector to another one; None if they are even."""
+        return node_choice.giver(self._loads(workers, starting), self.ask)
+
+    def ranks(self, workers: Iterable[DetectorWorker]) -> dict[str, int]:
+        """Return the place of each node in the order of fullness."""
+        return node_choice.ranks(self._loads(workers, Counter()), self.ask)
+
+    def _loads(self, workers: Iterable[DetectorWorker], starting: Counter[str]) -> list[NodeLoad]:
+        """Return the loads of the nodes that take workers."""
+        number, detectors = starting.copy(), Counter[str]()
+        for worker in workers:
+            number[worker.port.node] += 1
+            detectors[worker.port.node] += worker.taken
+        return [
+            NodeLoad(
+                node.id,
+                node.cpus,
+                node.memory_bytes,
+                node.cpus_free,
+                node.memory_free_bytes,
+                self._cpus_used.get(node.id, 0.0),
+                self._resident_bytes[node.id],
+                number[node.id],
+                detectors[node.id],
+            )
+            for node in self._figures.values()
+            if not node.draining
+        ]
+
+    @property
+    def no_room(self) -> str:
+        """Say that a worker more does not find room anywhere."""
+        asked = f"{self.ask.cpus:g} CPUs and {self.ask.memory_bytes / 1e6:.0f} MB"
+        takers = [node for node in self._figures.values() if not node.draining]
+        return (
+            f"no node has room for a worker, which asks for {asked} (--worker-cpus, --worker-memory-bytes); "
+            f"{len(takers)} of {len(self._figures)} nodes take workers"
+        )

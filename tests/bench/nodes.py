@@ -1,0 +1,196 @@
+"""What a request costs in each process, on one, two and four nodes, and what an activation costs.
+
+    python -m tests.bench.nodes             in five minutes
+    python -m tests.bench.nodes --quick     in one, for one and two nodes
+
+The nodes are raylets of this machine, each with a service of its own on one data folder, so their rates
+do not add up here. Whether they would is seen from the CPU time of a request, which must not grow with the
+nodes. Callers, who take CPU time too, send to all detectors through all services.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.bench.many import Callers
+from tests.bench.processes import cpu_s
+from tests.bench.recovery import kind
+from tests.process_table import family
+from tests.ray_cluster import ray_cluster
+from tests.service_process import Served, served
+
+TOKEN: Final = "rd_" + "t" * 43
+RULE: Final = "per user (once within 10m failed == true)"
+DETECTORS: Final = 4
+"""Of each node."""
+CONNECTIONS: Final = 64
+BATCH: Final = 1_000
+RESIDENT, ROTATING, CALLERS = 4, 16, 8
+"""Detectors that take turns, in so many processes, and their callers: each call activates one."""
+QUIET_S: Final = 2.0
+START_S: Final = 60.0
+PARTS: Final = {
+    "main process": "front end",
+    "front end": "front end",
+    "detector worker": "worker",
+    "directory": "directory",
+}
+"""The kinds of processes; all others are Ray's own."""
+COLUMNS: Final = ("front end", "worker", "directory", "Ray")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is measured."""
+
+    nodes: tuple[int, ...]
+    seconds: float
+
+
+FULL: Final = Size(nodes=(1, 2, 4), seconds=15)
+QUICK: Final = Size(nodes=(1, 2), seconds=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Callers that send through all services, each one request after the other."""
+
+    services: Sequence[Served]
+    ids: Sequence[str]
+    """Of the detectors."""
+    connections: int
+
+    async def run(self, events: int, seconds: float) -> int:
+        """Send requests of so many events for some seconds; give the number of events answered."""
+        each = [Callers(one) for one in self.services]
+        for callers in each:
+            await callers.open()
+        document, path = request(events)
+        until_s = time.perf_counter() + seconds
+        sent = 0
+
+        async def one(number: int) -> int:
+            nonlocal sent
+            done = 0
+            while time.perf_counter() < until_s:
+                sent += 1
+                detector = self.ids[sent % len(self.ids)]
+                reply = await each[number % len(each)].post(f"/api/detectors/{detector}/{path}", document)
+                assert reply.success, reply.errors
+                done += events
+            return done
+
+        return sum(await asyncio.gather(*map(one, range(self.connections))))
+
+
+def request(events: int) -> tuple[object, str]:
+    """Give the body of a request with so many events, and the end of its path."""
+    made = [
+        {
+            "fields": {"user": f"u{number % 50}", "failed": number % 7 == 0},
+            "timestamp_ms": 1_700_000_000_000 + number,
+        }
+        for number in range(events)
+    ]
+    return ({"event": made[0]}, "evaluate") if events == 1 else ({"events": made}, "evaluate/batch")
+
+
+def spent_s(roots: Sequence[int]) -> dict[int, tuple[str, float]]:
+    """Give the part that each process below has, and the seconds of a processor that it has taken."""
+    found = {}
+    for pid in set().union(*map(family, roots)):
+        try:
+            found[pid] = PARTS.get(kind(pid), "Ray"), cpu_s(pid)
+        except OSError:
+            continue
+    return found
+
+
+def await_starts(roots: Sequence[int]) -> None:
+    """Wait until no process is starting: workers are started ahead."""
+    give_up_s = time.monotonic() + START_S
+    while time.monotonic() < give_up_s:
+        before = spent_s(roots)
+        time.sleep(QUIET_S)
+        after = spent_s(roots)
+        busy_s = sum(spent for _, spent in after.values()) - sum(spent for _, spent in before.values())
+        if before.keys() == after.keys() and busy_s < QUIET_S / 4:
+            return
+
+
+def measure(what: str, roots: Sequence[int], load: Load, events: int, seconds: float) -> None:
+    """Print the rate, and the CPU time of each part for an event."""
+    asyncio.run(load.run(events, seconds / 4))
+    await_starts(roots)
+    before, began_s = spent_s(roots), time.perf_counter()
+    done = asyncio.run(load.run(events, seconds))
+    took_s = time.perf_counter() - began_s
+    costs: Counter[str] = Counter()
+    for pid, (part, spent) in spent_s(roots).items():
+        costs[part] += spent - before.get(pid, ("", 0.0))[1]
+    each = " | ".join(f"{costs[part] / done * 1e6:.1f}" for part in COLUMNS)
+    print(f"| {what} | {done / took_s:.0f} | {each} | {1e6 * costs.total() / done:.1f} |", flush=True)
+
+
+def on_nodes(nodes: int, seconds: float, folder: Path) -> None:
+    """Measure single evaluations and batches on so many nodes."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(ray_cluster(folder, nodes))
+        more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled"}
+        services = []
+        for _ in range(nodes):
+            service = stack.enter_context(served(folder / "data", "--ray-address", cluster.address, **more))
+            service.token = TOKEN
+            services.append(service)
+        ids = detectors(services[0], DETECTORS * nodes)
+        roots = [cluster.pid, *(one.process.pid for one in services)]
+        load = Load(services, ids, CONNECTIONS)
+        for events, what in ((1, "an evaluation"), (BATCH, f"an event in a batch of {BATCH}")):
+            measure(f"{what}, {nodes} nodes", roots, load, events, seconds)
+        for service in reversed(services):
+            service.end()
+
+
+def activations(seconds: float, folder: Path) -> None:
+    """Measure evaluations each of which activates a detector."""
+    options = ("--max-resident", str(RESIDENT), "--spares", "1")
+    with served(folder / "data", *options) as service:
+        ids = detectors(service, ROTATING)
+        what = f"an evaluation that activates its detector, {ROTATING} in turn"
+        measure(what, [service.process.pid], Load([service], ids, CALLERS), 1, seconds)
+        service.end()
+
+
+def detectors(service: Served, count: int) -> list[str]:
+    """Make detectors with a rule, and give their ids."""
+    ids = [service.call("POST", "/api/detectors", {"name": f"d{number}"})["id"] for number in range(count)]
+    for one in ids:
+        service.call("POST", f"/api/detectors/{one}/rules", {"name": "lately", "condition": RULE})
+    return ids
+
+
+def main(given: Sequence[str]) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.nodes", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer nodes, for a shorter time")
+    size = QUICK if parser.parse_args(given).quick else FULL
+    print(f"| what, on {os.cpu_count()} cores | events/s here | {' | '.join(COLUMNS)} | all, us |")
+    print(f"|{'---|' * (len(COLUMNS) + 3)}")
+    for nodes in size.nodes:
+        with tempfile.TemporaryDirectory() as folder:
+            on_nodes(nodes, size.seconds, Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        activations(size.seconds, Path(folder))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,140 @@
+"""Plays scripts whose rules become shadow rules and drafts, on the engine and on the reference."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from engine.evaluation.outcomes import Outcome
+from engine.evaluation.shadows import BOTH, KINDS, ONLY_DRAFT, ONLY_RULE
+from tests.differential.comparison import Pair, in_order
+from tests.differential.feeding import in_batches, one_by_one, submitted
+from tests.reference import as_json
+from tests.reference_values import equal
+from tests.worlds.scripts import Add, Change, Remove, Step, Submit
+
+
+def in_bodies(detector: Any, steps: Sequence[Submit]) -> list[Any]:
+    """Submit events as bodies of batches are."""
+    outcomes = submitted(detector, [(step.fields, step.timestamp_ms, step.vars) for step in steps])
+    return [
+        list(map(in_order, outcome.actions)) if isinstance(outcome, Outcome) else None for outcome in outcomes
+    ]
+
+
+class ShadowPair(Pair):
+    """The reference knows all rules as ones that act. What they do as shadows is known here."""
+
+    def __init__(self, drawn: random.Random) -> None:
+        super().__init__()
+        self.drawn = drawn
+        self.shadows: dict[str, str | None] = {}
+        """The shadow rules by id, each with the rule that it is a draft of."""
+        self.counts: dict[str, Counter[str]] = {}
+        """Those of each rule that has a draft."""
+        self.met = Counter[str]()
+
+    def apply(self, step: Step) -> None:
+        """Let one thing that is no event happen to both."""
+        ids = list(self.reference.rules)
+        match step:
+            case Add(name, condition, notify):
+                shadow = self.drawn.random() < 0.5
+                free = [each for each in ids if each not in {*self.shadows, *self.counts}]
+                draft_of = self.drawn.choice([*free, None]) if shadow else None
+                rule_id = self.engine.add_rule(name, condition, notify, shadow=shadow, draft_of=draft_of)
+                self.reference.add_rule(rule_id, name, condition, notify=notify)
+                if shadow:
+                    self.shadows[rule_id] = draft_of
+                if draft_of is not None:
+                    self.counts[draft_of] = Counter()
+            case Change(place, _):
+                before = self.history(ids[place])
+                super().apply(step)
+                if not equal(self.history(ids[place]), before):
+                    self.counts_of(ids[place]).clear()
+            case Remove(place):
+                super().apply(step)
+                self.end_pair(ids[place])
+                self.shadows.pop(ids[place], None)
+            case Submit():
+                self.submit([step])
+
+    def submit(self, steps: Sequence[Submit]) -> None:
+        """Let events happen to both, the engine's in one of the ways of callers."""
+        expected: list[Any] = []
+        for step in steps:
+            fired = self.reference.evaluate(step.fields, step.timestamp_ms, step.vars)
+            expected.append(fired and [action for action in fired if action[1] not in self.shadows])
+            ids = {action[1] for action in fired or ()}
+            self.met["as a shadow"] += len(ids & self.shadows.keys())
+            for draft, rule in self.shadows.items():
+                if rule is not None and self.enabled(rule) and self.enabled(draft) and ids & {rule, draft}:
+                    kind = BOTH if {rule, draft} <= ids else ONLY_RULE if rule in ids else ONLY_DRAFT
+                    self.counts[rule][kind] += 1
+        feed = self.drawn.choice((one_by_one, in_batches, in_bodies))
+        assert feed(self.engine, list(steps)) == expected
+
+    def turn(self) -> None:
+        """Have a rule become a shadow rule, or be none any more; its history goes on."""
+        rule_id = self.drawn.choice(list(self.reference.rules))
+        shadow = rule_id not in self.shadows
+        self.engine.change_rule(rule_id, shadow=shadow)
+        if shadow:
+            self.shadows[rule_id] = None
+            return
+        if self.shadows[rule_id] is not None:
+            self.end_pair(rule_id)
+        del self.shadows[rule_id]
+
+    def promote(self) -> None:
+        """Exchange a rule and its draft, with their histories."""
+        pairs = [
+            (rule, draft)
+            for draft, rule in self.shadows.items()
+            if rule is not None and self.enabled(rule) and self.enabled(draft)
+        ]
+        if not pairs:
+            return
+        ids = self.drawn.choice(pairs)
+        self.engine.promote(ids[0])
+        rules = self.reference.rules
+        rule, draft = map(rules.get, ids)
+        rules[ids[0]] = replace(rule, condition=draft.condition, birth=draft.birth)
+        rules[ids[1]] = replace(draft, condition=rule.condition, birth=rule.birth)
+        counts = self.counts[ids[0]]
+        counts[ONLY_RULE], counts[ONLY_DRAFT] = counts[ONLY_DRAFT], counts[ONLY_RULE]
+        self.met["promoted"] += 1
+
+    def compare_counts(self) -> None:
+        """The engine has counted what the reference fired."""
+        compared = {
+            rule: {kind: self.counts[rule][kind] for kind in KINDS}
+            for draft, rule in self.shadows.items()
+            if rule is not None and self.enabled(rule) and self.enabled(draft)
+        }
+        comparisons = self.engine.shadows.comparisons
+        assert {rule: found.counts for rule, found in comparisons.items()} == compared
+        for counts in compared.values():
+            self.met.update(counts)
+
+    def history(self, rule_id: str) -> list[Any]:
+        """Give what a comparison is of, as something that `equal` compares."""
+        rule = self.reference.rules[rule_id]
+        return [rule.enabled, rule.birth, as_json(rule.condition)]
+
+    def enabled(self, rule_id: str) -> bool:
+        """Whether a rule is evaluated."""
+        return self.reference.rules[rule_id].enabled
+
+    def counts_of(self, rule_id: str) -> Counter[str]:
+        """Give the counts of the pair that a rule is one of."""
+        return self.counts.get(self.shadows.get(rule_id) or rule_id, Counter())
+
+    def end_pair(self, rule_id: str) -> None:
+        """Have the pair that a rule is one of end; the draft is a shadow rule still."""
+        for draft, rule in self.shadows.items():
+            if rule is not None and rule_id in (draft, rule):
+                del self.counts[rule]
+                self.shadows[draft] = None

@@ -1,0 +1,57 @@
+"""A joined cluster whose control store is away: what is active is served, and what comes after that."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.node_deaths import cluster, load, service_on
+from tests.service_process import END_WITHIN_S
+
+pytestmark = pytest.mark.ray
+
+WITHIN_S = 40.0
+PATIENT = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
+
+
+def until(condition: Callable[[], object]) -> None:
+    give_up_s = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < give_up_s
+        time.sleep(0.1)
+
+
+def test_active_detectors_are_served_without_it_and_all_heals_when_it_is_back_with_its_storage(tmp_path):
+    kept = {"RAY_gcs_storage": "rocksdb", "RAY_gcs_storage_path": str(tmp_path / "kept")}
+    Path(kept["RAY_gcs_storage_path"]).mkdir()
+    with (
+        cluster(tmp_path, more=0, **PATIENT, **kept) as nodes,
+        service_on(nodes, tmp_path / "data") as service,
+        load(service, 2) as callers,
+    ):
+        nodes.tell("kill")
+        until(lambda: "control store" in service.request("GET", "/readyz").text)
+        ready = service.request("GET", "/readyz")
+        assert ready.status_code == 200, ready.text
+        callers.all_answer()
+        service.call("POST", "/api/detectors", {"name": "the directory answers"})
+        nodes.tell("start")
+        until(lambda: not service.call("GET", "/readyz")["amiss"])
+        created = service.call("POST", "/api/detectors", {"name": "another"})["id"]
+        event = {"event": {"fields": {}, "timestamp_ms": 1}}
+        service.call("POST", f"/api/detectors/{created}/evaluate", event)
+        callers.end()
+        for caller in callers.callers:
+            assert set(caller.outcomes) == {"200"}
+
+
+# Ray's own library ends the process too, and on a busy machine sometimes first.
+@pytest.mark.long
+def test_one_that_has_lost_its_memory_ends_the_service_in_words(tmp_path):
+    with cluster(tmp_path, more=0, **PATIENT) as nodes, service_on(nodes, tmp_path / "data") as service:
+        nodes.tell("kill")
+        nodes.tell("start")
+        assert service.process.wait(END_WITHIN_S) == 1
+        assert "started again without what it knew" in service.said()
+        assert "Traceback" not in service.said()

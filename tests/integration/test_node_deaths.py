@@ -1,0 +1,53 @@
+"""Nodes that are stopped, killed or come back, under load: nothing acknowledged is lost, all goes on soon."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.node_deaths import cluster, directory_node, fullest, load, service_on, workers_on
+
+pytestmark = pytest.mark.ray
+
+WITHIN_S = 30.0
+"""Far more than it takes on a machine that has nothing else to do."""
+
+
+def test_workers_and_nodes_that_stop_or_die_are_replaced_and_nothing_is_lost(tmp_path):
+    data = tmp_path / "data"
+    with cluster(tmp_path) as nodes, service_on(nodes, data) as service, load(service, 9) as callers:
+        took_s = {}
+
+        # One worker is stopped, and goes on when its detector is active elsewhere.
+        spread = workers_on(service)
+        assert len(spread) > 1, "detectors are spread over nodes"
+        stopped = next(iter(spread.values()))[0]
+        os.kill(stopped, signal.SIGSTOP)
+        since_s = time.monotonic()
+        took_s["a worker is stopped"] = callers.all_answer(since_s)
+        os.kill(stopped, signal.SIGCONT)
+        callers.all_answer()
+
+        # All processes of a node are stopped, and go on.
+        node = fullest(nodes, service, but=directory_node(nodes, data))
+        since_s = nodes.signal(node, signal.SIGSTOP)
+        took_s["a node is stopped"] = callers.all_answer(since_s)
+        nodes.signal(node, signal.SIGCONT)
+        callers.all_answer()
+
+        # Another node dies, perhaps with the directory.
+        node = fullest(nodes, service, but=node)
+        since_s = nodes.signal(node, signal.SIGKILL)
+        took_s["a node is killed"] = callers.all_answer(since_s)
+        callers.all_answer()
+
+        callers.end()
+        for caller in callers.callers:
+            assert caller.acknowledged <= caller.counted() <= caller.sent
+            # What was in flight may be unknown, nothing else.
+            assert set(caller.outcomes) <= {"200", "1501", "1502"}, caller.outcomes
+    for what, all_s in took_s.items():
+        median_s, longest_s = all_s[len(all_s) // 2], all_s[-1]
+        print(f"{what}: detectors answer after {median_s:.1f} s in the middle, {longest_s:.1f} s at most")
+        assert longest_s < WITHIN_S

@@ -1,0 +1,62 @@
+"""Plays all scenarios on clusters of this machine, and judges what their clients were answered.
+
+    python -m tests.linearizability [--seed N] [--rounds N] [SCENARIO…]
+
+Without names, all of them: those that need partitions on three network namespaces, the others on raylets of
+the loopback interface. Fails if no order explains a history, which it then prints as short as it can.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.linearizability.namespaces import WHY_NOT, possible
+from tests.linearizability.proof import prove
+from tests.linearizability.scenarios import EVERYWHERE, OF_NAMESPACES, Scenario
+
+
+def main() -> int:
+    """Return 1 if a history was not explained."""
+    parser = argparse.ArgumentParser(prog="python -m tests.linearizability")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("scenario", nargs="*")
+    given = parser.parse_args()
+    known = {scenario.__name__: scenario for scenario in (*EVERYWHERE, *OF_NAMESPACES)}
+    if unknown := set(given.scenario) - set(known):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    violations = 0
+    for number in range(given.rounds):
+        for scenarios, partitions in ((EVERYWHERE, False), (OF_NAMESPACES, True)):
+            chosen = [one for one in scenarios if not given.scenario or one.__name__ in given.scenario]
+            if chosen:
+                violations += _played(chosen, f"{given.seed} {number}", partitions=partitions)
+    return 1 if violations else 0
+
+
+def _played(scenarios: Sequence[Scenario], seed: str, *, partitions: bool) -> int:
+    if partitions and not possible():
+        print(f"left out, because {WHY_NOT}: {', '.join(one.__name__ for one in scenarios)}")
+        return 0
+    print(f"\n== {'network namespaces' if partitions else 'raylets'}, seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        came = prove(
+            Path(folder),
+            scenarios,
+            nodes=3,
+            partitions=partitions,
+            detectors=4,
+            clients=6,
+            pause_s=0.03,
+            seed=seed,
+        )
+    print(*came.lines(), *came.violations, sep="\n", flush=True)
+    unexpected = [outcome for outcome in came.outcomes if outcome.startswith("unexpected")]
+    return len(came.violations) + len(unexpected)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""A Ray cluster on this machine with front ends of the service: nodes can be stopped, killed and cut off.
+
+The nodes are network namespaces, or raylets on the loopback interface, among which there are no partitions.
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.linearizability.namespaces import Namespace, namespaces
+from tests.process_table import family, holders
+from tests.service_process import END_WITHIN_S, PROGRAM, Process, environment
+
+PORT: Final = 8080
+RAY: Final = str(Path(sys.executable).with_name("ray"))
+DEADLINE_S: Final = 8
+NODE_WITHIN_S: Final = 60
+_OPTIONS: Final = ("--deadline-s", str(DEADLINE_S), "--snapshot-interval-s", "2", "--spares", "1")
+
+LOOPBACK: Final = """
+import sys
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
+nodes = [cluster.head_node, *(cluster.add_node(num_cpus=4) for _ in range(int(sys.argv[1]) - 1))]
+raylets = [node.all_processes["raylet"][0].process.pid for node in nodes]
+print(cluster.address, *raylets, flush=True)
+sys.stdin.read()
+"""
+"""Ends with its standard input; whoever started it ends what it leaves."""
+
+
+@dataclass
+class Node:
+    """A node, and the front end on it if there is one."""
+
+    number: int
+    pids: Callable[[], set[int]]
+    namespace: Namespace | None = None
+    front: Process | None = None
+    address: tuple[str, int] | None = None
+    """Where clients reach its front end."""
+    stopped: set[int] = field(default_factory=set)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all of its processes."""
+        for pid in self.pids():
+            send(pid, number)
+
+
+@dataclass
+class Cluster:
+    """Nodes, the first of which is the head, and a data folder that they share."""
+
+    data: Path
+    nodes: list[Node]
+    token: str
+    head: str
+    """The address of Ray's control store."""
+    environment: dict[str, str]
+    ends: ExitStack
+
+    @property
+    def fronts(self) -> dict[str, tuple[str, int]]:
+        """The addresses of the front ends by the number of their nodes."""
+        return {str(node.number): node.address for node in self.nodes if node.address is not None}
+
+    def serve(self, node: Node) -> None:
+        """Start a front end on a node, and wait until it listens."""
+        host = "127.0.0.1" if node.namespace is None else node.namespace.client_address
+        port = "0" if node.namespace is None else str(PORT)
+        arguments = ["serve", "--host", host, "--port", port, "--data", str(self.data)]
+        command = [PROGRAM, *arguments, "--ray-address", self.head, *_OPTIONS]
+        front = self._run(node, f"front{node.number}", command)
+        address = front.wait_for(r"Listening on http://([\d.]+):(\d+);")
+        node.front, node.address = front, (address[1], int(address[2]))
+
+    def leave(self, node: Node, number: signal.Signals = signal.SIGTERM) -> None:
+        """End the front end of a node."""
+        assert node.front is not None
+        front, node.front, node.address = node.front, None, None
+        front.send(number)
+        front.process.wait(END_WITHIN_S)
+
+    def join(self, node: Node) -> None:
+        """Start a raylet in the namespace of a node."""
+        assert node.namespace is not None
+        is_head = node.number == 0
+        own = node.namespace.address
+        where = ["--head", "--port", self.head.split(":")[1]] if is_head else ["--address", self.head]
+        if is_head:
+            where += ["--include-dashboard", "false", "--temp-dir", self.environment["RAY_TMPDIR"]]
+        small = ["--num-cpus", "4", "--object-store-memory", "80000000", "--include-log-monitor", "false"]
+        command = [RAY, "start", "--block", "--node-ip-address", own, *where, *small, "--disable-usage-stats"]
+        self._run(node, f"ray{node.number}", command).wait_for("Ray runtime started", NODE_WITHIN_S)
+
+    def _run(self, node: Node, name: str, command: list[str]) -> Process:
+        output = self.data.parent / f"{name}.{time.monotonic_ns()}.log"
+        with output.open("wb") as sink:
+            process = subprocess.Popen(
+                command if node.namespace is None else node.namespace.command(*command),
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=self.environment,
+                start_new_session=True,
+            )
+        self.ends.callback(_end, process)
+        return Process(process, output)
+
+    # -- who is who ---------------------------------------------------------------------------------------
+
+    def directory(self) -> int:
+        """The process that has the folder's lock."""
+        return _the_one(lambda: holders(lambda path: path == self.data / "lock"))
+
+    def worker(self, detector_id: str) -> int:
+        """The process that has a detector active: its journal is open there."""
+        folder = self.data / "detectors" / detector_id
+        return _the_one(
+            lambda: holders(lambda path: path.parent == folder and path.name.startswith("journal-"))
+        )
+
+    def node_of(self, pid: int) -> Node:
+        """The node on which a process runs."""
+        return next(node for node in self.nodes if pid in node.pids())
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process, if it is there still."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _the_one(find: Callable[[], set[int]]) -> int:
+    """Wait until there is one."""
+    give_up_s = time.monotonic() + 30
+    while not (found := find()):
+        assert time.monotonic() < give_up_s, "nobody has it"
+        time.sleep(0.05)
+    return min(found)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a process and all that it has started."""
+    below = family(process.pid)
+    send(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    for pid in below | family(process.pid):
+        send(pid, signal.SIGKILL)
+    # Waits for it, and closes its pipes.
+    process.communicate()
+
+
+@contextmanager
+def cluster(folder: Path, count: int, *, partitions: bool) -> Iterator[Cluster]:
+    """Give a cluster of so many nodes, with front ends on the last two of them."""
+    token = "rd_" + secrets.token_urlsafe(32)
+    with ExitStack() as ends:
+        # A path of a Unix socket has no more than 107 characters.
+        temporary = ends.enter_context(tempfile.TemporaryDirectory(prefix="rdn", dir="/tmp"))
+        variables = environment(
+            RULE_DETECTOR_BOOTSTRAP_TOKEN=token,
+            RAY_AUTH_MODE="token",
+            RAY_AUTH_TOKEN=secrets.token_hex(32),
+            RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="1",
+            RAY_worker_niceness="0",
+            RAY_USAGE_STATS_ENABLED="0",
+            RAY_TMPDIR=temporary,
+        )
+        if partitions:
+            spaces = ends.enter_context(namespaces(count))
+            nodes = [Node(space.number, space.pids, space) for space in spaces]
+            made = Cluster(folder / "data", nodes, token, f"{spaces[0].address}:6379", variables, ends)
+            for node in nodes:
+                made.join(node)
+        else:
+            made = _on_loopback(folder / "data", count, token, variables, ends)
+        for node in made.nodes[-2:]:
+            made.serve(node)
+        yield made
+
+
+def _on_loopback(data: Path, count: int, token: str, variables: dict[str, str], ends: ExitStack) -> Cluster:
+    with (data.parent / "cluster.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", LOOPBACK, str(count)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=variables,
+            start_new_session=True,
+        )
+    ends.callback(_end, process)
+    assert process.stdout is not None
+    address, *raylets = process.stdout.readline().decode().split() or [""]
+    assert address, (data.parent / "cluster.log").read_text()
+    nodes = [Node(number, lambda pid=int(pid): family(pid)) for number, pid in enumerate(raylets)]
+    return Cluster(data, nodes, token, address, variables, ends)

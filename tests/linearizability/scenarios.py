@@ -1,0 +1,213 @@
+"""What happens to a cluster while clients ask: each scenario returns how long a detector was away at most."""
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.linearizability.clients import Load
+from tests.linearizability.cluster import Cluster, Node, send
+
+QUIET_S: Final = 2.0
+"""Of load before and after each."""
+ANSWER_WITHIN_S: Final = 120.0
+"""A detector that has not answered again after so long is lost."""
+
+
+@dataclass
+class Trial:
+    """A cluster under load."""
+
+    cluster: Cluster
+    load: Load
+
+    def recovered(self, since_s: float) -> float:
+        """Wait until all detectors answer again; return how long one was away at most."""
+        away_s = self.load.until_all_answer(since_s, ANSWER_WITHIN_S)
+        time.sleep(QUIET_S)
+        return max(away_s, *(subject.away_s(since_s) for subject in self.load.subjects))
+
+    def busy_worker(self) -> int:
+        """The process that has the first detector."""
+        return self.cluster.worker(self.load.subjects[0].id)
+
+    def worker_node(self) -> Node:
+        """A node with a detector that is not the head."""
+        nodes = self.cluster.nodes[1:]
+        found = [self.cluster.node_of(self.cluster.worker(one.id)) for one in self.load.subjects]
+        return next((node for node in found if node in nodes), nodes[0])
+
+    def fronts_changed(self) -> None:
+        """Tell the clients where front ends are now."""
+        self.load.fronts = self.cluster.fronts
+
+
+def kill_worker(trial: Trial) -> float:
+    """Kill the process that has a detector."""
+    began_s = time.monotonic()
+    send(trial.busy_worker(), signal.SIGKILL)
+    return trial.recovered(began_s)
+
+
+def stop_worker(trial: Trial) -> float:
+    """Stop the process that has a detector, until another one has it; then it finds itself fenced."""
+    pid, began_s = trial.busy_worker(), time.monotonic()
+    send(pid, signal.SIGSTOP)
+    try:
+        away_s = trial.recovered(began_s + 0.5)
+    finally:
+        send(pid, signal.SIGCONT)
+    time.sleep(QUIET_S)
+    return away_s
+
+
+def kill_directory(trial: Trial) -> float:
+    """Kill the directory, and a worker whose detector only a successor can place."""
+    began_s = time.monotonic()
+    send(trial.cluster.directory(), signal.SIGKILL)
+    send(trial.busy_worker(), signal.SIGKILL)
+    return trial.recovered(began_s)
+
+
+def stop_directory(trial: Trial) -> float:
+    """Stop the directory and kill a worker, until a successor has placed its detector."""
+    began_s, pid = time.monotonic(), trial.cluster.directory()
+    send(pid, signal.SIGSTOP)
+    try:
+        send(trial.busy_worker(), signal.SIGKILL)
+        away_s = trial.recovered(began_s)
+    finally:
+        send(pid, signal.SIGCONT)
+    time.sleep(QUIET_S)
+    return away_s
+
+
+def restart_front_ends(trial: Trial) -> float:
+    """Restart one front end after the other, each first known to no client."""
+    began_s = time.monotonic()
+    for node in [node for node in trial.cluster.nodes if node.front is not None]:
+        trial.load.fronts = {
+            name: address for name, address in trial.cluster.fronts.items() if name != str(node.number)
+        }
+        trial.cluster.leave(node)
+        trial.cluster.serve(node)
+        trial.fronts_changed()
+    return trial.recovered(began_s)
+
+
+def kill_front_end(trial: Trial) -> float:
+    """Kill a front end with requests under way, and start another."""
+    node, began_s = trial.cluster.nodes[-1], time.monotonic()
+    trial.cluster.leave(node, signal.SIGKILL)
+    trial.fronts_changed()
+    away_s = trial.recovered(began_s)
+    trial.cluster.serve(node)
+    trial.fronts_changed()
+    return away_s
+
+
+def kill_node(trial: Trial) -> float:
+    """Kill all processes of a node with detectors; the clients know another front end."""
+    node, began_s = trial.worker_node(), time.monotonic()
+    node.signal(signal.SIGKILL)
+    away_s = _without(trial, node, began_s)
+    _replace(trial, node)
+    return away_s
+
+
+def stop_node(trial: Trial) -> float:
+    """Stop all processes of a node with detectors, until they answer elsewhere; then continue them."""
+    node, began_s = trial.worker_node(), time.monotonic()
+    node.signal(signal.SIGSTOP)
+    try:
+        away_s = _without(trial, node, began_s)
+    finally:
+        node.signal(signal.SIGCONT)
+    time.sleep(QUIET_S)
+    trial.fronts_changed()
+    _replace_if_dead(trial, node)
+    return away_s
+
+
+def cut_off_briefly(trial: Trial) -> float:
+    """Cut a node off from the others, and heal it before anybody takes it for dead."""
+    return _cut_off(trial, 2.0)
+
+
+def cut_off(trial: Trial) -> float:
+    """Cut a node off until its detectors answer elsewhere, while its clients still reach its front end."""
+    return _cut_off(trial, 25.0)
+
+
+def cut_off_directory(trial: Trial) -> float:
+    """Cut off the node with the directory."""
+    node = trial.cluster.node_of(trial.cluster.directory())
+    if node.number == 0:
+        # Without the head nothing can be started anywhere, which is not what is looked at here.
+        send(trial.cluster.directory(), signal.SIGKILL)
+        time.sleep(QUIET_S)
+        node = trial.cluster.node_of(trial.cluster.directory())
+    return _cut_off(trial, 25.0, None if node.number == 0 else node)
+
+
+def _cut_off(trial: Trial, for_s: float, node: Node | None = None) -> float:
+    node, began_s = node or trial.worker_node(), time.monotonic()
+    assert node.namespace is not None
+    node.namespace.cut_off()
+    try:
+        time.sleep(for_s)
+    finally:
+        node.namespace.heal()
+    away_s = trial.recovered(began_s)
+    _replace_if_dead(trial, node)
+    return away_s
+
+
+def _without(trial: Trial, node: Node, began_s: float) -> float:
+    """Wait until all detectors answer, of clients that do not ask on a node."""
+    trial.load.fronts = {
+        name: address for name, address in trial.cluster.fronts.items() if name != str(node.number)
+    }
+    return trial.recovered(began_s + 0.2)
+
+
+def _replace(trial: Trial, node: Node) -> None:
+    """Start a node anew, with its front end if it had one."""
+    had_front = node.front is not None
+    if had_front:
+        trial.cluster.leave(node, signal.SIGKILL)
+    if node.namespace is not None:
+        node.signal(signal.SIGKILL)
+        trial.cluster.join(node)
+        if had_front:
+            trial.cluster.serve(node)
+    trial.fronts_changed()
+
+
+def _replace_if_dead(trial: Trial, node: Node) -> None:
+    """Start a node anew if Ray has given it up, which its front end does not survive."""
+    time.sleep(QUIET_S)
+    if node.front is not None and node.front.process.poll() is not None:
+        _replace(trial, node)
+
+
+Scenario = Callable[[Trial], float]
+EVERYWHERE: Final[tuple[Scenario, ...]] = (
+    kill_worker,
+    kill_directory,
+    kill_front_end,
+    restart_front_ends,
+    stop_worker,
+    stop_directory,
+)
+"""Those that a cluster on the loopback interface can do many times."""
+OF_NAMESPACES: Final[tuple[Scenario, ...]] = (
+    cut_off_briefly,
+    kill_node,
+    stop_node,
+    cut_off,
+    cut_off_directory,
+)
+SHORT: Final[tuple[Scenario, ...]] = (kill_worker, kill_directory)
+SHORT_OF_NAMESPACES: Final[tuple[Scenario, ...]] = (cut_off_briefly, kill_node)

@@ -1,0 +1,30 @@
+"""While nodes fail, some order of the requests explains what concurrent clients are answered."""
+
+import pytest
+
+from tests.linearizability.namespaces import WHY_NOT, possible
+from tests.linearizability.proof import prove
+from tests.linearizability.scenarios import SHORT, SHORT_OF_NAMESPACES
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("partitions", [False, True], ids=["raylets", "namespaces"])
+def test_some_order_explains_all_answers_while_processes_and_nodes_fail(partitions, tmp_path, seed):
+    if partitions and not possible():
+        pytest.skip(WHY_NOT)
+    scenarios = SHORT_OF_NAMESPACES if partitions else SHORT
+    came = prove(
+        tmp_path,
+        scenarios,
+        nodes=3 if partitions else 2,
+        partitions=partitions,
+        detectors=3,
+        clients=5,
+        pause_s=0.02,
+        seed=seed,
+    )
+    print(*came.lines(), sep="\n")
+    assert not came.violations, "\n\n".join(came.violations)
+    assert not [outcome for outcome in came.outcomes if outcome.startswith("unexpected")]
+    assert came.requests > 300

@@ -1,0 +1,246 @@
+"""A Ray cluster of several nodes on this machine, whose nodes are stopped and killed while callers go on."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from tests import process_table
+from tests.service_process import Served, environment, served
+
+TOKEN: Final = "rd_" + "t" * 43
+GIVE_UP_S: Final = 90.0
+
+_CLUSTER: Final = """
+import json, sys
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+nodes = [cluster.head_node, *(cluster.add_node(num_cpus=2) for _ in range(int(sys.argv[1])))]
+raylets = {node.node_id: node.all_processes["raylet"][0].process.pid for node in nodes}
+print(json.dumps([cluster.address, raylets]), flush=True)
+for line in sys.stdin:
+    if line == "kill the control store\\n":
+        cluster.head_node.kill_gcs_server()
+    elif line == "start the control store\\n":
+        cluster.head_node.start_gcs_server()
+    else:
+        break
+    print("done", flush=True)
+cluster.shutdown()
+"""
+_RAY: Final = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",
+    # As the page for operators says: otherwise whatever else runs leaves actors no time.
+    "RAY_worker_niceness": "0",
+}
+
+
+@dataclass
+class Nodes:
+    """A cluster; the first node is the head."""
+
+    process: "subprocess.Popen[bytes]"
+    address: str
+    raylets: dict[str, int]
+    """The pid of each node's raylet, by the node's id."""
+
+    def tell(self, what: str) -> None:
+        """Kill or start the control store."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{what} the control store\n".encode())
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == b"done\n"
+
+    def signal(self, node: str, number: signal.Signals) -> float:
+        """Send a signal to all processes of a node, and return when they had it."""
+        for pid in process_table.family(self.raylets[node]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return time.monotonic()
+
+
+@contextmanager
+def cluster(folder: Path, *, more: int = 2, **variables: str) -> Iterator[Nodes]:
+    """Give a cluster of a head and some more nodes, with variables in the environment of its processes."""
+    log = folder / "cluster.log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _CLUSTER, str(more)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            env=environment(**{**_RAY, **variables}),
+        )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    below = process_table.family(process.pid)
+    try:
+        assert line, log.read_text()
+        address, raylets = json.loads(line)
+        yield Nodes(process, address, raylets)
+    finally:
+        below |= process_table.family(process.pid)
+        for pid in below - {process.pid}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        try:
+            process.communicate(b"end\n", timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def service_on(nodes: Nodes, data: Path, *options: str, **variables: str) -> Iterator[Served]:
+    """Give a service on the cluster."""
+    more = {"RULE_DETECTOR_BOOTSTRAP_TOKEN": TOKEN, "RAY_AUTH_MODE": "disabled", **variables}
+    with served(data, "--ray-address", nodes.address, *options, **more) as service:
+        service.token = TOKEN
+        yield service
+
+
+@dataclass
+class Caller:
+    """Sends events to one detector, whose rule counts the different ones, one after the other."""
+
+    service: Served
+    detector: str
+    sent: int = 0
+    acknowledged: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    answers: list[tuple[float, float]] = field(default_factory=list)
+    """When each acknowledged request was begun, and answered."""
+
+    def run(self, stop: threading.Event) -> None:
+        url = f"{self.service.url}/api/detectors/{self.detector}/evaluate"
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        with httpx.Client(headers=headers, timeout=60, trust_env=False) as client:
+            while not stop.is_set():
+                self.sent += 1
+                event = {"event": {"fields": {"n": self.sent}, "timestamp_ms": 1_700_000_000_000}}
+                began_s = time.monotonic()
+                try:
+                    response = client.post(url, json=event)
+                except httpx.TransportError as error:
+                    self.outcomes[type(error).__name__] += 1
+                    continue
+                code = 0 if response.status_code == 200 else response.json()["errors"][0]["code"]
+                self.outcomes[str(code or 200)] += 1
+                if not code:
+                    self.acknowledged += 1
+                    self.answers.append((began_s, time.monotonic()))
+                time.sleep(0.02)
+
+    def answered_after(self, since_s: float) -> float | None:
+        """When the first request was answered that was begun after a time; None if none was."""
+        return next((answered_s for began_s, answered_s in self.answers if began_s >= since_s), None)
+
+    def counted(self) -> int:
+        """How many different events the detector has evaluated."""
+        document = {"event": {"fields": {}, "timestamp_ms": 1_700_000_000_000}}
+        (rule,) = self.service.call("POST", f"/api/detectors/{self.detector}/explain", document)["rules"]
+        found: int = rule["node"]["found"]
+        return found
+
+
+class Load:
+    """Callers, one for each detector, in threads."""
+
+    def __init__(self, service: Served, detectors: int) -> None:
+        self._service = service
+        self._stop = threading.Event()
+        self.callers = [Caller(service, self._created(number)) for number in range(detectors)]
+        self._threads = [threading.Thread(target=one.run, args=(self._stop,)) for one in self.callers]
+        for thread in self._threads:
+            thread.start()
+        self.all_answer()
+        # Until enough workers have started, detectors take turns.
+        give_up_s = time.monotonic() + GIVE_UP_S
+        while sum(map(len, workers_on(service).values())) < detectors:
+            assert time.monotonic() < give_up_s, workers_on(service)
+
+    def _created(self, number: int) -> str:
+        detector: str = self._service.call("POST", "/api/detectors", {"name": f"d{number}"})["id"]
+        rule = {"name": "many", "condition": "distinct(n) > 9999"}
+        self._service.call("POST", f"/api/detectors/{detector}/rules", rule)
+        return detector
+
+    def all_answer(self, since_s: float | None = None) -> list[float]:
+        """Wait until each detector has answered; return, sorted, how long each took from `since_s` on."""
+        since_s = time.monotonic() if since_s is None else since_s
+        waiting = self.callers
+        while waiting:
+            assert time.monotonic() < since_s + GIVE_UP_S, [caller.outcomes for caller in waiting]
+            time.sleep(0.01)
+            waiting = [caller for caller in waiting if caller.answered_after(since_s) is None]
+        took = (caller.answered_after(since_s) for caller in self.callers)
+        return sorted(at_s - since_s for at_s in took if at_s is not None)
+
+    def end(self) -> None:
+        """Stop all callers."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+@contextmanager
+def load(service: Served, detectors: int) -> Iterator[Load]:
+    """Give callers, and stop them."""
+    begun = Load(service, detectors)
+    try:
+        yield begun
+    finally:
+        begun.end()
+
+
+def workers_on(service: Served) -> dict[str, list[int]]:
+    """The pids of the workers with detectors, by the ids of their nodes."""
+    time.sleep(1.1)
+    found: dict[str, list[int]] = {}
+    for worker in service.call("GET", "/api/cluster")["workers"]:
+        if worker.get("detectors") and worker.get("process"):
+            found.setdefault(worker["node"], []).append(worker["process"]["pid"])
+    return found
+
+
+def directory_node(nodes: Nodes, data: Path) -> str:
+    """The node of the process that has the folder's lock."""
+    for node, raylet in nodes.raylets.items():
+        for pid in process_table.family(raylet):
+            with contextlib.suppress(OSError):
+                entries = list(Path(f"/proc/{pid}/fd").iterdir())
+                if any(_target(entry) == data / "lock" for entry in entries):
+                    return node
+    raise AssertionError("nobody has the lock")
+
+
+def _target(entry: Path) -> Path | None:
+    try:
+        return entry.readlink()
+    except OSError:
+        return None
+
+
+def fullest(nodes: Nodes, service: Served, but: str = "") -> str:
+    """The node with the most workers, other than the head and one more."""
+    _, *others = nodes.raylets
+    spread = workers_on(service)
+    found = max(others, key=lambda node: (node != but, len(spread.get(node, ()))))
+    assert spread.get(found), f"no detector is active on {found}"
+    return found

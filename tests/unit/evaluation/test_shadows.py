@@ -1,0 +1,221 @@
+"""Shadow rules never act, and a draft is compared with its rule at every event."""
+
+from typing import Any
+
+import pytest
+
+from engine import Detector, Refusal, explain
+from engine.evaluation.memory import FOREVER
+from engine.evaluation.shadows import DRAFTS_MAX, EXAMPLES_MAX, lookback_us
+from engine.evaluation.wire.comparisons import comparison_of
+from engine.language.text.parser import parse
+
+RULE, DRAFT = "1" * 32, "2" * 32
+MINUTE_US = 60_000_000
+
+
+def made(rule: str = "a == 1", draft: str = "a in [1, 2]", events: int = 1) -> Detector:
+    """Give a detector with a rule, then so many events, then its draft."""
+    detector = Detector()
+    detector.add_rule("rule", rule, rule_id=RULE)
+    for number in range(events):
+        detector.evaluate({}, number)
+    detector.add_rule("draft", draft, rule_id=DRAFT, shadow=True, draft_of=RULE)
+    return detector
+
+
+def fired(detector: Detector, at_ms: float = 10, **fields: Any) -> list[str]:
+    return [action["ruleId"] for action in detector.evaluate(fields, at_ms)]
+
+
+def counts(detector: Detector) -> list[int]:
+    return list(detector.comparison(RULE).counts.values())
+
+
+def test_a_shadow_rule_is_counted_and_explained_and_leaves_no_room_in_answers() -> None:
+    detector = Detector()
+    bytes_before = detector.answer_bytes_worst
+    shadow = detector.add_rule("shadow", "a == 1", shadow=True)
+    assert detector.answer_bytes_worst == bytes_before
+    assert detector.submit({"a": 1}, 1).actions == []
+    assert detector.verdicts.times_fired(1) == 1
+    [explained] = explain(detector, {"a": 1}, 2).rules
+    assert (explained.verdict, explained.rule.shadow) == (True, True)
+    detector.change_rule(shadow, shadow=False)
+    assert detector.answer_bytes_worst > bytes_before
+    assert fired(detector, a=1) == [shadow]
+    detector.change_rule(shadow, shadow=True)
+    assert detector.answer_bytes_worst == bytes_before
+    assert fired(detector, a=1) == []
+
+
+def test_turning_into_a_shadow_rule_and_back_keeps_the_history() -> None:
+    detector = Detector()
+    rule = detector.add_rule("rule", "once a == 1")
+    assert fired(detector, a=1) == [rule]
+    detector.change_rule(rule, shadow=True)
+    assert fired(detector) == []
+    detector.change_rule(rule, shadow=False)
+    assert fired(detector) == [rule]
+
+
+def test_the_three_numbers_and_their_examples() -> None:
+    detector = made("per k once within 1m a == 1", "per j a in [1, 2]")
+    fired(detector, 1, a=1, k="x", j="y", note="both")
+    fired(detector, 2, a=2, k="z", j="y")
+    fired(detector, 3, a=3, k="x")
+    fired(detector, 4, a=3, k="z")
+    comparison = detector.comparison(RULE)
+    assert comparison.counts == {"both": 1, "only_rule": 1, "only_draft": 1}
+    [both] = comparison.examples["both"]
+    assert (both.number, both.timestamp_ms) == (2, 1)
+    assert both.key == {"k": "x", "j": "y"}
+    assert both.fields == {"a": 1, "k": "x", "j": "y", "note": "both"}
+    assert [one.number for one in comparison.examples["only_draft"]] == [3]
+    assert [one.key for one in comparison.examples["only_rule"]] == [{"k": "x", "j": None}]
+
+
+def test_the_last_examples_are_kept() -> None:
+    detector = made()
+    for number in range(EXAMPLES_MAX + 5):
+        fired(detector, number, a=1)
+    numbers = [example.number for example in detector.comparison(RULE).examples["both"]]
+    assert numbers == list(range(7, 7 + EXAMPLES_MAX))
+
+
+def test_examples_stay_as_they_were_when_the_caller_changes_the_event() -> None:
+    detector, fields = made(), {"a": 1, "list": [1]}
+    detector.evaluate_many((fields, number, None) for number in range(3) if not fields.update(n=number))
+    fields["list"].append(2)
+    kept = [example.fields for example in detector.comparison(RULE).examples["both"]]
+    assert kept == [{"a": 1, "list": [1], "n": number} for number in range(3)]
+
+
+def test_a_batch_counts_as_its_events_do_also_around_a_refused_one() -> None:
+    detector = made()
+    events = [({"a": a}, at_ms, None) for a, at_ms in ((1, 1), (2, 2), (1, -1e9), (2, 3), (1, 4), (0, 5))]
+    outcomes = detector.submit_clean(events)
+    assert [[rule.id for rule in rules] for rules in outcomes.fired] == [[RULE], [], [], [], [RULE], []]
+    assert counts(detector) == [2, 0, 2]
+    assert [one.number for one in detector.comparison(RULE).examples["only_draft"]] == [3, 4]
+
+
+def test_a_different_condition_or_a_switch_begins_the_comparison_anew_and_nothing_else_does() -> None:
+    detector = made()
+    fired(detector, a=2)
+    detector.change_rule(DRAFT, name="other")
+    detector.change_rule(DRAFT, condition="a in [1, 2]  # the same")
+    detector.change_rule(RULE, notify=True, shadow=False)
+    assert counts(detector) == [0, 0, 1]
+    detector.change_rule(RULE, condition="a == 2")
+    assert counts(detector) == [0, 0, 0]
+    fired(detector, a=2)
+    detector.change_rule(DRAFT, enabled=False)
+    with pytest.raises(Refusal, match="has no draft that is enabled") as refused:
+        detector.comparison(RULE)
+    assert refused.value.code == 1201
+    detector.change_rule(DRAFT, enabled=True)
+    assert counts(detector) == [0, 0, 0]
+
+
+def test_a_promoted_draft_goes_on_with_its_history_and_so_does_the_old_condition() -> None:
+    detector = made("once a == 1", "once a == 2")
+    for value in (1, 2, 2):
+        fired(detector, a=value)
+    assert counts(detector) == [2, 1, 0]
+    promoted = detector.promote(RULE)
+    assert (promoted.id, promoted.name, promoted.priority) == (RULE, "rule", 1)
+    assert promoted.condition == parse("once a == 2")
+    assert counts(detector) == [2, 0, 1]
+    assert fired(detector) == [RULE], "once a == 2 has seen one"
+    detector.promote(RULE)
+    assert detector.rule(RULE).condition == parse("once a == 1")
+    assert counts(detector) == [3, 1, 0]
+    assert list(detector.live) == [RULE, DRAFT]
+
+
+def test_what_was_written_is_exchanged_too() -> None:
+    detector = made("a == 1  # now", "a  == 2")
+    detector.promote(RULE)
+    assert (detector.rule(RULE).source, detector.rule(DRAFT).source) == ("a  == 2", "a == 1  # now")
+
+
+@pytest.mark.parametrize("gone", [RULE, DRAFT])
+def test_what_is_left_of_a_pair_is_a_rule_like_others(gone: str) -> None:
+    detector = made()
+    detector.remove_rule(gone)
+    [left] = detector.rules()
+    assert left.draft_of is None
+    assert left.shadow is (gone == RULE)
+    assert not detector.shadows.comparisons
+    assert fired(detector, a=1) == ([] if left.shadow else [RULE])
+    if gone == DRAFT:
+        detector.add_rule("another", "a == 2", shadow=True, draft_of=RULE)
+        assert counts(detector) == [0, 0, 0]
+
+
+def test_a_draft_that_acts_is_none_any_more() -> None:
+    detector = made()
+    assert detector.change_rule(DRAFT, shadow=False).draft_of is None
+    assert fired(detector, a=1) == [RULE, DRAFT]
+    with pytest.raises(Refusal, match="has no draft to be compared with"):
+        detector.comparison(RULE)
+
+
+def test_what_cannot_be_a_draft_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = made()
+
+    def refused(**given: Any) -> tuple[int, str]:
+        with pytest.raises(Refusal) as refusal:
+            detector.add_rule("r", "a == 1", **given)
+        return refusal.value.code, str(refusal.value)
+
+    assert refused(draft_of=RULE)[0] == 1001
+    assert refused(draft_of="3" * 32, shadow=True)[0] == 1201
+    assert "is a shadow rule itself" in refused(draft_of=DRAFT, shadow=True)[1]
+    code, said = refused(draft_of=RULE, shadow=True)
+    assert (code, DRAFT in said) == (1400, True)
+    with pytest.raises(Refusal) as unknown:
+        detector.promote("3" * 32)
+    assert unknown.value.code == 1201
+    other = detector.add_rule("other", "a == 1")
+    monkeypatch.setattr("engine.evaluation.shadows.DRAFTS_MAX", 1)
+    assert DRAFTS_MAX > 1
+    assert refused(draft_of=other, shadow=True)[0] == 1400
+
+
+@pytest.mark.parametrize(
+    ("condition", "minutes"),
+    [
+        ("a == 1 and not b == 2", 0),
+        ("once within 1m a == 1", 1),
+        ("once within 1m (a == 1 and historically for 2m b == 1)", 3),
+        ("per k count(a == 1) within 5m > 2 or earlier within 3m b == 1", 5),
+        ("per k where (once within 2m a == 1) (sum(a where b == 1) within 1m > 2)", 2),
+        ("(once within 2m a == 1) since within 3m b == 1", 5),
+        ("once a == 1", None),
+        ("once within 1m (a == 1 and previous b == 1)", None),
+        ("distinct(a) > 3", None),
+    ],
+)
+def test_how_far_a_condition_looks_back(condition: str, minutes: int | None) -> None:
+    assert lookback_us(parse(condition)) == (None if minutes is None else minutes * MINUTE_US)
+
+
+@pytest.mark.parametrize(
+    ("draft", "events", "until_us"),
+    [
+        ("once within 1m a == 1", 3, 2_000 + MINUTE_US),
+        ("once a == 1", 3, FOREVER),
+        ("a == 1", 3, None),
+        ("once a == 1", 0, None),
+    ],
+)
+def test_until_when_a_draft_is_young(draft: str, events: int, until_us: int | None) -> None:
+    detector = made("once a == 2", draft, events)
+    assert detector.comparison(RULE).young_until_us == until_us
+    document = comparison_of(detector, RULE).result.decode()
+    told = {None: "", FOREVER: '"young_until_ms":null'}.get(until_us, f'"young_until_ms":{2 + 60_000}')
+    assert told in document
+    assert ("young" in document) is (until_us is not None)
+    assert ('"since_ms":2' in document) is (events > 0)
