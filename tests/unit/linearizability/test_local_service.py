@@ -41,6 +41,7 @@ from tests.local_runtime import LocalService, front_end, local_service
 CLIENTS = 5
 REQUESTS = 100
 DETECTORS = 2
+NODE_TIMEOUT_S = 0.1
 
 
 def operation_of(subject: Subject, asked: Asked) -> Operation:
@@ -124,9 +125,12 @@ async def kill_workers(service: LocalService, load: LocalLoad) -> None:
             continue
         worker = chance.choice(busy)
         if chance.random() < 0.4:
-            # It answers no beat and cannot be ended, as on a node that is cut off from the directory, and its
-            # callers on: another one gets its detectors meanwhile.
+            # It answers no beat and cannot be ended, as on a node that is cut off from the directory: another
+            # one gets its detectors meanwhile. Of its callers one front end is cut off from it as well.
             worker.silent, worker.end = True, _nothing
+            await asyncio.sleep(2 * NODE_TIMEOUT_S)
+            if (client := load.fleets[0].router._clients.get(worker.name)) is not None:
+                client.link.abort()
         elif chance.random() < 0.5:
             worker.die()
         else:
@@ -139,7 +143,7 @@ async def kill_workers(service: LocalService, load: LocalLoad) -> None:
 
 
 async def played(tmp_path, seed) -> tuple[list[Subject], LocalLoad]:
-    settings = {"node_timeout_s": 0.1, "retry_s": 0.01, "deadline_s": 5.0, "snapshot_interval_s": 0.1}
+    settings = {"node_timeout_s": NODE_TIMEOUT_S, "retry_s": 0.01, "deadline_s": 5.0, "snapshot_interval_s": 0.1}
     async with (
         local_service(tmp_path, **settings) as service,
         front_end(service) as one,
@@ -196,7 +200,7 @@ def no_journal(monkeypatch):
 @pytest.mark.parametrize("defect", [no_check_of_the_owner, no_memory_of_answers, no_journal])
 async def test_a_defect_of_the_runtime_is_found(defect, tmp_path, seed, monkeypatch):
     defect(monkeypatch)
-    for number in range(6):
+    for number in range(12):
         # A replaced owner is not asked every time.
         subjects, _ = await played(tmp_path / f"{number}", f"{seed} {number}")
         for subject in subjects:
