@@ -143,7 +143,12 @@ async def kill_workers(service: LocalService, load: LocalLoad) -> None:
 
 
 async def played(tmp_path, seed) -> tuple[list[Subject], LocalLoad]:
-    settings = {"node_timeout_s": NODE_TIMEOUT_S, "retry_s": 0.01, "deadline_s": 5.0, "snapshot_interval_s": 0.1}
+    settings = {
+        "node_timeout_s": NODE_TIMEOUT_S,
+        "retry_s": 0.01,
+        "deadline_s": 5.0,
+        "snapshot_interval_s": 0.1,
+    }
     async with (
         local_service(tmp_path, **settings) as service,
         front_end(service) as one,
