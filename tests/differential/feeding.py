@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine import Detector, Refusal
-from engine.evaluation.intake import Intake
-from engine.evaluation.outcomes import BatchRefused, Outcome
+from engine.evaluation.events.intake import Intake
+from engine.evaluation.events.outcomes import BatchRefused, Outcome
 from tests.differential.comparison import Action, in_order
 from tests.worlds.scripts import Add, Change, Remove, Step, Submit
 

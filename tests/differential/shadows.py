@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.evaluation.outcomes import Outcome
-from engine.evaluation.shadows import BOTH, KINDS, ONLY_DRAFT, ONLY_RULE
+from engine.evaluation.events.outcomes import Outcome
+from engine.evaluation.rule_book.shadows import BOTH, KINDS, ONLY_DRAFT, ONLY_RULE
 from tests.differential.comparison import Pair, in_order
 from tests.differential.feeding import in_batches, one_by_one, submitted
 from tests.reference import as_json

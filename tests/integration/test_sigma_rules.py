@@ -1,7 +1,7 @@
 """The bounds on patterns against what people really write: none of it is lost."""
 
 from engine.evaluation.facts.pattern_work import PatternWork
-from engine.evaluation.preparation import Preparation
+from engine.evaluation.rule_book.preparation import Preparation
 from engine.language.condition import Any, Leaf
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from engine import Detector, Refusal, explain
+from engine.evaluation.events.intake import Intake
+from engine.evaluation.events.outcomes import Outcome
 from engine.evaluation.explanation.firings import evaluate_explained, foretell
-from engine.evaluation.intake import Intake
-from engine.evaluation.outcomes import Outcome
 from tests.differential.comparison import Pair
 from tests.differential.feeding import submitted
 from tests.differential.modes import MODES, in_mode

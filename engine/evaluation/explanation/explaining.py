@@ -6,6 +6,9 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.events.intake import Intake
+from engine.evaluation.events.lateness import late
+from engine.evaluation.events.warnings import warnings_on
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.explanation.past.decisive_events import Temporal, settle
 from engine.evaluation.explanation.past.futures import Future, every, negated, some
@@ -16,15 +19,12 @@ from engine.evaluation.explanation.predicates import Predicate, Predicates
 from engine.evaluation.explanation.why_not import why_not
 from engine.evaluation.facts.shown import Shown
 from engine.evaluation.facts.values import key_of
-from engine.evaluation.intake import Intake
-from engine.evaluation.lateness import late
 from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Path, fact_of, step_of
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.plan.triggers import Comparison
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.state.slices import NodeName
-from engine.evaluation.warnings import warnings_on
 from engine.language import condition as language
 from engine.language.condition import Condition, ScaledFact, microseconds
 from engine.language.diagnostics import Entry, Refusal, json_type, quoted

@@ -13,8 +13,8 @@ from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.memory import NEVER
 from engine.evaluation.paths import Path
+from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rules import LiveRule, Rule
-from engine.evaluation.shadows import Shadows
 from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.slices import Joined, NodeName, State
 from engine.evaluation.state.storage.columns import NO_SLOT, Column

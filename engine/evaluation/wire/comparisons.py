@@ -5,7 +5,7 @@ from typing import Any
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import milliseconds
 from engine.evaluation.memory import FOREVER
-from engine.evaluation.shadows import Example
+from engine.evaluation.rule_book.shadows import Example
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.explanations import encoded
 

@@ -11,7 +11,7 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.dispatch.compiler import Event, Fired
-from engine.evaluation.outcomes import Outcomes
+from engine.evaluation.events.outcomes import Outcomes
 from engine.language.diagnostics import Entry, Refusal
 
 _RESULT_BYTES_MAX: Final = 1024

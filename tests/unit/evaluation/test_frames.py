@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from engine import BatchRefused, Detector
-from engine.evaluation.frames import events_of
+from engine.evaluation.events.frames import events_of
 
 START = datetime(2024, 3, 4, 9, tzinfo=UTC)
 TIMES = [START + timedelta(seconds=number) for number in range(3)]

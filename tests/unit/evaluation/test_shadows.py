@@ -6,7 +6,7 @@ import pytest
 
 from engine import Detector, Refusal, explain
 from engine.evaluation.memory import FOREVER
-from engine.evaluation.shadows import DRAFTS_MAX, EXAMPLES_MAX, lookback_us
+from engine.evaluation.rule_book.shadows import DRAFTS_MAX, EXAMPLES_MAX, lookback_us
 from engine.evaluation.wire.comparisons import comparison_of
 from engine.language.text.parser import parse
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_a_draft_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         detector.promote("3" * 32)
     assert unknown.value.code == 1201
     other = detector.add_rule("other", "a == 1")
-    monkeypatch.setattr("engine.evaluation.shadows.DRAFTS_MAX", 1)
+    monkeypatch.setattr("engine.evaluation.rule_book.shadows.DRAFTS_MAX", 1)
     assert DRAFTS_MAX > 1
     assert refused(draft_of=other, shadow=True)[0] == 1400
 

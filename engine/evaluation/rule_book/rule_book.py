@@ -7,11 +7,11 @@ from typing import Any
 
 from engine.evaluation.dispatch.rule_set import RuleSet
 from engine.evaluation.plan.requirements import TRAITS
-from engine.evaluation.preparation import Preparation
+from engine.evaluation.rule_book.preparation import Preparation
+from engine.evaluation.rule_book.shadows import Comparison, Shadows
+from engine.evaluation.rule_book.verdicts import Verdicts
 from engine.evaluation.rules import LiveRule, Rule, check_name, read_condition, source_of
-from engine.evaluation.shadows import Comparison, Shadows
 from engine.evaluation.state.slices import State
-from engine.evaluation.verdicts import Verdicts
 from engine.language.condition import Condition
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits

@@ -1,0 +1,1 @@
+"""Events as callers in the same process give them, and their outcomes: verdicts, messages, refusals."""
