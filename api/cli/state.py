@@ -10,8 +10,8 @@ from api.cli.lookup import find_detector, find_rule
 from api.cli.options.key_options import key_option
 from api.cli.options.service_options import service_options
 from api.cli.printing.explained_rules import node_lines
+from api.cli.printing.output import output_option, show
 from api.cli.recordings.times import iso
-from api.cli.things.output import output_option, show
 from api.client import Client, ExplainedNode, calls
 
 

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from rich.console import Console
 
 from api.cli.recordings.reading import RecordedEvent
-from api.cli.replaying.batches import send
 from api.cli.replaying.firings import Report
+from api.cli.replaying.run import Replay
 from api.client import Client, ServiceError, calls
 from api.client.sending import Batches
 from api.http.app import create_app
@@ -86,18 +87,19 @@ async def test_every_event_is_evaluated_and_none_twice(
     detector = await detector_of(caller)
     report = Report()
 
-    def replay(port: int) -> None:
+    def replayed(port: int) -> None:
         with Client(f"http://127.0.0.1:{port}", BOOTSTRAP, sleep=lambda _: None) as there:
             batches = Batches[RecordedEvent](lambda event: len(event.json), events_max=4)
+            replay = Replay(there, detector, Console(), report)
             for event in events():
-                send(there, detector, batches.add(event), report)
-            send(there, detector, batches.take(), report)
+                replay.send(batches.add(event))
+            replay.send(batches.take())
 
     async with (
         served(create_app(settings, service.fleet), settings) as wire,
         line(wire.port, fates(seed)) as port,
     ):
-        await asyncio.to_thread(replay, port)
+        await asyncio.to_thread(replayed, port)
     assert (report.events, seen(service, detector)) == (EVENTS, EVENTS)
     assert [firing.count for firing in report.fired()] == [EVENTS // 2]
     assert report.refusals() == []

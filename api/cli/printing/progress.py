@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 from rich.console import Console
@@ -17,9 +16,7 @@ class Gauge(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def advance(self, events: int, position: int) -> None:
         """Add `events`; `position` is the number of bytes read in all."""
@@ -50,9 +47,7 @@ class BarGauge:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def advance(self, events: int, position: int) -> None:
@@ -79,9 +74,7 @@ class LineGauge:
         self._start_s = self._shown_s = self._now_s()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         elapsed_s = self._now_s() - self._start_s
         self._echo(f"{self._events} events in {elapsed_s:.1f} s{self._rate(elapsed_s)}")
 

@@ -1,24 +1,20 @@
 """One replay: recordings sent through a detector, the progress shown, the rules that fired printed."""
 
-import io
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import click
+import msgspec
 from rich.console import Console
 
-from api.cli.printing.progress import BarGauge, Gauge, LineGauge
 from api.cli.printing.tables import print_table
-from api.cli.recordings.live_input import LiveInput
-from api.cli.recordings.reading import Reading, RecordedEvent, Recording
-from api.cli.recordings.rows import READ_BYTES, RecordingError
+from api.cli.recordings.reading import Reading, RecordedEvent
 from api.cli.recordings.times import iso
-from api.cli.replaying.batches import send
+from api.cli.replaying.feeding import Feeding
 from api.cli.replaying.firings import Firing, Report
 from api.client import Client, ServiceError, calls
-from api.client.sending import Batches
+from api.client.sending import Event
 
 HEADER: Final = ("rule", "fired", "first at", "first event")
 
@@ -34,34 +30,22 @@ class Replay:
 
     def run(self, files: Sequence[str], reading: Reading) -> str | None:
         """Send the recordings one after another; give the error that stopped it, or None."""
-        for path in files:
-            try:
-                self._run_one(path, reading)
-            except (RecordingError, ServiceError) as error:
-                return str(error)
+        feeding = Feeding(reading, self.console, size_bytes=lambda event: len(event.json))
+        try:
+            for path in files:
+                self.report.on_first = _tell_first if path == "-" else None
+                if failure := feeding.feed([path], self.send):
+                    return failure
+        except ServiceError as error:
+            return str(error)
         return None
 
-    def _run_one(self, path: str, reading: Reading) -> None:
-        def flush() -> None:
-            evaluate(batches.take())
-
-        def evaluate(batch: list[RecordedEvent]) -> None:
-            if batch:
-                send(self.client, self.detector_id, batch, self.report)
-                gauge.advance(len(batch), recording.position())
-
-        batches = Batches[RecordedEvent](lambda event: len(event.json))
-        self.report.on_first = _tell_first if path == "-" else None
-        live = io.BufferedReader(LiveInput(sys.stdin.fileno(), on_idle=flush), READ_BYTES)
-        with Recording(path, live, reading) as recording, self._gauge(recording) as gauge:
-            try:
-                for event in recording.events():
-                    evaluate(batches.add(event))
-            except RecordingError:
-                # Evaluate the events before the bad line.
-                flush()
-                raise
-            flush()
+    def send(self, batch: list[RecordedEvent]) -> None:
+        """Evaluate a batch and count its results. Raises ServiceError."""
+        # The time is exact to the microsecond.
+        sent = [Event(msgspec.Raw(event.json), event.time_us / 1_000).json() for event in batch]
+        for event, result in zip(batch, self.client.evaluate_batch(self.detector_id, sent), strict=True):
+            self.report.count(event, result)
 
     def show(self) -> None:
         """Print which rules fired, and the service's messages. Raises ServiceError."""
@@ -70,11 +54,6 @@ class Replay:
         print_table(HEADER, rows, self.console)
         for warning in self.report.warnings():
             click.echo(warning)
-
-    def _gauge(self, recording: Recording) -> Gauge:
-        if self.console.is_terminal:
-            return BarGauge(self.console, recording.size)
-        return LineGauge(click.echo, recording.size)
 
 
 def _tell_first(firing: Firing) -> None:

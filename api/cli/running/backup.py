@@ -5,16 +5,9 @@ from pathlib import Path
 import click
 
 from api.cli.failures import fail, warn
+from api.cli.options.data_option import data_option
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
-_DATA = click.option(
-    "--data",
-    required=True,
-    metavar="DIR",
-    envvar="RULE_DETECTOR_DATA",
-    type=_FOLDER,
-    help="Data folder of the service.  [env RULE_DETECTOR_DATA]",
-)
 
 
 @click.command(
@@ -23,7 +16,7 @@ Example:
   rule-detector backup --data /var/lib/rule-detector /backup/monday
 """
 )
-@_DATA
+@data_option()
 @click.argument("target", metavar="TARGET", type=_FOLDER)
 def backup(data: Path, target: Path) -> None:
     """Copy the data folder to TARGET, a new or empty folder. The service may be running or stopped.
@@ -41,7 +34,7 @@ Example:
   rule-detector restore --data /var/lib/rule-detector /backup/monday
 """
 )
-@_DATA
+@data_option()
 @click.argument("source", metavar="BACKUP", type=_FOLDER)
 def restore(data: Path, source: Path) -> None:
     """Make a data folder from a backup. The data folder must be new or empty.

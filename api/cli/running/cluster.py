@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console
 
 from api.cli.options.service_options import service_options
+from api.cli.printing.output import output_option
 from api.cli.printing.tables import print_table
 from api.client import Client, calls
 from api.schema.cluster_messages import Cluster
@@ -40,9 +41,7 @@ Examples:
 """
 )
 @service_options
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Format.  [default: table]"
-)
+@output_option
 def cluster(*, client: Client, output: str) -> None:
     """Show what runs where: nodes, front ends, and detector workers with their detectors.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from api.cli.failures import fail
+from api.cli.options.data_option import data_option
 
 
 @click.command(
@@ -13,14 +14,7 @@ Example:
   rule-detector retry --data /var/lib/rule-detector --detector 6f1c2a9be07d4c58a3f0d1e2b3c4d5e6
 """
 )
-@click.option(
-    "--data",
-    required=True,
-    metavar="DIR",
-    envvar="RULE_DETECTOR_DATA",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Data folder of the service.  [env RULE_DETECTOR_DATA]",
-)
+@data_option()
 @click.option("--detector", required=True, metavar="ID", help="Id of the detector.")
 def retry(data: Path, detector: str) -> None:
     """End the pause of a detector whose journal made several processes crash.

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from api.cli.failures import fail
+from api.cli.options.data_option import data_option
 
 
 @click.group()
@@ -18,14 +19,7 @@ Example:
   rule-detector token new --data /var/lib/rule-detector
 """
 )
-@click.option(
-    "--data",
-    required=True,
-    metavar="DIR",
-    envvar="RULE_DETECTOR_DATA",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Data folder of the service; created if it is missing.  [env RULE_DETECTOR_DATA]",
-)
+@data_option("Data folder of the service; created if it is missing.")
 def new(data: Path) -> None:
     """Create a token and print it on standard output.
 

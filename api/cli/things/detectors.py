@@ -4,7 +4,7 @@ import click
 
 from api.cli.lookup import find_detector
 from api.cli.options.service_options import service_options
-from api.cli.things.output import output_option, show, tell, yes_option
+from api.cli.printing.output import output_option, show, tell, yes_option
 from api.client import Client, calls
 
 

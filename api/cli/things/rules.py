@@ -8,8 +8,8 @@ import click
 from api.cli.failures import fail
 from api.cli.lookup import add_rules, find_detector, find_rule
 from api.cli.options.service_options import service_options
+from api.cli.printing.output import output_option, show, tell, yes_option
 from api.cli.rule_files import RuleFileError, conditions_of, read_rules
-from api.cli.things.output import output_option, show, tell, yes_option
 from api.client import Client, Rule, calls
 from api.client.calls import encoded
 from engine.language.text.printer import format as canonical

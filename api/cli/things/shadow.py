@@ -12,8 +12,8 @@ import msgspec
 from api.cli.failures import fail
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.service_options import service_options
+from api.cli.printing.output import output_option, show, tell
 from api.cli.recordings.times import iso
-from api.cli.things.output import output_option, show, tell
 from api.client import Client, Comparison, Example, Rule, calls
 
 _NAME_CHARS_MAX: Final = 255

@@ -3,8 +3,8 @@
 import click
 
 from api.cli.options.service_options import service_options
+from api.cli.printing.output import output_option, show, tell, yes_option
 from api.cli.recordings.times import iso
-from api.cli.things.output import output_option, show, tell, yes_option
 from api.client import Client, calls
 
 

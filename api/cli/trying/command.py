@@ -13,9 +13,9 @@ from api.cli.failures import fail, warn
 from api.cli.options.reading_options import reading_options
 from api.cli.printing.tables import print_table
 from api.cli.recordings.reading import Reading, RecordedEvent
+from api.cli.replaying.feeding import Feeding
 from api.cli.rule_files import NamedCondition, RuleFileError, read_rules
 from api.cli.trying import output
-from api.cli.trying.feeding import Feeding
 from api.cli.trying.hints import Hints
 from api.cli.trying.trial import Trial
 from engine.language.diagnostics import nearest, quoted
@@ -111,7 +111,7 @@ def trial(
     if form == "parquet" and target is None and explained is None:
         raise click.UsageError("`-o parquet` needs a file: `--to FILE`.")
     if explained is not None and at_line is not None:
-        _explain(new, explained, at_line, Feeding(files, reading, late_us_max, Console(stderr=True)))
+        _explain(new, explained, at_line, files, Feeding(reading, Console(stderr=True), late_us_max))
         return
     # Programs that read the firings from standard output want nothing else there.
     console = Console(stderr=form != "table" and target is None)
@@ -124,7 +124,7 @@ def trial(
                 hints.add(event.fields)
             run.evaluate(batch)
 
-        failure = Feeding(files, reading, late_us_max, console).feed(take)
+        failure = Feeding(reading, console, late_us_max).feed(files, take)
     _summarise(run, console, compared=old is not None)
     for line in [*hints.lines(), *_warnings(run)]:
         warn(line)
@@ -139,7 +139,9 @@ def trial(
         )
 
 
-def _explain(rules: Sequence[NamedCondition], name: str, line: int, feeding: Feeding) -> None:
+def _explain(
+    rules: Sequence[NamedCondition], name: str, line: int, files: Sequence[str], feeding: Feeding
+) -> None:
     """Print why a rule fires at the event of a line, or not."""
     found = [rule for rule in rules if rule.name == name]
     if not found:
@@ -157,7 +159,7 @@ def _explain(rules: Sequence[NamedCondition], name: str, line: int, feeding: Fee
         elif not shown:
             run.evaluate(batch)
 
-    failure = feeding.feed(take)
+    failure = feeding.feed(files, take)
     for text in shown:
         click.echo(text)
     if not shown:

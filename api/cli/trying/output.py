@@ -3,10 +3,10 @@
 import csv
 import io
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from api.cli.failures import fail
 from api.cli.recordings.times import iso
@@ -17,30 +17,21 @@ FORMS: Final = ("table", "json", "csv", "parquet")
 _MARKS: Final = {NEW: "+", OLD: "-"}
 
 
-class Output(Protocol):
+class Output(ABC):
     """Takes firings while it is entered."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:  # noqa: B027 -- most have nothing to close
+        """Close what was opened."""
 
+    @abstractmethod
     def take(self, firing: Firing) -> None:
         """Write a firing."""
 
 
-class _Base:
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close nothing."""
-
-
-class TextOutput(_Base):
+class TextOutput(Output):
     """A line for each firing, the first `shown_max` of each rule only."""
 
     def __init__(self, write: Callable[[str], None], shown_max: int, *, compared: bool) -> None:
@@ -62,7 +53,7 @@ class TextOutput(_Base):
             self._write(f"  `{firing.rule}`: further firings are only counted (--show)")
 
 
-class JsonOutput(_Base):
+class JsonOutput(Output):
     """A JSON object for each firing, one a line."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
@@ -75,7 +66,7 @@ class JsonOutput(_Base):
         self._write(json.dumps(row | times | {"event": firing.event.fields}, ensure_ascii=False))
 
 
-class CsvOutput(_Base):
+class CsvOutput(Output):
     """A row for each firing; the keys are a JSON object."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
@@ -93,7 +84,7 @@ class CsvOutput(_Base):
         self._write(line.getvalue())
 
 
-class ParquetOutput(_Base):
+class ParquetOutput(Output):
     """A table of all firings, written at the end. Wants pyarrow."""
 
     def __init__(self, path: str) -> None:
@@ -108,9 +99,7 @@ class ParquetOutput(_Base):
         """Keep a firing."""
         self._rows.append(as_cells(firing))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Write the table."""
         import pyarrow as pa  # noqa: PLC0415 -- optional
         import pyarrow.parquet as pq  # noqa: PLC0415

@@ -4,8 +4,8 @@ import json
 from api.cli.recordings.reading import Reading, Recording
 from api.cli.rule_files import conditions_of
 from api.cli.sample import RECORDING, RULES
-from api.cli.sample.generate import recording
 from engine.language.json.writer import condition_to_document
+from tests.worlds.online_shop import recording
 
 
 def test_the_committed_recording_is_the_one_that_the_script_writes() -> None:

@@ -1,16 +1,16 @@
 import json
 
+import msgspec
+
 from api.cli.recordings.reading import RecordedEvent
-from api.cli.replaying.batches import event_json
 from api.cli.replaying.firings import Report
-from api.client import Action, Entry, EventResult
+from api.client import Action, Entry, Event, EventResult
 
 
 def test_times_go_out_in_milliseconds_to_the_microsecond() -> None:
     times_us = [1_588_205_198_899_710, 1_588_205_198_899_000, 0, -1_500, 8_640_000_000_000_000_000]
     sent = [
-        json.loads(event_json(RecordedEvent("e", 1, {}, time_us, b"{}")))["timestamp_ms"]
-        for time_us in times_us
+        json.loads(Event(msgspec.Raw(b"{}"), time_us / 1_000).json())["timestamp_ms"] for time_us in times_us
     ]
     assert sent == [1588205198899.71, 1588205198899, 0, -1.5, 8640000000000000]
     assert [round(sent_ms * 1000) for sent_ms in sent] == times_us

@@ -1,10 +1,9 @@
-"""Feeds recordings to a trial, in batches, and shows the progress."""
+"""Feeds recordings to whatever evaluates them, in batches, and shows the progress."""
 
 import io
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import click
 from rich.console import Console
@@ -14,23 +13,23 @@ from api.cli.recordings.live_input import LiveInput
 from api.cli.recordings.reading import Reading, RecordedEvent, Recording
 from api.cli.recordings.rows import READ_BYTES, RecordingError
 from api.cli.recordings.sorting import in_order
-
-BATCH_EVENTS: Final = 1_000
+from api.client.sending import Batches
 
 
 @dataclass(slots=True)
 class Feeding:
-    """Recordings, and how they are read."""
+    """How recordings are read and batched. The console shows the progress."""
 
-    files: Sequence[str]
     reading: Reading
-    late_us_max: int
     console: Console
-    """Shows the progress."""
+    late_us_max: int = 0
+    """Events that come out of order by up to this much are sorted."""
+    size_bytes: Callable[[RecordedEvent], int] = lambda _: 0
+    """The size of an event in a batch, where batches have a bound in bytes."""
 
-    def feed(self, take: Callable[[list[RecordedEvent]], None]) -> str | None:
+    def feed(self, files: Sequence[str], take: Callable[[list[RecordedEvent]], None]) -> str | None:
         """Hand all events to `take`, batch by batch; give the error that stopped it, or None."""
-        for path in self.files:
+        for path in files:
             try:
                 self._feed_one(path, take)
             except RecordingError as error:
@@ -38,14 +37,15 @@ class Feeding:
         return None
 
     def _feed_one(self, path: str, take: Callable[[list[RecordedEvent]], None]) -> None:
-        batch: list[RecordedEvent] = []
+        batches = Batches(self.size_bytes)
+
+        def hand_over(batch: list[RecordedEvent]) -> None:
+            if batch:
+                take(batch)
+                gauge.advance(len(batch), recording.position())
 
         def flush() -> None:
-            # A live pipe calls this in the midst of a read.
-            events, batch[:] = batch[:], []
-            if events:
-                take(events)
-                gauge.advance(len(events), recording.position())
+            hand_over(batches.take())
 
         live = (
             io.BufferedReader(LiveInput(sys.stdin.fileno(), on_idle=flush), READ_BYTES)
@@ -56,12 +56,12 @@ class Feeding:
             events = recording.events()
             try:
                 for event in in_order(events, self.late_us_max) if self.late_us_max else events:
-                    batch.append(event)
-                    if len(batch) >= BATCH_EVENTS:
-                        flush()
-            finally:
-                # Also the events before a bad line.
+                    hand_over(batches.add(event))
+            except RecordingError:
+                # Evaluate the events before the bad line.
                 flush()
+                raise
+            flush()
 
     def _gauge(self, size: int | None) -> Gauge:
         if self.console.is_terminal:

@@ -1,4 +1,4 @@
-"""What the commands for things print: a table for people, or the service's JSON for programs."""
+"""What a command prints: a table for people, or the service's JSON for programs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
