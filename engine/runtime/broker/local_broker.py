@@ -22,14 +22,14 @@ from engine.runtime.contract.ports import DirectoryStarter, NodesPort, WorkerPor
 from engine.runtime.contract.requests.calls import Held
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.activation_slots import ActivationSlots
 from engine.runtime.placement.census import Census
-from engine.runtime.placement.detector_worker import DetectorWorker
-from engine.runtime.placement.node_keeper import NodeKeeper
-from engine.runtime.placement.nodes import Nodes, NoNodes
-from engine.runtime.placement.placed_detector import PlacedDetector
-from engine.runtime.placement.services import Services
-from engine.runtime.placement.workers import DetectorWorkers
+from engine.runtime.placement.detectors.activation_slots import ActivationSlots
+from engine.runtime.placement.detectors.placed_detector import PlacedDetector
+from engine.runtime.placement.detectors.services import Services
+from engine.runtime.placement.nodes.cluster_nodes import Nodes, NoNodes
+from engine.runtime.placement.rebalancer import Rebalancer
+from engine.runtime.placement.workers.detector_worker import DetectorWorker
+from engine.runtime.placement.workers.worker_pool import WorkerPool
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class LocalBroker:
         self._workers_starter = workers
         nodes = nodes or NoNodes()
         self._nodes = Nodes(nodes, settings)
-        self._workers = DetectorWorkers(
+        self._workers = WorkerPool(
             workers,
             settings,
             self._started,
@@ -85,7 +85,7 @@ class LocalBroker:
         self._placed: dict[str, PlacedDetector] = {}
         self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes.look)
         self._leave_process = leave
-        self._keeper = NodeKeeper(
+        self._rebalancer = Rebalancer(
             self._services,
             self._nodes,
             self._placed.values,
@@ -116,8 +116,8 @@ class LocalBroker:
             self._note_damage("tokens and catalogue", damage)
         await self._adopt()
         await self._nodes.look()
-        self._workers.start()
-        self._keeper.start()
+        self._workers.fill()
+        self._rebalancer.start()
 
     async def _adopt(self) -> None:
         """Take over the workers that an earlier broker of the folder has left, and their active detectors."""
@@ -159,7 +159,7 @@ class LocalBroker:
         Returns a sentence for each detector that could not be saved.
         """
         self._closing = True
-        await self._keeper.end()
+        await self._rebalancer.end()
         all_placed = list(self._placed.values())
         reasons = await asyncio.gather(*(placed.close() for placed in all_placed))
         await asyncio.gather(*self._purges, *self._forks, return_exceptions=True)
@@ -294,14 +294,14 @@ class LocalBroker:
         placed = self._placed.get(detector_id)
         if placed is None:
             placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._left)
-        return await self._keeper.move(placed, node)
+        return await self._rebalancer.move(placed, node)
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
         """Have all detectors of a node moved, and keep others away; or let them come again.
 
         Raises Refusal 1204.
         """
-        return await self._keeper.drain(node, draining=draining)
+        return await self._rebalancer.drain(node, draining=draining)
 
     async def _leave(self) -> None:
         """End this process. Workers and their detectors go on, and a successor adopts them."""
@@ -334,7 +334,7 @@ class LocalBroker:
     async def status(self) -> Status:
         """Return the current state."""
         reasons = ["the server is shutting down"] if self._closing else []
-        if not self._workers.started:
+        if not self._workers.all:
             reasons.append("no detector worker is running")
         if self._directory.trouble is not None:
             reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.trouble}")
@@ -345,7 +345,7 @@ class LocalBroker:
             reasons=reasons,
             amiss=[
                 *no_room,
-                *self._keeper.trouble.values(),
+                *self._rebalancer.trouble.values(),
                 *self._trouble.values(),
                 *self._damage,
                 *self._directory.removed,

@@ -1,7 +1,7 @@
-"""The ways of a front end to detectors, and its connections to workers.
+"""A front end's channels to detectors, and its connections to workers.
 
-A front end keeps nothing of a detector but where it is. It asks the broker when it does not know, when a
-worker says that the detector has moved, and when a connection ends.
+All that a front end knows of a detector is its route. It asks the broker for the route when it has none, when
+a worker says that the detector has moved, and when a connection ends.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from engine.evaluation.wire.events import Answer
-from engine.runtime.broker.way import Locate, Way
+from engine.runtime.broker.detector_channel import DetectorChannel, Locate
 from engine.runtime.contract.requests.calls import LEFT
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.requests.request_ids import REQUEST_ID
@@ -20,7 +20,7 @@ from engine.runtime.transport.messages import Note
 
 Connect = Callable[[Address], Awaitable[LinkClient]]
 
-_WAYS_KEPT: Final = 1_000
+_CHANNELS_KEPT: Final = 1_000
 _LOOK_S: Final = 0.01
 _DOUBTS_PER_TIMEOUT: Final = 4
 
@@ -33,16 +33,16 @@ class Router:
         self._locate = locate
         self._connect = connect
         self._loop = asyncio.get_running_loop()
-        self._ways: dict[str, Way] = {}
-        self._ways_kept = max(_WAYS_KEPT, 2 * settings.max_resident)
-        self._ways_max = self._ways_kept
+        self._channels: dict[str, DetectorChannel] = {}
+        self._channels_kept = max(_CHANNELS_KEPT, 2 * settings.max_resident)
+        self._channels_max = self._channels_kept
         self._clients: dict[str, LinkClient] = {}
         """By the name of the worker."""
         self._connecting: dict[str, asyncio.Task[LinkClient]] = {}
         self._doubt_s = settings.node_timeout_s / _DOUBTS_PER_TIMEOUT
         self._doubting: asyncio.TimerHandle | None = None
-        self._users: dict[LinkClient, dict[int, Way]] = {}
-        """The ways to the detectors of a worker, by the epochs of their activations."""
+        self._users: dict[LinkClient, dict[int, DetectorChannel]] = {}
+        """The channels to the detectors of a worker, by the epochs of their activations."""
 
     async def call(self, detector_id: str, operation: Operation) -> Answer:
         """Execute an operation on a detector, first come, first served.
@@ -50,35 +50,36 @@ class Router:
         Raises Refusal 1200; DetectorUnavailable 1401, 1501, 1502 and 1503. If the caller is cancelled, a
         waiting operation is dropped; one in flight may still be executed.
         """
-        way = self._ways.get(detector_id) or self._new_way(detector_id)
-        request = way.submit(operation, REQUEST_ID.get())
+        channel = self._channels.get(detector_id) or self._new_channel(detector_id)
+        request = channel.submit(operation, REQUEST_ID.get())
         try:
             return await request.answer
         finally:
-            way.release(request)
+            channel.release(request)
 
     def waiting(self) -> tuple[int, float]:
         """Return the number of unanswered requests, and how long the oldest that is not sent yet waits."""
-        ways = [way for way in self._ways.values() if way.busy]
-        return sum(way.unanswered for way in ways), max((way.waiting_s for way in ways), default=0.0)
+        busy = [channel for channel in self._channels.values() if channel.busy]
+        waiting_s = max((channel.waiting_s for channel in busy), default=0.0)
+        return sum(channel.unanswered for channel in busy), waiting_s
 
     def deleted(self, detector_id: str) -> None:
         """Refuse the requests that wait for a detector with 1200."""
-        if (way := self._ways.get(detector_id)) is not None:
-            way.deleted()
+        if (channel := self._channels.get(detector_id)) is not None:
+            channel.deleted()
 
     def refuse_all(self) -> None:
         """Refuse all waiting and running requests: the time to serve them is over."""
-        for way in self._ways.values():
-            way.refuse_all()
+        for channel in self._channels.values():
+            channel.refuse_all()
 
     async def drain(self) -> None:
         """Let waiting requests be answered for at most `drain_s`, then refuse them."""
         until_s = self._loop.time() + self._settings.drain_s
-        while any(way.busy for way in self._ways.values()) and self._loop.time() < until_s:  # noqa: ASYNC110 -- rare
+        while any(channel.busy for channel in self._channels.values()) and self._loop.time() < until_s:  # noqa: ASYNC110 -- rare
             await asyncio.sleep(_LOOK_S)
-        for way in self._ways.values():
-            way.refuse_waiting()
+        for channel in self._channels.values():
+            channel.refuse_waiting()
 
     async def close(self) -> None:
         """End all connections."""
@@ -91,24 +92,26 @@ class Router:
         if self._doubting is not None:
             self._doubting.cancel()
 
-    def _new_way(self, detector_id: str) -> Way:
-        if len(self._ways) >= self._ways_max:
-            # What nobody uses is forgotten; the next call asks again.
-            self._ways = {key: way for key, way in self._ways.items() if way.busy}
-            self._ways_max = max(self._ways_kept, 2 * len(self._ways))
+    def _new_channel(self, detector_id: str) -> DetectorChannel:
+        if len(self._channels) >= self._channels_max:
+            # An idle channel is forgotten; the next call makes another one.
+            self._channels = {key: channel for key, channel in self._channels.items() if channel.busy}
+            self._channels_max = max(self._channels_kept, 2 * len(self._channels))
         if self._doubting is None:
             self._doubt()
-        way = self._ways[detector_id] = Way(detector_id, self._settings, self._locate, self._reached)
-        return way
+        channel = self._channels[detector_id] = DetectorChannel(
+            detector_id, self._settings, self._locate, self._reached
+        )
+        return channel
 
     def _doubt(self) -> None:
-        """Have the ways ask whose worker has not answered for long, and again later."""
+        """Have each channel check its route if its worker is slow to answer; repeat this later."""
         before_s = self._loop.time() - 2 * self._doubt_s
-        for way in self._ways.values():
-            way.doubt(before_s)
+        for channel in self._channels.values():
+            channel.doubt(before_s)
         self._doubting = self._loop.call_later(self._doubt_s, self._doubt)
 
-    async def _reached(self, route: Route, way: Way) -> LinkClient:
+    async def _reached(self, route: Route, channel: DetectorChannel) -> LinkClient:
         """Return the connection to a worker. Raises OSError."""
         client = self._clients.get(route.worker)
         if client is None:
@@ -117,7 +120,7 @@ class Router:
                 connecting = self._connecting[route.worker] = self._loop.create_task(self._connected(route))
             # Others may wait for the same connection.
             client = await asyncio.shield(connecting)
-        self._users.setdefault(client, {})[route.epoch] = way
+        self._users.setdefault(client, {})[route.epoch] = channel
         return client
 
     async def _connected(self, route: Route) -> LinkClient:
@@ -133,9 +136,9 @@ class Router:
     def _noted(self, client: LinkClient, note: Note) -> None:
         if note.name == LEFT:
             epoch = int(note.body)
-            way = self._users.get(client, {}).pop(epoch, None)
-            if way is not None:
-                way.left(epoch)
+            channel = self._users.get(client, {}).pop(epoch, None)
+            if channel is not None:
+                channel.left(epoch)
 
     def _ended(self, worker: str, client: LinkClient) -> None:
         self._users.pop(client, None)

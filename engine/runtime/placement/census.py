@@ -19,8 +19,8 @@ from engine.runtime.contract.measurements.figures import (
     WorkerAnswer,
     WorkerFigures,
 )
-from engine.runtime.placement.detector_worker import DetectorWorker
-from engine.runtime.placement.placed_detector import PlacedDetector
+from engine.runtime.placement.detectors.placed_detector import PlacedDetector
+from engine.runtime.placement.workers.detector_worker import DetectorWorker
 from engine.runtime.process.off_loop import off_loop
 from engine.runtime.process.usage import usage
 

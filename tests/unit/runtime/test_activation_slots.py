@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from engine.runtime.placement.activation_slots import ActivationSlots
+from engine.runtime.placement.detectors.activation_slots import ActivationSlots
 
 
 class Someone:

@@ -40,8 +40,8 @@ async def succeeded(service: LocalService) -> AsyncIterator[LocalBroker]:
     await broker.start()
     service.fleet.broker = broker
     service.fleet.router._locate = broker.route
-    for way in service.fleet.router._ways.values():
-        way._locate = broker.route
+    for channel in service.fleet.router._channels.values():
+        channel._locate = broker.route
     service.fleet._cache._source = broker
     try:
         yield broker

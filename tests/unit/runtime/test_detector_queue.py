@@ -193,8 +193,8 @@ async def test_callers_that_all_go_away_in_flight_stall_nobody(scene):
         await asyncio.sleep(0)
         s.gate.open()
         assert await outcomes(after) == ["done"]
-        way = s.fleet.router._ways[s.detector_id]
-        assert (len(way._mailbox), way._mailbox.bytes, way._in_flight) == (0, 0, [])
+        channel = s.fleet.router._channels[s.detector_id]
+        assert (len(channel._mailbox), channel._mailbox.bytes, channel._in_flight) == (0, 0, [])
 
 
 async def test_callers_that_go_away_make_room_for_others(scene):

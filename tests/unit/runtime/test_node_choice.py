@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime.placement.node_choice import Ask, NodeLoad, giver, has_room, node_for_worker, ranks
+from engine.runtime.placement.nodes.node_choice import Ask, NodeLoad, giver, has_room, node_for_worker, ranks
 
 ASK = Ask(0.1, 100)
 

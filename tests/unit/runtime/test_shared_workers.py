@@ -109,9 +109,9 @@ async def test_one_is_passivated_beside_the_others(tmp_path):
                 assert await fired(service, busy, step) == ["seen"]
                 step += 1
         assert not worker.dead
-        ways = service.fleet.router._ways
-        assert ways[idle]._client is None, "its front end was told"
-        assert ways[busy]._client is not None
+        channels = service.fleet.router._channels
+        assert channels[idle]._client is None, "its front end was told"
+        assert channels[busy]._client is not None
         assert await fired(service, idle, 2) == ["seen"]
         assert home(service, idle, busy) is worker
 

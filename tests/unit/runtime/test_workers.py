@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.detector_worker import Hosted
-from engine.runtime.placement.workers import DetectorWorkers
+from engine.runtime.placement.workers.detector_worker import Hosted
+from engine.runtime.placement.workers.worker_pool import WorkerPool
 from tests.local_runtime import LocalActors
 
 
@@ -21,10 +21,10 @@ async def settled() -> None:
 async def make(tmp_path):
     pools = []
 
-    def make(**settings: Any) -> tuple[DetectorWorkers, LocalActors]:
+    def make(**settings: Any) -> tuple[WorkerPool, LocalActors]:
         chosen = RuntimeSettings(data=Path(tmp_path), **{"spares": 2, "retry_s": 0.01, **settings})
         actors = LocalActors(chosen)
-        pool = DetectorWorkers(actors, chosen)
+        pool = WorkerPool(actors, chosen)
         pools.append(pool)
         return pool, actors
 
@@ -39,7 +39,7 @@ def alive(actors: LocalActors) -> int:
 
 async def test_spares_are_started_ahead_and_again_as_they_are_taken(make):
     pool, actors = make()
-    pool.start()
+    pool.fill()
     await settled()
     assert len(actors.started) == 2
     await pool.take()
@@ -71,8 +71,8 @@ async def test_no_more_are_being_started_at_once_than_is_set(make):
 async def test_whoever_shares_out_places_is_told_how_many_are_started(tmp_path):
     settings = RuntimeSettings(data=tmp_path, spares=2)
     actors, told = LocalActors(settings), []
-    pool = DetectorWorkers(actors, settings, told.append)
-    pool.start()
+    pool = WorkerPool(actors, settings, told.append)
+    pool.fill()
     await settled()
     assert told == [1, 2]
     actors.refuse = True
@@ -142,7 +142,7 @@ async def test_a_worn_actor_is_replaced(make, settings, resident_bytes):
 
 async def test_one_that_dies_unused_is_replaced_and_never_taken(make):
     pool, actors = make()
-    pool.start()
+    pool.fill()
     await settled()
     for actor in list(actors.started):
         actor.die()
@@ -163,7 +163,7 @@ async def test_the_death_of_one_in_use_is_told_once(make):
     assert actor.dead
     pool.lose(actor)
     assert told == ["died"]
-    assert pool.started == 2
+    assert len(pool.all) == 2
 
 
 async def test_one_that_is_lost_is_ended_and_nobody_is_told(make):

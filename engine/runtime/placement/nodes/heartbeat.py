@@ -14,7 +14,7 @@ _ACTIVATING_FACTOR: Final = 4
 """To read a large snapshot may keep all threads of a worker waiting."""
 
 
-class Pulse:
+class Heartbeat:
     """Counts the beats in a row without an answer.
 
     Not the time: whoever counts may have been stopped, too, and then finds the answer unread.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from engine.runtime.contract.ports import WorkerPort
 from engine.runtime.contract.requests.calls import Report
-from engine.runtime.placement.pulse import Pulse
+from engine.runtime.placement.nodes.heartbeat import Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class DetectorWorker:
     early: list[Report] = field(default_factory=list, repr=False)
     """Reports of detectors whose activation is not known to be over."""
     watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
-    pulse: Pulse = field(default_factory=Pulse, repr=False)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat, repr=False)
 
     def host(self, epoch: int, hosted: Hosted) -> None:
         """Note that a detector is active in it, and pass on what was reported of it already."""

@@ -14,9 +14,9 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.detector_worker import DetectorWorker, Hosted
-from engine.runtime.placement.pulse import BEATS, Pulse
-from engine.runtime.placement.workers import DetectorWorkers
+from engine.runtime.placement.nodes.heartbeat import BEATS, Heartbeat
+from engine.runtime.placement.workers.detector_worker import DetectorWorker, Hosted
+from engine.runtime.placement.workers.worker_pool import WorkerPool
 from tests.local_runtime import LocalActors, LocalService, LocalWorker, local_service, until
 
 TIMEOUT_S = 4.0
@@ -42,7 +42,7 @@ class Scene:
         chosen = RuntimeSettings(data=folder, node_timeout_s=TIMEOUT_S, **{"spares": 0, **settings})
         self.selector = selector
         self.actors = LocalActors(chosen)
-        self.pool = DetectorWorkers(self.actors, chosen)
+        self.pool = WorkerPool(self.actors, chosen)
         self.lost: list[tuple[str, float]] = []
         """The workers whose detectors were told of their death, and when."""
 
@@ -88,18 +88,18 @@ def silence(worker: DetectorWorker) -> LocalWorker:
     return port
 
 
-def test_a_pulse_is_lost_by_beats_in_a_row_and_later_during_an_activation() -> None:
-    pulse = Pulse()
+def test_a_heartbeat_is_lost_by_beats_in_a_row_and_later_during_an_activation() -> None:
+    heartbeat = Heartbeat()
     for _ in range(BEATS - 1):
-        pulse.beat(answered=False)
-    assert pulse.doubtful
-    assert not pulse.dead(activating=False)
-    pulse.beat(answered=True)
-    assert not pulse.doubtful
+        heartbeat.beat(answered=False)
+    assert heartbeat.doubtful
+    assert not heartbeat.dead(activating=False)
+    heartbeat.beat(answered=True)
+    assert not heartbeat.doubtful
     for _ in range(BEATS):
-        pulse.beat(answered=False)
-    assert pulse.dead(activating=False)
-    assert not pulse.dead(activating=True)
+        heartbeat.beat(answered=False)
+    assert heartbeat.dead(activating=False)
+    assert not heartbeat.dead(activating=True)
 
 
 def test_a_silent_worker_is_lost_in_time_and_its_neighbour_stays(play: Play) -> None:
@@ -142,7 +142,7 @@ def test_a_silent_node_is_avoided_for_a_while(play: Play) -> None:
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_doubtful_worker_is_given_no_detector_until_it_answers(play: Play, alone: bool) -> None:
     async def test(scene: Scene) -> None:
-        scene.pool.start()
+        scene.pool.fill()
         await asyncio.sleep(1)
         (spare,) = scene.actors.started
         spare.silent = True

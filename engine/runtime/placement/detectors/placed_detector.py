@@ -12,9 +12,9 @@ from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.counters import ACTIVATIONS_FAILED, ACTORS_LOST
 from engine.runtime.contract.requests.calls import Held, Report
 from engine.runtime.contract.requests.routes import Route
-from engine.runtime.placement.detector_worker import DetectorWorker, Hosted
-from engine.runtime.placement.gate import Gate
-from engine.runtime.placement.services import Services
+from engine.runtime.placement.detectors.gate import Gate
+from engine.runtime.placement.detectors.services import Services
+from engine.runtime.placement.workers.detector_worker import DetectorWorker, Hosted
 from snapshots.errors import StorageError, WrongFolder
 
 T = TypeVar("T")

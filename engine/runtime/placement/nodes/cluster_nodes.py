@@ -3,20 +3,27 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from engine.runtime.contract.measurements.figures import NodeFigures, WorkerAnswer
 from engine.runtime.contract.ports import NodesPort
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement import node_choice
-from engine.runtime.placement.detector_worker import DetectorWorker
-from engine.runtime.placement.node_choice import Ask, NodeLoad
+from engine.runtime.placement.nodes import node_choice
+from engine.runtime.placement.nodes.node_choice import Ask, NodeLoad
 
 _log = logging.getLogger(__name__)
 
 
+class Occupancy(NamedTuple):
+    """How many workers, starting ones included, and how many detectors are on each node, by its id."""
+
+    workers: Counter[str]
+    detectors: Counter[str]
+
+
 class NoNodes:
-    """Knows no machine: workers start wherever they do."""
+    """A cluster whose nodes are unknown: workers start anywhere."""
 
     here = ""
 
@@ -97,27 +104,21 @@ class Nodes:
         takers = self._figures.keys() - self.draining
         return not self._figures or (bool(takers) if node is None else node in takers)
 
-    def for_worker(
-        self, workers: Iterable[DetectorWorker], starting: Counter[str], but: Collection[str] = ()
-    ) -> str | None:
-        """Return the node for a worker more, none of some, beside those that are being started."""
-        loads = [load for load in self._loads(workers, starting) if load.id not in but]
+    def for_worker(self, occupancy: Occupancy, but: Collection[str] = ()) -> str | None:
+        """Return the node for the next worker, other than those in `but`; None if no node has room."""
+        loads = [load for load in self._loads(occupancy) if load.id not in but]
         return node_choice.node_for_worker(loads, self.ask)
 
-    def giver(self, workers: Iterable[DetectorWorker], starting: Counter[str]) -> str | None:
+    def giver(self, occupancy: Occupancy) -> str | None:
         """Return the node that should give a detector to another one; None if they are even."""
-        return node_choice.giver(self._loads(workers, starting), self.ask)
+        return node_choice.giver(self._loads(occupancy), self.ask)
 
-    def ranks(self, workers: Iterable[DetectorWorker]) -> dict[str, int]:
-        """Return the place of each node in the order of fullness."""
-        return node_choice.ranks(self._loads(workers, Counter()), self.ask)
+    def ranks(self, occupancy: Occupancy) -> dict[str, int]:
+        """Return the rank of each node by fullness, the least full first."""
+        return node_choice.ranks(self._loads(occupancy), self.ask)
 
-    def _loads(self, workers: Iterable[DetectorWorker], starting: Counter[str]) -> list[NodeLoad]:
+    def _loads(self, occupancy: Occupancy) -> list[NodeLoad]:
         """Return the loads of the nodes that take workers."""
-        number, detectors = starting.copy(), Counter[str]()
-        for worker in workers:
-            number[worker.port.node] += 1
-            detectors[worker.port.node] += worker.taken
         return [
             NodeLoad(
                 node.id,
@@ -127,8 +128,8 @@ class Nodes:
                 node.memory_free_bytes,
                 self._cpus_used.get(node.id, 0.0),
                 self._resident_bytes[node.id],
-                number[node.id],
-                detectors[node.id],
+                occupancy.workers[node.id],
+                occupancy.detectors[node.id],
             )
             for node in self._figures.values()
             if not node.draining

@@ -8,8 +8,8 @@ from engine.runtime.catalogue.directory_client import DirectoryClient
 from engine.runtime.contract.measurements.counters import ACTIVATIONS, DAMAGED, DIVERGED, RECORDS_READ
 from engine.runtime.contract.requests.calls import Activated, Report
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.activation_slots import ActivationSlots
-from engine.runtime.placement.workers import DetectorWorkers
+from engine.runtime.placement.detectors.activation_slots import ActivationSlots
+from engine.runtime.placement.workers.worker_pool import WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Services:
     """The services and callbacks that all placed detectors share."""
 
     settings: RuntimeSettings
-    workers: DetectorWorkers
+    workers: WorkerPool
     slots: ActivationSlots
     directory: DirectoryClient
     damaged: Callable[[str, str], None]

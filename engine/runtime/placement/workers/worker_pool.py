@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.ports import WorkerStarter
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.placement.detector_worker import DetectorWorker, best
-from engine.runtime.placement.nodes import Nodes, NoNodes
-from engine.runtime.placement.pulse import BEATS, AvoidedNodes
+from engine.runtime.placement.nodes.cluster_nodes import Nodes, NoNodes, Occupancy
+from engine.runtime.placement.nodes.heartbeat import BEATS, AvoidedNodes
+from engine.runtime.placement.workers.detector_worker import DetectorWorker, best
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class _Wish(NamedTuple):
     """A worker on that node; None for anywhere."""
 
 
-class DetectorWorkers:
+class WorkerPool:
     """A pool of workers: a few are started ahead, and worn or dead ones are replaced.
 
     A taker holds an activation slot, so `max_resident` bounds the detectors in workers. The pool bounds the
@@ -76,18 +76,9 @@ class DetectorWorkers:
         self._unused_most = max(1, 2 * settings.spares)
 
     @property
-    def started(self) -> int:
-        """The number of started workers, used and spare."""
-        return len(self._all)
-
-    @property
     def all(self) -> frozenset[DetectorWorker]:
         """All started workers, used and spare."""
         return frozenset(self._all)
-
-    def start(self) -> None:
-        """Begin to start spare workers."""
-        self._fill()
 
     async def take(self, *, alone: bool = False, node: str | None = None) -> DetectorWorker:
         """Return a worker for a detector, or wait until one has started; first come, first served.
@@ -97,7 +88,7 @@ class DetectorWorkers:
         taker: asyncio.Future[DetectorWorker] = asyncio.get_running_loop().create_future()
         self._takers[taker] = _Wish(alone, node)
         self._serve()
-        self._fill()
+        self.fill()
         try:
             return await taker
         except asyncio.CancelledError:
@@ -150,7 +141,7 @@ class DetectorWorkers:
         if not worker.taken and (worker.worn or self._closed):
             self.lose(worker)
         elif worker.worn or worker.alone or worker.taken >= self._per_worker:
-            self._fill()
+            self.fill()
         else:
             self._open.append(worker)
             self._serve()
@@ -184,7 +175,7 @@ class DetectorWorkers:
         ending = asyncio.create_task(self._end(worker))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
-        self._fill()
+        self.fill()
         hosted, worker.hosted = worker.hosted, {}
         for one in hosted.values():
             one.on_death()
@@ -208,11 +199,18 @@ class DetectorWorkers:
 
     def node_for_worker(self, but: Collection[str] = ()) -> str | None:
         """Return the node that the next worker is for, none of some; None if no node has room."""
-        return self._nodes.for_worker(self._all, self._start_nodes, but)
+        return self._nodes.for_worker(self._occupancy(), but)
 
     def giver(self) -> str | None:
         """Return the node that should give a detector to another one; None if they are even."""
-        return self._nodes.giver(self._all, self._start_nodes)
+        return self._nodes.giver(self._occupancy())
+
+    def _occupancy(self) -> Occupancy:
+        workers, detectors = self._start_nodes.copy(), Counter[str]()
+        for worker in self._all:
+            workers[worker.port.node] += 1
+            detectors[worker.port.node] += worker.taken
+        return Occupancy(workers, detectors)
 
     def look_for_room(self) -> None:
         """Start workers anew if there was no room, and is now, perhaps where Ray was told not to look."""
@@ -232,12 +230,12 @@ class DetectorWorkers:
 
     @property
     def _unused(self) -> list[DetectorWorker]:
-        return [worker for worker in self._open if not worker.taken and not worker.pulse.doubtful]
+        return [worker for worker in self._open if not worker.taken and not worker.heartbeat.doubtful]
 
     def _serve(self) -> None:
         """Hand workers with room to those who wait for one."""
         takers = list(self._takers.items()) if self._open else []
-        ranks = self._nodes.ranks(self._all) if takers and self._nodes.several else {}
+        ranks = self._nodes.ranks(self._occupancy()) if takers and self._nodes.several else {}
         for taker, wish in takers:
             worker = best(self._with_room(wish), ranks)
             if worker is None or taker.done():
@@ -252,10 +250,10 @@ class DetectorWorkers:
         self._trim_if_surplus()
 
     def _with_room(self, wish: _Wish) -> Sequence[DetectorWorker]:
-        workers = self._unused if wish.alone else [one for one in self._open if not one.pulse.doubtful]
+        workers = self._unused if wish.alone else [one for one in self._open if not one.heartbeat.doubtful]
         return workers if wish.node is None else [one for one in workers if one.port.node == wish.node]
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
         """Start the workers that are waited for or wanted as spares, unless they are starting already."""
         if self._closed:
             return
@@ -292,14 +290,14 @@ class DetectorWorkers:
     def _start_over(self, start: asyncio.Task[None]) -> None:
         self._starts.pop(start, None)
         self._slow_starts.discard(start)
-        self._fill()
+        self.fill()
 
     def _start_is_slow(self, start: asyncio.Task[None]) -> None:
         slow = self.no_room is None and len(self._slow_starts) < self._settings.starts_at_once
         if start in self._starts and slow:
             del self._starts[start]
             self._slow_starts.add(start)
-            self._fill()
+            self.fill()
 
     async def _start(self, wished: str | None) -> None:
         node = wished or self._chosen_node()
@@ -370,21 +368,21 @@ class DetectorWorkers:
         def lost() -> bool:
             # Once its node counts as gone, there is no other reason for the silence.
             avoided = worker.port.node in self._avoided.now()
-            return worker.pulse.dead(activating=worker.activating > 0 and not avoided)
+            return worker.heartbeat.dead(activating=worker.activating > 0 and not avoided)
 
         def doubted() -> None:
             # Others take its place, or it takes detectors again.
             self._serve()
-            self._fill()
+            self.fill()
 
         try:
-            await worker.pulse.count(worker.port.beat, timeout_s / BEATS, lost, doubted)
+            await worker.heartbeat.count(worker.port.beat, timeout_s / BEATS, lost, doubted)
         except ActorDied as error:
             self._died(worker, f"cannot be reached: {error}")
             return
         node, others = worker.port.node, self._all - {worker}
         neighbours = [one for one in others if one.port.node == node]
-        if all(one.pulse.doubtful for one in neighbours):
+        if all(one.heartbeat.doubtful for one in neighbours):
             _log.warning("no worker of the node %s answers; none is started there for a while", node)
             self._avoided.add(node)
         self._died(worker, f"has not answered for {timeout_s:g} s")

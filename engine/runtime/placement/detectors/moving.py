@@ -4,8 +4,8 @@ import asyncio
 
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.contract.requests.routes import Route
-from engine.runtime.placement.placed_detector import PlacedDetector
-from engine.runtime.placement.services import Services
+from engine.runtime.placement.detectors.placed_detector import PlacedDetector
+from engine.runtime.placement.detectors.services import Services
 
 
 async def move(placed: PlacedDetector, services: Services, node: str | None = None) -> Route:

@@ -10,10 +10,10 @@ from engine.runtime.contract.errors import STARTING, DetectorUnavailable, no_suc
 from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.placement.census import Census
-from engine.runtime.placement.moving import move
-from engine.runtime.placement.nodes import Nodes
-from engine.runtime.placement.placed_detector import PlacedDetector
-from engine.runtime.placement.services import Services
+from engine.runtime.placement.detectors.moving import move
+from engine.runtime.placement.detectors.placed_detector import PlacedDetector
+from engine.runtime.placement.detectors.services import Services
+from engine.runtime.placement.nodes.cluster_nodes import Nodes
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _IDLE_S: Final = 30.0
 """A detector that has served nothing for so long notices least that it is moved."""
 
 
-class NodeKeeper:
+class Rebalancer:
     """Does once a second what the nodes need.
 
     `leave` ends this process, for another one to do its work on another node.
@@ -55,7 +55,7 @@ class NodeKeeper:
 
     def start(self) -> None:
         """Begin to look."""
-        self._running = self._loop.create_task(self._run(), name="node keeper")
+        self._running = self._loop.create_task(self._run(), name="rebalancer")
 
     async def end(self) -> None:
         """Look no more."""
@@ -118,7 +118,7 @@ class NodeKeeper:
     def _give_up_without_room(self, now_s: float) -> None:
         """Tell those who wait for a worker that there is no room for one."""
         if (why := self._workers.no_room) is not None:
-            shared = self._workers.started > 0
+            shared = bool(self._workers.all)
             for placed in list(self._placed()):
                 placed.no_room(why, give_up_s=now_s - self._settings.room_wait_s, shared=shared)
 

@@ -1,4 +1,4 @@
-"""The way of a front end to one detector: the requests that wait, and the one batch that is under way."""
+"""A front end's channel to one detector: the requests that wait, and the one batch in flight."""
 
 import asyncio
 import logging
@@ -43,15 +43,15 @@ class Locate(Protocol):
         """Return it, once the detector is active. Raises Refusal 1200 and DetectorUnavailable."""
 
 
-Reach = Callable[[Route, "Way"], Awaitable[LinkClient]]
+Reach = Callable[[Route, "DetectorChannel"], Awaitable[LinkClient]]
 """Returns the connection to a worker, and remembers whom it concerns that it ends. Raises OSError."""
 
 
-class Way:
+class DetectorChannel:
     """Sends the requests for one detector to the worker that has it.
 
-    At most one batch is under way, and what comes meanwhile is the next one. So a request that waits is
-    certainly not begun: it can be refused, expire, or go to another worker.
+    At most one batch is in flight; what arrives meanwhile is the next one. So a request that waits has
+    certainly not been started: it can be refused, expire, or go to another worker.
     """
 
     def __init__(self, detector_id: str, settings: RuntimeSettings, locate: Locate, reach: Reach) -> None:
@@ -158,7 +158,7 @@ class Way:
                 self._loop.call_soon(self._send)
         elif self._finding is None:
             self._client = None
-            self._finding = self._loop.create_task(self._find(), name=f"way to {self.detector_id}")
+            self._finding = self._loop.create_task(self._find(), name=f"route to {self.detector_id}")
 
     def _send(self) -> None:
         self._sending = False

@@ -1,0 +1,1 @@
+"""The detectors: which worker has each one, and when another gets its slot."""

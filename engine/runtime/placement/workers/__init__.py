@@ -1,0 +1,1 @@
+"""The worker processes: started, reused, watched and replaced."""
