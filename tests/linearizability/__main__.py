@@ -2,20 +2,23 @@
 
     python -m tests.linearizability [--seed N] [--rounds N] [SCENARIO…]
 
-Without names, all of them: those that need partitions on three network namespaces, the others on raylets of
-the loopback interface. Fails if no order explains a history, which it then prints as short as it can.
+Without names, all of them: those that need partitions on three network namespaces, the loss of the head there
+too, with Redis, the others on raylets of the loopback interface. Fails if no order explains a history, which
+it then prints as short as it can.
 """
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.linearizability.cluster import REDIS
 from tests.linearizability.namespaces import WHY_NOT, possible
 from tests.linearizability.proof import prove
-from tests.linearizability.scenarios import EVERYWHERE, OF_NAMESPACES, Scenario
+from tests.linearizability.scenarios import EVERYWHERE, OF_NAMESPACES, WITH_REDIS, Scenario
 
 
 def main() -> int:
@@ -25,29 +28,35 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("scenario", nargs="*")
     given = parser.parse_args()
-    known = {scenario.__name__: scenario for scenario in (*EVERYWHERE, *OF_NAMESPACES)}
-    if unknown := set(given.scenario) - set(known):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    groups = (EVERYWHERE, False, False), (OF_NAMESPACES, True, False), (WITH_REDIS, True, True)
+    known = {scenario.__name__ for scenarios, *_ in groups for scenario in scenarios}
+    if unknown := set(given.scenario) - known:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
     violations = 0
     for number in range(given.rounds):
-        for scenarios, partitions in ((EVERYWHERE, False), (OF_NAMESPACES, True)):
+        for scenarios, partitions, redis in groups:
             chosen = [one for one in scenarios if not given.scenario or one.__name__ in given.scenario]
             if chosen:
-                violations += _played(chosen, f"{given.seed} {number}", partitions=partitions)
+                violations += _played(chosen, f"{given.seed} {number}", partitions=partitions, redis=redis)
     return 1 if violations else 0
 
 
-def _played(scenarios: Sequence[Scenario], seed: str, *, partitions: bool) -> int:
-    if partitions and not possible():
-        print(f"left out, because {WHY_NOT}: {', '.join(one.__name__ for one in scenarios)}")
+def _played(scenarios: Sequence[Scenario], seed: str, *, partitions: bool, redis: bool) -> int:
+    why_not = WHY_NOT if partitions and not possible() else ""
+    if redis and shutil.which(REDIS) is None:
+        why_not = f"there is no {REDIS}"
+    if why_not:
+        print(f"left out, because {why_not}: {', '.join(one.__name__ for one in scenarios)}")
         return 0
-    print(f"\n== {'network namespaces' if partitions else 'raylets'}, seed {seed}", flush=True)
+    where = "network namespaces" if partitions else "raylets"
+    print(f"\n== {where}{', Redis' if redis else ''}, seed {seed}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         came = prove(
             Path(folder),
             scenarios,
             nodes=3,
             partitions=partitions,
+            redis=redis,
             detectors=4,
             clients=6,
             pause_s=0.03,

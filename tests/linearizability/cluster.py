@@ -23,6 +23,7 @@ from tests.service_process import END_WITHIN_S, PROGRAM, Process, environment
 
 PORT: Final = 8080
 RAY: Final = str(Path(sys.executable).with_name("ray"))
+REDIS: Final = "redis-server"
 DEADLINE_S: Final = 8
 NODE_WITHIN_S: Final = 60
 _OPTIONS: Final = ("--deadline-s", str(DEADLINE_S), "--snapshot-interval-s", "2", "--spares", "1")
@@ -46,6 +47,7 @@ class Node:
     number: int
     pids: Callable[[], set[int]]
     namespace: Namespace | None = None
+    cpus: int = 4
     front: Process | None = None
     address: tuple[str, int] | None = None
     """Where clients reach its front end."""
@@ -99,7 +101,14 @@ class Cluster:
         where = ["--head", "--port", self.head.split(":")[1]] if is_head else ["--address", self.head]
         if is_head:
             where += ["--include-dashboard", "false", "--temp-dir", self.environment["RAY_TMPDIR"]]
-        small = ["--num-cpus", "4", "--object-store-memory", "80000000", "--include-log-monitor", "false"]
+        small = [
+            "--num-cpus",
+            str(node.cpus),
+            "--object-store-memory",
+            "80000000",
+            "--include-log-monitor",
+            "false",
+        ]
         command = [RAY, "start", "--block", "--node-ip-address", own, *where, *small, "--disable-usage-stats"]
         self._run(node, f"ray{node.number}", command).wait_for("Ray runtime started", NODE_WITHIN_S)
 
@@ -163,8 +172,12 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 @contextmanager
-def cluster(folder: Path, count: int, *, partitions: bool) -> Iterator[Cluster]:
-    """Give a cluster of so many nodes, with front ends on the last two of them."""
+def cluster(folder: Path, count: int, *, partitions: bool, redis: bool = False) -> Iterator[Cluster]:
+    """Give a cluster of so many nodes, with front ends on the last two of them.
+
+    With `redis`, which needs partitions, Ray's control store keeps what it knows there, and the head takes
+    no workers.
+    """
     token = "rd_" + secrets.token_urlsafe(32)
     with ExitStack() as ends:
         # A path of a Unix socket has no more than 107 characters.
@@ -181,6 +194,12 @@ def cluster(folder: Path, count: int, *, partitions: bool) -> Iterator[Cluster]:
         if partitions:
             spaces = ends.enter_context(namespaces(count))
             nodes = [Node(space.number, space.pids, space) for space in spaces]
+            if redis:
+                nodes[0].cpus = 0
+                variables |= {
+                    "RAY_REDIS_ADDRESS": _redis(folder, spaces[0], ends),
+                    "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
+                }
             made = Cluster(folder / "data", nodes, token, f"{spaces[0].address}:6379", variables, ends)
             for node in nodes:
                 made.join(node)
@@ -189,6 +208,17 @@ def cluster(folder: Path, count: int, *, partitions: bool) -> Iterator[Cluster]:
         for node in made.nodes[-2:]:
             made.serve(node)
         yield made
+
+
+def _redis(folder: Path, beside: Namespace, ends: ExitStack) -> str:
+    """Start Redis outside of all nodes; return the address at which they reach it."""
+    host = beside.address.rsplit(".", 1)[0] + ".1"
+    options = ["--bind", host, "--port", "6390", "--protected-mode", "no", "--save", "", "--dir", str(folder)]
+    with (folder / "redis.log").open("wb") as log:
+        process = subprocess.Popen([REDIS, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    ends.callback(_end, process)
+    Process(process, folder / "redis.log").wait_for("Ready to accept connections")
+    return f"{host}:6390"
 
 
 def _on_loopback(data: Path, count: int, token: str, variables: dict[str, str], ends: ExitStack) -> Cluster:

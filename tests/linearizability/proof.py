@@ -1,5 +1,6 @@
 """Plays scenarios on a cluster under load, and judges what every detector answered."""
 
+import random
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -10,8 +11,9 @@ from tests.linearizability.clients import Load, Subject
 from tests.linearizability.cluster import cluster
 from tests.linearizability.minimal import minimized, told
 from tests.linearizability.model import DetectorModel
-from tests.linearizability.scenarios import QUIET_S, Scenario, Trial
+from tests.linearizability.scenarios import Scenario
 from tests.linearizability.search import Explained, explain
+from tests.linearizability.trial import QUIET_S, Trial
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def prove(
     *,
     nodes: int,
     partitions: bool,
+    redis: bool = False,
     detectors: int,
     clients: int,
     pause_s: float,
@@ -51,10 +54,10 @@ def prove(
 ) -> Judged:
     """Play the scenarios one after another on one cluster, and judge."""
     away_s = dict[str, float]()
-    with cluster(folder, nodes, partitions=partitions) as running:
+    with cluster(folder, nodes, partitions=partitions, redis=redis) as running:
         load = Load(running.token, running.fronts, seed)
         load.begin(detectors, clients, pause_s)
-        trial = Trial(running, load)
+        trial = Trial(running, load, random.Random(f"{seed} scenarios"))
         try:
             time.sleep(QUIET_S)
             for scenario in scenarios:

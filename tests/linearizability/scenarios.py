@@ -1,46 +1,13 @@
 """What happens to a cluster while clients ask: each scenario returns how long a detector was away at most."""
 
 import signal
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
-from tests.linearizability.clients import Load
-from tests.linearizability.cluster import Cluster, Node, send
-
-QUIET_S: Final = 2.0
-"""Of load before and after each."""
-ANSWER_WITHIN_S: Final = 120.0
-"""A detector that has not answered again after so long is lost."""
-
-
-@dataclass
-class Trial:
-    """A cluster under load."""
-
-    cluster: Cluster
-    load: Load
-
-    def recovered(self, since_s: float) -> float:
-        """Wait until all detectors answer again; return how long one was away at most."""
-        away_s = self.load.until_all_answer(since_s, ANSWER_WITHIN_S)
-        time.sleep(QUIET_S)
-        return max(away_s, *(subject.away_s(since_s) for subject in self.load.subjects))
-
-    def busy_worker(self) -> int:
-        """The process that has the first detector."""
-        return self.cluster.worker(self.load.subjects[0].id)
-
-    def worker_node(self) -> Node:
-        """A node with a detector that is not the head."""
-        nodes = self.cluster.nodes[1:]
-        found = [self.cluster.node_of(self.cluster.worker(one.id)) for one in self.load.subjects]
-        return next((node for node in found if node in nodes), nodes[0])
-
-    def fronts_changed(self) -> None:
-        """Tell the clients where front ends are now."""
-        self.load.fronts = self.cluster.fronts
+from tests.linearizability.cluster import Node, send
+from tests.linearizability.trial import QUIET_S, Trial
 
 
 def kill_worker(trial: Trial) -> float:
@@ -104,6 +71,76 @@ def kill_front_end(trial: Trial) -> float:
     away_s = trial.recovered(began_s)
     trial.cluster.serve(node)
     trial.fronts_changed()
+    return away_s
+
+
+def kill_head(trial: Trial) -> float:
+    """Kill all processes of the head, which has no detectors, and start it again at the same address."""
+    head, began_s = trial.cluster.nodes[0], time.monotonic()
+    head.signal(signal.SIGKILL)
+    time.sleep(HEAD_AWAY_S)
+    trial.cluster.join(head)
+    away_s = trial.recovered(began_s)
+    # Processes can be started again.
+    send(trial.busy_worker(), signal.SIGKILL)
+    for subject in trial.load.subjects:
+        trial.move(subject)
+    return max(away_s, trial.recovered(began_s))
+
+
+def move_detectors(trial: Trial) -> float:
+    """Move each detector to another node, and to another one from there."""
+    began_s = time.monotonic()
+    for subject in trial.load.subjects:
+        for _ in range(2):
+            trial.move(subject)
+    return trial.recovered(began_s)
+
+
+def kill_while_moving(trial: Trial) -> float:
+    """Kill whichever worker has a detector at some moment of its move."""
+    began_s = time.monotonic()
+    for subject in trial.load.subjects:
+        moving = threading.Thread(target=trial.move, args=(subject,))
+        moving.start()
+        time.sleep(trial.chance.uniform(0.05, 0.4))
+        send(trial.cluster.worker(subject.id), signal.SIGKILL)
+        moving.join()
+    return trial.recovered(began_s)
+
+
+def drain_nodes(trial: Trial) -> float:
+    """Drain one node after the other, the one of the directory too."""
+    began_s = time.monotonic()
+    for node in trial.nodes():
+        trial.drain(node)
+        trial.until_empty(node)
+        trial.undrain(node)
+    return trial.recovered(began_s)
+
+
+def kill_drained_node(trial: Trial) -> float:
+    """Kill all processes of a node while its detectors leave it."""
+    node, began_s = trial.worker_node(), time.monotonic()
+    there = [one for one in trial.load.subjects if trial.cluster.worker(one.id) in node.pids()]
+    trial.drain(trial.place(there[0]))
+    time.sleep(trial.chance.uniform(0, 0.4))
+    node.signal(signal.SIGKILL)
+    away_s = _without(trial, node, began_s)
+    _replace(trial, node)
+    return away_s
+
+
+def cut_off_drained_node(trial: Trial) -> float:
+    """Cut a node off while its detectors leave it, until they answer elsewhere."""
+    node = trial.worker_node()
+    there = [one for one in trial.load.subjects if trial.cluster.worker(one.id) in node.pids()]
+    drained = trial.place(there[0])
+    trial.drain(drained)
+    time.sleep(trial.chance.uniform(0, 0.4))
+    away_s = _cut_off(trial, 15.0, node)
+    if drained in trial.nodes(draining=True):
+        trial.undrain(drained)
     return away_s
 
 
@@ -192,6 +229,9 @@ def _replace_if_dead(trial: Trial, node: Node) -> None:
         _replace(trial, node)
 
 
+HEAD_AWAY_S: Final = 40.0
+"""Longer than front ends go on without a word about tokens."""
+
 Scenario = Callable[[Trial], float]
 EVERYWHERE: Final[tuple[Scenario, ...]] = (
     kill_worker,
@@ -200,6 +240,9 @@ EVERYWHERE: Final[tuple[Scenario, ...]] = (
     restart_front_ends,
     stop_worker,
     stop_directory,
+    move_detectors,
+    kill_while_moving,
+    drain_nodes,
 )
 """Those that a cluster on the loopback interface can do many times."""
 OF_NAMESPACES: Final[tuple[Scenario, ...]] = (
@@ -208,6 +251,10 @@ OF_NAMESPACES: Final[tuple[Scenario, ...]] = (
     stop_node,
     cut_off,
     cut_off_directory,
+    kill_drained_node,
+    cut_off_drained_node,
 )
-SHORT: Final[tuple[Scenario, ...]] = (kill_worker, kill_directory)
+WITH_REDIS: Final[tuple[Scenario, ...]] = (kill_head,)
+"""Those for which Ray's control store must keep what it knows."""
+SHORT: Final[tuple[Scenario, ...]] = (kill_worker, kill_directory, move_detectors)
 SHORT_OF_NAMESPACES: Final[tuple[Scenario, ...]] = (cut_off_briefly, kill_node)

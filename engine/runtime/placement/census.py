@@ -54,6 +54,8 @@ class Census:
         self._loop = asyncio.get_running_loop()
         self.answers: dict[str, WorkerAnswer] = {}
         """The last answer of each worker that runs."""
+        self._known_nodes: list[NodeFigures] = []
+        """What Ray told last. A busy one, or one without its control store, tells nothing for a while."""
         self._ended: dict[str, Measured] = {}
         """What the workers that ended have measured, by the node's address."""
         self._front_ends: dict[tuple[str, int], tuple[float, FrontEndFigures]] = {}
@@ -85,12 +87,13 @@ class Census:
                 self.answers[name] = answer
         for name in self.answers.keys() - asked.keys():
             _add(self._ended, self.answers.pop(name))
+        self._known_nodes = _outcome(nodes) or self._known_nodes
         self._taken_at_s = now_s = self._loop.time()
         self._front_ends = {
             key: told for key, told in self._front_ends.items() if told[0] >= now_s - _FRONT_END_S
         }
         return ClusterFigures(
-            nodes=_outcome(nodes) or [],
+            nodes=self._known_nodes,
             broker=ProcessFigures(*usage()),
             front_ends=[figures for _, figures in self._front_ends.values()],
             workers=self._figures(asked, answered),

@@ -196,8 +196,8 @@ def test_a_start_that_takes_long_does_not_keep_others_from_starting(play: Play) 
 # -- in a service, by the real clock -------------------------------------------------------------------------
 
 
-def event(timestamp_ms: float) -> Operation:
-    return ops.evaluate(json.dumps({"event": {"fields": {}, "timestamp_ms": timestamp_ms}}).encode())
+def event(timestamp_ms: float, key: str = "") -> Operation:
+    return ops.evaluate(json.dumps({"event": {"fields": {}, "timestamp_ms": timestamp_ms}}).encode(), key)
 
 
 async def stopped(service: LocalService, detector: str) -> tuple[LocalWorker, asyncio.Event]:
@@ -223,17 +223,20 @@ async def test_a_stopped_worker_is_replaced_and_finds_itself_fenced_when_it_goes
         assert isinstance(await fleet.call(detector, event(1)), Done)
         old, goes_on = await stopped(service, detector)
         in_flight = asyncio.create_task(fleet.call(detector, event(2)))
+        with_key = asyncio.create_task(fleet.call(detector, event(2, "key")))
         async with asyncio.timeout(10):
             with pytest.raises(DetectorUnavailable) as unknown:
                 await in_flight
             assert unknown.value.code == 1502
+            # Its front end sends it again.
+            assert isinstance(await with_key, Done)
             assert isinstance(await fleet.call(detector, event(3)), Done)
         (new,) = [one for one in service.actors.started if detector in one.hosts and one is not old]
         # What was in flight is executed now, and must neither count nor answer.
         goes_on.set()
         await until(lambda: not old.hosts)
         assert isinstance(await fleet.call(detector, event(4)), Done)
-        assert new.actor._active.detector.events_seen == 3
+        assert new.actor._active.detector.events_seen == 4
         assert service.actors.with_detector(detector) is new
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.contract.errors import NO_SUCH_DETECTOR, NO_SUCH_NODE, STARTING, DetectorUnavailable
+from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.requests import operations as ops
 from tests.local_runtime import LocalNodes, LocalService, local_service, until
 
@@ -205,3 +206,24 @@ async def test_while_all_nodes_are_drained_no_worker_is_started(tmp_path, spares
         await until(lambda: place(service, detector_id) == away)
         await service.fleet.call(other, ops.evaluate(EVENT))
         assert place(service, other) == away
+
+
+class SilentNodes(LocalNodes):
+    """Nodes of which Ray tells nothing from some moment on."""
+
+    silent = False
+
+    async def look(self) -> list[NodeFigures]:
+        if self.silent:
+            raise ConnectionError("no control store")
+        return await super().look()
+
+
+async def test_nodes_are_shown_as_they_were_while_ray_does_not_tell(tmp_path):
+    nodes = SilentNodes(one=4)
+    async with local_service(tmp_path, nodes=nodes, **QUICK) as service:
+        (node,) = (await service.fleet.cluster()).nodes
+        nodes.silent = True
+        # A picture is at most a second old.
+        await asyncio.sleep(1.1)
+        assert (await service.fleet.cluster()).nodes == [node]
