@@ -523,8 +523,8 @@ def newborn(data: Path, detector_id: str) -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Come back when the condition holds; for what no event tells of. Fails where it takes 10 s."""
-    async with asyncio.timeout(10):
+    """Come back when the condition holds; for what no event tells of. Fails where it takes a minute."""
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 -- what is waited for has no event
             await asyncio.sleep(0.001)
 

@@ -9,7 +9,7 @@ import pytest
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.workers.detector_worker import Hosted
 from engine.runtime.placement.workers.worker_pool import WorkerPool
-from tests.local_runtime import LocalActors
+from tests.local_runtime import LocalActors, until
 
 
 async def settled() -> None:
@@ -110,23 +110,23 @@ async def test_what_is_given_back_is_used_again(make):
 async def test_no_more_than_twice_the_spares_wait_unused_for_long(make):
     pool, actors = make(unused_s=0.02)
     taken = await asyncio.gather(*(pool.take() for _ in range(6)))
+    await settled()
     for actor in taken:
         pool.give_back(actor)
-    await settled()
     assert alive(actors) == 8
-    await asyncio.sleep(0.04)
+    await until(lambda: alive(actors) < 8)
     assert alive(actors) == 4
 
 
 async def test_workers_that_are_soon_needed_again_are_not_ended(make):
-    pool, actors = make(unused_s=0.05)
-    taken = await asyncio.gather(*(pool.take() for _ in range(6)))
+    pool, actors = make(unused_s=60)
     for _ in range(8):
+        taken = await asyncio.gather(*(pool.take() for _ in range(6)))
+        assert pool._trimming is None
+        await settled()
         for worker in taken:
             pool.give_back(worker)
-        await asyncio.sleep(0.01)
-        taken = [await pool.take() for _ in range(6)]
-        await asyncio.sleep(0.001)
+        assert pool._trimming is not None
     assert alive(actors) == len(actors.started) == 8
 
 
