@@ -204,9 +204,13 @@ def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
     return _delete(_path("detectors", detector_id, "rules", rule_id))
 
 
-def comparison(detector_id: str, rule_id: str) -> Call[Comparison]:
-    """Return how the firings of a rule and its draft differ."""
-    return _get(_path("detectors", detector_id, "rules", rule_id, "comparison"), Comparison)
+def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call[Comparison]:
+    """Return how the firings of a rule and its draft differ.
+
+    With `after`, the differences are watched, and those behind the event with that number are given.
+    """
+    path = _path("detectors", detector_id, "rules", rule_id, "comparison")
+    return _get(path if after is None else f"{path}?after={after}", Comparison)
 
 
 def promote(detector_id: str, rule_id: str) -> Call[Rule]:

@@ -151,6 +151,15 @@ class Example(msgspec.Struct, frozen=True, omit_defaults=True):
     cut: bool = False
 
 
+class Difference(Example, frozen=True, omit_defaults=True, kw_only=True):
+    """An event at which only one of a rule and its draft fired, and their conditions before it."""
+
+    fired: str
+    """The name of the count: `only_rule` or `only_draft`."""
+    rule: ExplainedNode | None = None
+    draft: ExplainedNode | None = None
+
+
 class Comparison(msgspec.Struct, frozen=True):
     """At how many events a rule and its draft fired together, and at how many each fired alone."""
 
@@ -166,6 +175,8 @@ class Comparison(msgspec.Struct, frozen=True):
     since_ms: float | msgspec.UnsetType = msgspec.UNSET
     young_until_ms: float | msgspec.UnsetType | None = msgspec.UNSET
     """Until when the draft may differ because it has seen fewer events; None without a bound."""
+    differences: list[Difference] = []
+    """Oldest first; only if they were asked for."""
 
 
 class ParsedCondition(msgspec.Struct, frozen=True):

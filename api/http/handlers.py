@@ -14,6 +14,7 @@ from api.http.condition_parsing import parse_condition
 from api.http.request.query import read_key
 from api.http.state_view import state_view
 from api.schema import cluster_messages, messages
+from api.schema.comparison_messages import ComparisonQuery
 from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered, failure, refused, success
 from api.schema.state_messages import StateQuery
 from api.settings import Settings
@@ -214,9 +215,14 @@ class Handlers:
         """Delete a rule."""
         return await self._call(detectorId, operations.remove_rule(id))
 
-    async def comparison(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
+    async def comparison(
+        self,
+        detectorId: str,  # noqa: N803
+        id: str,  # noqa: A002
+        query: ComparisonQuery,
+    ) -> Response:
         """Return how the firings of a rule and its draft differ."""
-        return await self._call(detectorId, operations.comparison(id))
+        return await self._call(detectorId, operations.comparison(id, _given(query.after)))
 
     async def promote(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
         """Exchange the conditions of a rule and its draft."""

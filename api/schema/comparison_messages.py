@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from api.schema.messages import ExplainedNode
+
 
 class Example(Struct):
     """An event at which a rule or its draft fired."""
@@ -16,11 +18,46 @@ class Example(Struct):
 
 
 class Examples(Struct):
-    """The last ten events of each kind since the detector was activated, the last one first."""
+    """Up to ten events of each kind since the activation, the last one first.
+
+    Behind the first hundred of a kind, one in a hundred becomes an example.
+    """
 
     both: list[Example]
     only_rule: list[Example]
     only_draft: list[Example]
+
+
+class Difference(Struct):
+    """An event at which only one fired, and the trees of both as they were before it was recorded.
+
+    The trees are absent if the conditions are large, or behind the first 50 such events of a second.
+    """
+
+    fired: Literal["only_rule", "only_draft"]
+    number: int
+    timestamp_ms: float
+    key: dict[str, Any]
+    fields: dict[str, Any]
+    cut: Literal[True] | UnsetType = UNSET
+    rule: Annotated[ExplainedNode, Meta(description="The rule's condition.")] | UnsetType = UNSET
+    draft: Annotated[ExplainedNode, Meta(description="The draft's condition.")] | UnsetType = UNSET
+
+
+class ComparisonQuery(Struct):
+    """Where on the list of differences to go on."""
+
+    after: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                description="Watch the differences, and tell those behind the event with this number.",
+                extra={"expected": "a whole number"},
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class Comparison(Struct):
@@ -45,5 +82,9 @@ class Comparison(Struct):
                 "looks back without a window, absent if that does not matter."
             ),
         ]
+        | UnsetType
+    ) = UNSET
+    differences: (
+        Annotated[list[Difference], Meta(description="With `after`: where only one fired, oldest first.")]
         | UnsetType
     ) = UNSET

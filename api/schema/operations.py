@@ -4,7 +4,7 @@ from typing import Final
 
 from api.schema import cluster_messages, examples, messages
 from api.schema.cluster_example import CLUSTER_EXAMPLE
-from api.schema.comparison_messages import Comparison
+from api.schema.comparison_messages import Comparison, ComparisonQuery
 from api.schema.envelope import JSON, MSGPACK, NDJSON
 from api.schema.operation import Operation
 from api.schema.state_messages import State, StateQuery
@@ -210,9 +210,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/detectors/{detectorId}/rules/{id}/comparison",
         summary="Compare a rule with its draft",
         text="At how many events both fired, only the rule, and only the draft, with examples. It is counted "
-        "from when there are both and they are enabled, and anew when either gets a different condition.",
+        "from when there are both and they are enabled, and anew when either gets a different condition. "
+        "With `after`, also each event behind that number at which only one fired, with the trees of both: "
+        "the last 500 since `after` was first sent, until nobody has sent it for 30 s.",
+        query=ComparisonQuery,
         result=Comparison,
-        own_codes=(1201, 1401),
+        own_codes=(1006, 1201, 1400, 1401),
         result_example=examples.COMPARISON,
         is_addition=True,
     ),

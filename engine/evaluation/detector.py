@@ -43,7 +43,7 @@ class Detector(RuleBook):
         super().__init__(limits, new_id)
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
-        self.observer: Observer | None = None
+        self.observers: list[Observer] = []
         self._now_us = now_us
         self._messages: list[Entry] | Outcomes | None = None
         """Collects the messages about the current event."""
@@ -114,7 +114,7 @@ class Detector(RuleBook):
         The caller must not change the events until `forget_lookups`.
         """
         outcomes = Outcomes()
-        if self.observer is None and set(map(type, events)) <= {tuple}:
+        if not self.observers and set(map(type, events)) <= {tuple}:
             self._stream(cast("Sequence[Event]", events), outcomes)
         else:
             for event in events:
@@ -187,8 +187,9 @@ class Detector(RuleBook):
     def _observe(
         self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any] | None
     ) -> None:
-        if self.observer is not None:
-            self.observer.observe(fields, timestamp_ms, sent or _NOTHING)
+        # A copy: an observer may end itself.
+        for observer in tuple(self.observers):
+            observer.observe(fields, timestamp_ms, sent or _NOTHING)
 
     def _acting(self, fired: Fired, event: Event) -> Fired:
         """Return the rules that yield actions, of those that fired at the event that was evaluated last."""

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +11,10 @@ import msgspec
 from api.cli.failures import fail
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.service_options import service_options
+from api.cli.printing.explained_rules import node_lines
 from api.cli.printing.output import output_option, show, tell
 from api.cli.recordings.times import iso
-from api.client import Client, Comparison, Example, Rule, calls
+from api.client import Client, Comparison, Difference, Example, Rule, calls
 
 _NAME_CHARS_MAX: Final = 255
 _DRAFT: Final = ", draft"
@@ -40,6 +40,7 @@ Examples:
     help="File with the condition of the draft.",
 )
 @click.option("--follow", is_flag=True, help="Go on printing events at which only one fires, until Ctrl-C.")
+@click.option("--explain", is_flag=True, help="With --follow: print the conditions of both at each event.")
 @click.option("--promote", is_flag=True, help="Exchange rule and draft, each with all that it remembers.")
 @click.option("--discard", is_flag=True, help="Remove the draft.")
 @output_option
@@ -52,6 +53,7 @@ def shadow(
     draft: str | None,
     draft_file: Path | None,
     follow: bool,
+    explain: bool,
     promote: bool,
     discard: bool,
     output: str,
@@ -68,6 +70,8 @@ def shadow(
         raise click.UsageError(
             "`--draft`, `--draft-file`, `--follow`, `--promote` and `--discard` exclude each other."
         )
+    if explain and not follow:
+        raise click.UsageError("`--explain` needs `--follow`: what both remembered is known only meanwhile.")
     detector_id = find_detector(client, detector).id
     found = find_rule(client, detector_id, rule)
     if draft_file is not None:
@@ -85,7 +89,7 @@ def shadow(
         removed = client.send(calls.remove_rule(detector_id, there.id))
         tell(output, removed, f"The draft of `{found.name}` is removed.")
     elif follow:
-        _follow(client, detector_id, found, output)
+        _follow(client, detector_id, found, output, explain=explain)
     else:
         _report(client.send(calls.comparison(detector_id, found.id)), output)
 
@@ -134,28 +138,38 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _follow(client: Client, detector_id: str, rule: Rule, output: str) -> None:
+def _follow(client: Client, detector_id: str, rule: Rule, output: str, *, explain: bool) -> None:
     """Print the events at which only one of the two fires, as they come."""
-    first = client.send(calls.comparison(detector_id, rule.id))
-    seen = first.since_event + first.events
+    before = client.send(calls.comparison(detector_id, rule.id, after=0))
     while True:
         time.sleep(1)
-        comparison = client.send(calls.comparison(detector_id, rule.id))
-        for kind, example in _differences(comparison, seen):
-            if output == "json":
-                click.echo(calls.encoded({"fired": kind, **msgspec.to_builtins(example)}))
-            else:
-                click.echo(_line(KINDS[kind], example))
-        seen = comparison.since_event + comparison.events
+        seen = before.since_event + before.events
+        now = client.send(calls.comparison(detector_id, rule.id, after=seen))
+        if _began_anew(before, now):
+            click.echo("The comparison began anew.", err=True)
+            before = msgspec.structs.replace(now, only_rule=0, only_draft=0)
+        for one in now.differences:
+            _tell_difference(one, output, explain=explain)
+        missed = _differing(now) - _differing(before) - len(now.differences)
+        if missed > 0:
+            click.echo(f"{missed} more, of which the service has kept no more than their number.", err=True)
+        before = now
 
 
-def _differences(comparison: Comparison, seen: int) -> Iterator[tuple[str, Example]]:
-    """Yield the examples of events behind the first so many at which only one fired, in order."""
-    found = [
-        (example.number, kind, example)
-        for kind in ("only_rule", "only_draft")
-        for example in comparison.examples[kind]
-        if example.number > seen
-    ]
-    for _, kind, example in sorted(found, key=lambda one: one[:2]):
-        yield kind, example
+def _began_anew(before: Comparison, now: Comparison) -> bool:
+    of_before = before.since_event, before.draft_id
+    return (now.since_event, now.draft_id) != of_before or _differing(now) < _differing(before)
+
+
+def _differing(comparison: Comparison) -> int:
+    return comparison.only_rule + comparison.only_draft
+
+
+def _tell_difference(one: Difference, output: str, *, explain: bool) -> None:
+    if output == "json":
+        click.echo(calls.encoded(one))
+        return
+    click.echo(_line(KINDS[one.fired], one))
+    for name, node in (("rule", one.rule), ("draft", one.draft)) if explain else ():
+        if node is not None:
+            click.echo("\n".join([f"  {name}", *node_lines(node, round(one.timestamp_ms * 1_000), "    ")]))

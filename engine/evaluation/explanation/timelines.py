@@ -86,7 +86,8 @@ class Timelines:
                 raise Refusal(Entry(_TOO_MANY, said))
             timeline = self._timelines[name] = Timeline(rule.condition, key)
         timeline.looked_at_s = self._clock_s()
-        self._detector.observer = self
+        if self not in self._detector.observers:
+            self._detector.observers.append(self)
         return timeline
 
     def observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> None:
@@ -108,8 +109,8 @@ class Timelines:
         unseen_since_s = self._clock_s() - LOOKED_AT_S
         for name in [name for name, one in self._timelines.items() if one.looked_at_s < unseen_since_s]:
             del self._timelines[name]
-        if not self._timelines:
-            self._detector.observer = None
+        if not self._timelines and self in self._detector.observers:
+            self._detector.observers.remove(self)
 
 
 def _nodes(node: Node, keys: Keys) -> Iterator[tuple[tuple[Condition, Keys], Node]]:

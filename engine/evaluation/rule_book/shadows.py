@@ -1,8 +1,8 @@
 """Shadow rules: kept out of the actions, and drafts among them compared with their rules."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Container, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
 from engine.evaluation.dispatch.compiler import Event, Fired
 from engine.evaluation.facts.shown import shown
@@ -16,6 +16,10 @@ from engine.language.diagnostics import Entry, Refusal
 EXAMPLES_MAX: Final = 10
 """The most examples of one kind; later ones replace earlier ones."""
 
+EXAMPLES_EACH: Final = 100
+"""Of each kind, the first so many events become examples, and one in so many of those after them: copying
+an event takes longer than evaluating a few rules for it."""
+
 DRAFTS_MAX: Final = 100
 """The most drafts of a detector: each may hold 30 examples of about a thousand characters."""
 
@@ -23,6 +27,8 @@ BOTH, ONLY_RULE, ONLY_DRAFT = KINDS = ("both", "only_rule", "only_draft")
 """Which of a rule and its draft fired."""
 
 _NO_DRAFT: Final = 1201
+_TOGETHER_MAX: Final = 32
+_SORTED_OUT_MAX: Final = 1_000
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -40,6 +46,13 @@ class Example(NamedTuple):
     """Whether long values were cut."""
 
 
+class Watcher(Protocol):
+    """Is told of each event at which only one of a rule and its draft fired."""
+
+    def differed(self, kind: str, example: Example, event: Event) -> None:
+        """Take an event that was evaluated just now."""
+
+
 class Comparison:
     """How often a rule and its draft fired together, and each alone, since both had their histories."""
 
@@ -55,6 +68,7 @@ class Comparison:
         self.counts = dict.fromkeys(KINDS, 0)
         self.examples = {kind: deque[Example](maxlen=EXAMPLES_MAX) for kind in KINDS}
         """The latest of each kind."""
+        self.watcher: Watcher | None = None
         keys = {
             key if isinstance(key, str) else key.fact: None
             for one in (live, draft)
@@ -63,14 +77,26 @@ class Comparison:
         }
         self._keys = [(name, split_name(name)) for name in keys]
 
-    def note(self, fired: Iterable[str], number: int, event: Event) -> None:
-        """Count an event at which at least one of the two is among the rules that fired, given by id."""
-        kind = ONLY_DRAFT if self.rule_id not in fired else BOTH if self.draft_id in fired else ONLY_RULE
-        self.counts[kind] += 1
+    def kind_of(self, fired: Container[str]) -> str:
+        """Return which of the two is among rules that fired, given by id; one of them is."""
+        return ONLY_DRAFT if self.rule_id not in fired else BOTH if self.draft_id in fired else ONLY_RULE
+
+    def note(self, kind: str, number: int, event: Event) -> None:
+        """Count an event at which at least one of the two fired."""
+        self.counts[kind] = count = self.counts[kind] + 1
+        watcher = None if kind == BOTH else self.watcher
+        if watcher is None and count > EXAMPLES_EACH and count % EXAMPLES_EACH:
+            return
+        example = self._example(number, event)
+        self.examples[kind].append(example)
+        if watcher is not None:
+            watcher.differed(kind, example, event)
+
+    def _example(self, number: int, event: Event) -> Example:
         fields, timestamp_ms, sent = event
         key = {name: value_of(split, fields, sent or _NOTHING) for name, split in self._keys}
         cut = shown(fields)
-        self.examples[kind].append(Example(number, timestamp_ms, shown(key).value, cut.value, cut.is_cut))
+        return Example(number, timestamp_ms, shown(key).value, cut.value, cut.is_cut)
 
     def dump(self) -> list[Any]:
         """Return what `restore` takes; examples are not kept."""
@@ -84,10 +110,19 @@ class Comparison:
         self.counts.update(zip(KINDS, counts, strict=True))
 
     def exchange(self) -> None:
-        """Take the rule for the draft and the draft for the rule."""
+        """Take the rule for the draft and the draft for the rule. Nobody watches the new pair yet."""
+        self.watcher = None
         counts, examples = self.counts, self.examples
         counts[ONLY_RULE], counts[ONLY_DRAFT] = counts[ONLY_DRAFT], counts[ONLY_RULE]
         examples[ONLY_RULE], examples[ONLY_DRAFT] = examples[ONLY_DRAFT], examples[ONLY_RULE]
+
+
+class _SortedOut(NamedTuple):
+    """Rules that fired together."""
+
+    acting: Fired
+    compared: tuple[tuple[Comparison, str], ...]
+    """The comparisons that they concern, and which of the pair fired."""
 
 
 class Shadows:
@@ -102,6 +137,8 @@ class Shadows:
         """By the id of the rule; of pairs that are both enabled."""
         self._sides: dict[str, Comparison] = {}
         """The same by the ids of both."""
+        self._sorted_out: dict[tuple[int, ...], _SortedOut] = {}
+        """What was found of rules that fired together, by their identities in memory. They often do again."""
 
     def __bool__(self) -> bool:
         return bool(self._ids)
@@ -151,6 +188,7 @@ class Shadows:
 
     def put(self, before: LiveRule | None, after: LiveRule, events_seen: int, clock_us: int | None) -> None:
         """Take note of a rule that was added or changed. A new history begins its comparison anew."""
+        self._sorted_out.clear()
         rule = after.rule
         if before is not None and before.rule.draft_of is not None and rule.draft_of is None:
             self._forget(before.rule.draft_of)
@@ -166,6 +204,7 @@ class Shadows:
 
     def remove(self, rule: Rule) -> None:
         """Forget a rule that was removed and has no draft."""
+        self._sorted_out.clear()
         self._ids.discard(rule.id)
         if rule.draft_of is not None:
             self._forget(rule.draft_of)
@@ -173,11 +212,26 @@ class Shadows:
 
     def acting(self, fired: Fired, number: int, event: Event) -> Fired:
         """Return the rules that yield actions, of those that fired at an event, and count it for drafts."""
-        if self._sides:
-            ids = {rule.id for rule in fired}
-            for comparison in {self._sides[each] for each in ids & self._sides.keys()}:
-                comparison.note(ids, number, event)
-        return tuple([rule for rule in fired if not rule.shadow])
+        if not self._sides:
+            return tuple([rule for rule in fired if not rule.shadow])
+        together = tuple(map(id, fired))
+        sorted_out = self._sorted_out.get(together) or self._sort_out(together, fired)
+        for comparison, kind in sorted_out.compared:
+            comparison.note(kind, number, event)
+        return sorted_out.acting
+
+    def _sort_out(self, together: tuple[int, ...], fired: Fired) -> "_SortedOut":
+        ids = {rule.id for rule in fired}
+        comparisons = {self._sides[each] for each in ids & self._sides.keys()}
+        found = _SortedOut(
+            tuple([rule for rule in fired if not rule.shadow]),
+            tuple([(comparison, comparison.kind_of(ids)) for comparison in comparisons]),
+        )
+        if len(together) <= _TOGETHER_MAX:
+            if len(self._sorted_out) >= _SORTED_OUT_MAX:
+                self._sorted_out.clear()
+            self._sorted_out[together] = found
+        return found
 
     def _compare(self, rule_id: str, events_seen: int, clock_us: int | None) -> None:
         """Begin the comparison of a rule with its draft, if there are both and both are enabled."""
@@ -192,6 +246,7 @@ class Shadows:
     def _forget(self, rule_id: str) -> None:
         before = self.comparisons.pop(rule_id, None)
         if before is not None:
+            before.watcher = None
             del self._sides[rule_id], self._sides[before.draft_id]
 
 

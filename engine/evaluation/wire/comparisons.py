@@ -1,17 +1,42 @@
 """How the firings of a rule and its draft differ, as JSON."""
 
-from typing import Any
+import json
+import time
+from typing import Any, Final
+
+import msgspec
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.explanation.between_events.document import milliseconds
+from engine.evaluation.explanation.between_events.document import milliseconds, node_document
+from engine.evaluation.explanation.differences import Difference, watched
 from engine.evaluation.memory import FOREVER
 from engine.evaluation.rule_book.shadows import Example
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.explanations import encoded
 
+TREES_BYTES_MAX: Final = 4 * 1024 * 1024
+"""About the most bytes of the explanations in an answer; the differences behind have none."""
 
-def comparison_of(detector: Detector, rule_id: str) -> Done:
-    """Return the comparison of a rule with its draft. Raises Refusal 1201 if there is none."""
+
+class ComparisonAsked(msgspec.Struct, forbid_unknown_fields=True):
+    """The comparison of a rule with its draft; with `after`, also the differences behind that event."""
+
+    rule_id: str
+    after: int | None = None
+
+
+def comparison_asked(detector: Detector, payload: bytes) -> Done:
+    """Return the comparison that a payload asks for. Raises Refusal 1201 and 1400."""
+    asked = msgspec.json.decode(payload, type=ComparisonAsked)
+    return comparison_of(detector, asked.rule_id, asked.after)
+
+
+def comparison_of(detector: Detector, rule_id: str, after: int | None = None) -> Done:
+    """Return the comparison of a rule with its draft. Raises Refusal 1201 if there is none.
+
+    With `after`, its differences are watched, and those behind the event with that number are told. Raises
+    Refusal 1400 then if too many are watched.
+    """
     found = detector.comparison(rule_id)
     document: dict[str, Any] = {
         "ruleId": found.rule_id,
@@ -26,7 +51,23 @@ def comparison_of(detector: Detector, rule_id: str) -> Done:
     if found.young_until_us is not None:
         until_us = found.young_until_us
         document["young_until_ms"] = None if until_us >= FOREVER else milliseconds(until_us)
+    if after is not None:
+        kept = watched(detector, found, time.monotonic).kept
+        document["differences"] = _differences([one for one in kept if one.example.number > after])
     return Done(encoded(document))
+
+
+def _differences(differences: list[Difference]) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    left = TREES_BYTES_MAX
+    for one in differences:
+        document = {"fired": one.kind, **_example(one.example)}
+        if one.nodes is not None and left > 0:
+            rule, draft = map(node_document, one.nodes)
+            left -= len(json.dumps([rule, draft]))
+            document |= {"rule": rule, "draft": draft}
+        told.append(document)
+    return told
 
 
 def _example(example: Example) -> dict[str, Any]:

@@ -24,8 +24,8 @@ class TimelineAsked(msgspec.Struct, forbid_unknown_fields=True):
 def timeline(detector: Detector, payload: bytes) -> Done:
     """Return a timeline: `{"ruleId", "text", "rows": […], "moments": […]}`. Raises Refusal 1201 and 1400."""
     asked = msgspec.json.decode(payload, type=TimelineAsked)
-    observer = detector.observer
-    timelines = observer if isinstance(observer, Timelines) else Timelines(detector, time.monotonic)
+    begun = (each for each in detector.observers if isinstance(each, Timelines))
+    timelines = next(begun, None) or Timelines(detector, time.monotonic)
     found = timelines.look(asked.rule_id, asked.key)
     document: dict[str, Any] = {
         "ruleId": asked.rule_id,

@@ -7,7 +7,7 @@ import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.rules import Rule
-from engine.evaluation.wire.comparisons import comparison_of
+from engine.evaluation.wire.comparisons import comparison_asked
 from engine.evaluation.wire.events import Answer, Done, Refused, evaluate_batch_body, evaluate_body
 from engine.evaluation.wire.explanations import explain_body
 from engine.evaluation.wire.firings import dry_run_batch_body, dry_run_body, evaluate_explained_body
@@ -66,7 +66,7 @@ def apply(
             case operations.TIMELINE:
                 return Applied(timeline(detector, operation.payload))
             case operations.COMPARISON:
-                return Applied(comparison_of(detector, _named(operation)))
+                return Applied(comparison_asked(detector, operation.payload))
             case operations.DRY_RUN | operations.DRY_RUN_EXPLAINED as kind:
                 explained = kind == operations.DRY_RUN_EXPLAINED
                 return Applied(dry_run_body(detector, operation.payload, explained=explained))

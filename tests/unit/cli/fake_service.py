@@ -100,7 +100,9 @@ class FakeService:
                 given = (body["name"], body["condition"], body["notify"])
                 return {"id": self.detectors[one].add_rule(*given, shadow=shadow, draft_of=draft_of)}
             case "GET", ["detectors", one, "rules", rule_id, "comparison"]:
-                return json.loads(comparison_of(self.detectors[one], rule_id).result)
+                after = request.url.params.get("after")
+                answer = comparison_of(self.detectors[one], rule_id, None if after is None else int(after))
+                return json.loads(answer.result)
             case "POST", ["detectors", one, "rules", rule_id, "promote"]:
                 return self._rule(one, self.detectors[one].promote(rule_id).id)
             case "PATCH", ["detectors", one, "rules", rule_id]:

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from api.cli import main
 from api.cli.things import shadow as command
 from engine import Detector
+from engine.evaluation.explanation.differences import DIFFERENCES_KEPT
 from tests.unit.cli.fake_service import FakeService
 
 LOGINS = "per user count(ok == false) within 1m >= 2"
@@ -76,26 +77,75 @@ def test_another_draft_takes_the_place_of_the_one_before(detector: Detector, tmp
 def test_differences_are_followed(detector: Detector, monkeypatch: pytest.MonkeyPatch) -> None:
     shadow("--draft", "ok == false")
     event(detector, 1, "before", ok=False)
-    steps = iter(
-        [
-            lambda: (event(detector, 2, "ada", ok=False), event(detector, 3, "ada", ok=True)),
-            lambda: None,
-            lambda: event(detector, 4, "bob", ok=False),
-        ]
-    )
+    steps = [
+        lambda: (event(detector, 2, "ada", ok=False), event(detector, 3, "ada", ok=True)),
+        lambda: None,
+        lambda: event(detector, 4, "bob", ok=False),
+    ]
+    lines = followed(monkeypatch, steps)
+    assert [line.split("  ")[:3] for line in lines[:2]] == [
+        ["only the draft", "1970-01-01T00:00:02.000Z", "user=ada"],
+        ["only the draft", "1970-01-01T00:00:04.000Z", "user=bob"],
+    ]
+
+
+def followed(monkeypatch: pytest.MonkeyPatch, steps: list[Any], *options: str) -> list[str]:
+    """Follow the differences while the steps happen, one between two looks."""
+    left = iter(steps)
 
     def sleep(_: float) -> Any:
-        step = next(steps, None)
+        step = next(left, None)
         if step is None:
             raise KeyboardInterrupt
         return step()
 
     monkeypatch.setattr(command.time, "sleep", sleep)
-    lines = shadow("--follow", status=1).splitlines()
-    assert [line.split("  ")[:3] for line in lines[:2]] == [
-        ["only the draft", "1970-01-01T00:00:02.000Z", "user=ada"],
-        ["only the draft", "1970-01-01T00:00:04.000Z", "user=bob"],
+    return shadow("--follow", *options, status=1).splitlines()
+
+
+def test_a_burst_is_followed_whole_and_what_is_not_kept_is_counted(
+    detector: Detector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shadow("--draft", "ok == false")
+
+    def burst(first_s: int, events: int) -> Any:
+        return lambda: [
+            detector.submit({"user": f"{n}", "ok": False}, (first_s + n) * 1_000) for n in range(events)
+        ]
+
+    lines = followed(monkeypatch, [burst(1, 300), burst(301, DIFFERENCES_KEPT + 7), burst(900, 1)])
+    assert sum(line.startswith("only the draft") for line in lines) == 300 + DIFFERENCES_KEPT + 1
+    [told] = [line for line in lines if "more" in line]
+    assert told == "7 more, of which the service has kept no more than their number."
+
+
+def test_it_says_that_a_comparison_began_anew(detector: Detector, monkeypatch: pytest.MonkeyPatch) -> None:
+    shadow("--draft", "ok == false")
+    draft = detector.rules()[1].id
+    steps = [
+        lambda: event(detector, 1, "ada", ok=False),
+        lambda: detector.change_rule(draft, condition="ok != true"),
+        lambda: detector.submit({"user": "ada", "ok": 1}, 2_000),
     ]
+    lines = followed(monkeypatch, steps)
+    assert [line[:20] for line in lines[:3]] == [
+        "only the draft  1970",
+        "The comparison began",
+        "only the draft  1970",
+    ]
+
+
+def test_with_explain_both_conditions_are_told(detector: Detector, monkeypatch: pytest.MonkeyPatch) -> None:
+    shadow("--draft", "ok == false")
+    lines = followed(monkeypatch, [lambda: detector.submit({"user": "ada", "ok": False}, 2_000)], "--explain")
+    assert lines[1:6] == [
+        "  rule",
+        '    false  per user count(ok == false) within 1m >= 2; slice user: "ada"',
+        "      false  count(ok == false) within 1m >= 2",
+        "        true   ok == false; ok: false",
+        "  draft",
+    ]
+    assert "needs `--follow`" in shadow("--explain", status=2)
 
 
 def test_a_long_name_leaves_room_for_what_a_draft_is_called(detector: Detector) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from engine import Detector, Refusal, explain
 from engine.evaluation.memory import FOREVER
-from engine.evaluation.rule_book.shadows import DRAFTS_MAX, EXAMPLES_MAX, lookback_us
+from engine.evaluation.rule_book.shadows import DRAFTS_MAX, EXAMPLES_EACH, EXAMPLES_MAX, lookback_us
 from engine.evaluation.wire.comparisons import comparison_of
 from engine.language.text.parser import parse
 
@@ -75,12 +75,19 @@ def test_the_three_numbers_and_their_examples() -> None:
     assert [one.key for one in comparison.examples["only_rule"]] == [{"k": "x", "j": None}]
 
 
-def test_the_last_examples_are_kept() -> None:
+def test_the_last_examples_are_kept_and_few_of_a_frequent_kind() -> None:
     detector = made()
     for number in range(EXAMPLES_MAX + 5):
         fired(detector, number, a=1)
-    numbers = [example.number for example in detector.comparison(RULE).examples["both"]]
-    assert numbers == list(range(7, 7 + EXAMPLES_MAX))
+
+    def numbers() -> list[int]:
+        return [example.number for example in detector.comparison(RULE).examples["both"]]
+
+    assert numbers() == list(range(7, 7 + EXAMPLES_MAX))
+    for number in range(EXAMPLES_MAX + 5, 3 * EXAMPLES_EACH):
+        fired(detector, number, a=1)
+    assert counts(detector)[0] == 3 * EXAMPLES_EACH
+    assert numbers()[-3:] == [1 + EXAMPLES_EACH, 1 + 2 * EXAMPLES_EACH, 1 + 3 * EXAMPLES_EACH]
 
 
 def test_examples_stay_as_they_were_when_the_caller_changes_the_event() -> None:

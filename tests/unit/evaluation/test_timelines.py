@@ -120,7 +120,7 @@ def test_nobody_pays_once_nobody_looks() -> None:
     timelines.look(detector.add_rule("rule", "once a == 1"), {})
     clock.now_s = LOOKED_AT_S + 1
     detector.submit({"a": 1}, 0)
-    assert detector.observer is None
+    assert detector.observers == []
 
 
 def test_it_begins_anew_when_the_condition_changes_and_goes_on_otherwise() -> None:

@@ -1,6 +1,6 @@
 """The memories of temporal nodes as an event finds them, read without changing anything."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from engine.evaluation.explanation.past.tallies import Past
@@ -47,10 +47,10 @@ class Remembered:
         record = store.record(self._slot_of(name.path) if name.path else 0)
         return Past(record, self._since_us(name))
 
-    def copied(self) -> "Copied":
-        """Return a copy of all these memories, which later events do not change."""
+    def copied(self, names: Iterable[NodeName] | None = None) -> "Copied":
+        """Return a copy of the memories with these names, or of all, which later events do not change."""
         times, records = {}, {}
-        for name in self._state.users:
+        for name in self._state.users if names is None else names:
             store = self._state.store_of(name)
             if isinstance(store, Records):
                 record, since_us = self.past(name)

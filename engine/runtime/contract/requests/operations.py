@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from engine.evaluation.wire.comparisons import ComparisonAsked
 from engine.evaluation.wire.events import Answer, BatchForm
 from engine.evaluation.wire.states import StateAsked
 from engine.evaluation.wire.timelines import TimelineAsked
@@ -57,7 +58,7 @@ class Operation(NamedTuple):
 
 
 class NamedRule(msgspec.Struct, forbid_unknown_fields=True):
-    """The payload of `rule`, `remove_rule`, `comparison` and `promote`."""
+    """The payload of `rule`, `remove_rule` and `promote`."""
 
     rule_id: str
 
@@ -159,9 +160,9 @@ def remove_rule(rule_id: str) -> Operation:
     return Operation(REMOVE_RULE, msgspec.json.encode(NamedRule(rule_id)))
 
 
-def comparison(rule_id: str) -> Operation:
-    """Return how the firings of a rule and its draft differ."""
-    return Operation(COMPARISON, msgspec.json.encode(NamedRule(rule_id)))
+def comparison(rule_id: str, after: int | None = None) -> Operation:
+    """Return how the firings of a rule and its draft differ; with `after`, watch where they do."""
+    return Operation(COMPARISON, msgspec.json.encode(ComparisonAsked(rule_id, after)))
 
 
 def promote(rule_id: str) -> Operation:
