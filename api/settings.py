@@ -22,29 +22,17 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 _DATA: Final = Path("rule-detector-data")
 _OF_EACH_SERVICE: Final = frozenset(
     {
-        "host",
-        "port",
-        "data",
-        "workers",
-        "ray_address",
-        "bootstrap_token",
-        "bootstrap_token_file",
-        "log_format",
-        "log_level",
-        "access_log",
-        "slow_request_ms",
-        "deadline_s",
-        "shutdown_wait_s",
-        "shutdown_grace_s",
-        "max_connections",
-        "keep_alive_s",
-        "max_header_bytes",
-        "max_body_bytes",
-        "max_batch_body_bytes",
-        "max_reading_bytes",
-        "max_drain_bytes",
-        "max_waiting",
-        "max_waiting_bytes",
+        *("host", "port", "data", "workers", "ray_address", "bootstrap_token", "bootstrap_token_file"),
+        *("log_format", "log_level", "access_log", "slow_request_ms"),
+        *("deadline_s", "shutdown_wait_s", "shutdown_grace_s", "max_connections", "keep_alive_s"),
+        *(
+            "max_header_bytes",
+            "max_body_bytes",
+            "max_batch_body_bytes",
+            "max_reading_bytes",
+            "max_drain_bytes",
+        ),
+        *("max_waiting", "max_waiting_bytes"),
     }
 )
 """The settings of front ends. All others are of the data folder: services that share it share them."""
@@ -66,7 +54,7 @@ class Settings:
 
     host: str = _setting("127.0.0.1", "The address to listen on.")
     port: int = _setting(8080, "The port to listen on; 0 picks a free one.", least=0, most=65_535)
-    data: Path = _setting(_DATA, "The folder for all persistent data.")  # noqa: RUF009 — a path is immutable
+    data: Path = _setting(_DATA, "The folder for all persistent data.")
     workers: int = _setting(
         1, "The number of front ends on the address; several are a process each.", most=256
     )
@@ -78,13 +66,11 @@ class Settings:
         "A fixed first token of at least 32 characters, never stored and not revocable over the API. Other "
         "users can read the option in the list of processes; prefer the file or the variable.",
     )
-    bootstrap_token_file: Path | None = _setting(  # noqa: RUF009 — a path is immutable
-        None, "The file that holds the bootstrap token."
-    )
-    log_format: LogFormat = _setting(  # noqa: RUF009 — a word is immutable
+    bootstrap_token_file: Path | None = _setting(None, "The file that holds the bootstrap token.")
+    log_format: LogFormat = _setting(
         "text", "The format of the log on standard error: `text` for people, `json` for programs."
     )
-    log_level: LogLevel = _setting(  # noqa: RUF009 — a word is immutable
+    log_level: LogLevel = _setting(
         "warning",
         "The lowest level that is logged: `debug`, `info`, `warning` or `error`. Ray's own records appear at "
         "`debug` only.",
@@ -114,7 +100,7 @@ class Settings:
         least=0.1,
         former_name="idle_rest_s",
     )
-    journal_sync: JournalSync = _setting(  # noqa: RUF009 — a word is immutable
+    journal_sync: JournalSync = _setting(
         "always",
         "What an acknowledged evaluation survives. `always`: power loss. `interval`: a process crash; a "
         "machine crash may lose the last second. `off`: only what the latest snapshot holds.",

@@ -41,7 +41,8 @@ def demo(end: bool) -> None:
     curl commands to continue with, and serves until Ctrl-C.
     """
     # Imported late: Ray and Quart take a second, which --help should not.
-    from api.process.supervisor import Running, StartError, UnsavedError, run  # noqa: PLC0415
+    from api.process.listening import StartError  # noqa: PLC0415
+    from api.process.supervisor import Running, UnsavedError, run  # noqa: PLC0415
 
     console = Console()
     failure: list[str] = []

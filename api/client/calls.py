@@ -234,7 +234,7 @@ def move_detector(detector_id: str, node: str | None = None) -> Call[dict[str, A
 
 def drain_node(node: str) -> Call[dict[str, Any]]:
     """Have all detectors of a node moved, and no others come."""
-    return Call(method="POST", path=_path("cluster", "nodes", node, "drain"), read=_typed(dict[str, Any]))
+    return _post(_path("cluster", "nodes", node, "drain"), dict[str, Any])
 
 
 def undrain_node(node: str) -> Call[dict[str, Any]]:

@@ -2,15 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import (
-    AsyncIterable,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Self, TypeVar
 
 import httpx
@@ -29,7 +21,17 @@ PATIENCE_S: Final = 60.0
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-class Client:
+class _Service:
+    """The address of a service, and what is known of it."""
+
+    def __init__(self, url: str, token: str, patience_s: float, now_s: Callable[[], float]) -> None:
+        self._options = _http_options(url, token)
+        self._base: httpx.URL = self._options["base_url"]
+        self._token = token
+        self._connection = Connection(str(self._base).rstrip("/"), patience_s, now_s)
+
+
+class Client(_Service):
     """The service at a URL; a context manager. Use it in one thread at a time.
 
     What is safe to repeat is retried for up to `patience_s` after the first failure: reads, what was not
@@ -46,11 +48,9 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        options = _http_options(url, token)
-        self._http = httpx.Client(transport=transport, **options)
+        super().__init__(url, token, patience_s, now_s)
+        self._http = httpx.Client(transport=transport, **self._options)
         self._sleep = sleep
-        self._base, self._token = options["base_url"], token
-        self._connection = Connection(str(options["base_url"]).rstrip("/"), patience_s, now_s)
 
     def __enter__(self) -> Self:
         return self
@@ -119,7 +119,7 @@ class Client:
                 self._sleep(step.seconds)
 
 
-class AsyncClient:
+class AsyncClient(_Service):
     """As Client, with methods to be awaited; an asynchronous context manager."""
 
     def __init__(
@@ -132,11 +132,9 @@ class AsyncClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        options = _http_options(url, token)
-        self._http = httpx.AsyncClient(transport=transport, **options)
+        super().__init__(url, token, patience_s, now_s)
+        self._http = httpx.AsyncClient(transport=transport, **self._options)
         self._sleep = sleep
-        self._base, self._token = options["base_url"], token
-        self._connection = Connection(str(options["base_url"]).rstrip("/"), patience_s, now_s)
 
     async def __aenter__(self) -> Self:
         return self

@@ -41,7 +41,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Handlers:
-    """The handlers, each with the name of its operation.
+    """The handlers, each with the name of its operation, which tells what it does.
 
     Each takes the ids of the path and whatever its operation has of query, body, media type and key. The
     slow path has confirmed that the detector exists.
@@ -66,12 +66,10 @@ class Handlers:
     # Tokens.
 
     async def mint_token(self) -> Response:
-        """Create a token and show its secret."""
         minted = await self._fleet.mint_token()
         return _success(messages.Token(minted.id, minted.token, minted.hint))
 
     async def list_tokens(self) -> Response:
-        """Return all tokens, without their secrets."""
         listed = [
             messages.ListedToken(token.id, token.hint, token.name, token.created_at_ms, token.used_at_ms)
             for token in await self._fleet.tokens()
@@ -79,13 +77,11 @@ class Handlers:
         return _success(messages.Tokens(listed))
 
     async def create_named_token(self, body: bytes) -> Response:
-        """Create a token with a name, and show its secret."""
         wanted = await self._decode(body, messages.NewToken)
         minted = await self._fleet.mint_token(wanted.name)
         return _success(messages.Token(minted.id, minted.token, minted.hint))
 
-    async def revoke_token(self, id: str) -> Response:  # noqa: A002 -- named as in the path
-        """Revoke a token."""
+    async def revoke_token(self, id: str) -> Response:
         if not _ID.fullmatch(id):
             raise no_such_token(id)
         await self._fleet.revoke_token(id)
@@ -94,7 +90,6 @@ class Handlers:
     # Detectors.
 
     async def list_detectors(self, query: messages.DetectorsQuery) -> Response:
-        """Return all detectors, or a page of them, in order of creation."""
         if query == messages.DetectorsQuery():
             return success(await _listed(await self._fleet.detectors()))
         after, most = _given(query.after), _given(query.limit) or messages.PAGE_MAX
@@ -104,27 +99,22 @@ class Handlers:
         return success(await _listed(page))
 
     async def create_detector(self, body: bytes) -> Response:
-        """Create a detector."""
         wanted = await self._decode(body, messages.NewDetector)
         return _success(messages.Identified(await self._fleet.create_detector(wanted.name)))
 
-    async def get_detector(self, detectorId: str) -> Response:  # noqa: N803 -- named as in the path
-        """Return one detector."""
+    async def get_detector(self, detectorId: str) -> Response:
         entry = await self._fleet.detector(detectorId)
         return _success(messages.Detector(entry.id, entry.name))
 
-    async def delete_detector(self, detectorId: str) -> Response:  # noqa: N803
-        """Delete a detector with its rules and its state."""
+    async def delete_detector(self, detectorId: str) -> Response:
         await self._fleet.delete_detector(detectorId)
         return _success(messages.Identified(detectorId))
 
-    async def fork_detector(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
-        """Make a detector with the rules and the state of another one."""
+    async def fork_detector(self, detectorId: str, body: bytes) -> Response:
         wanted = await self._decode(body, messages.NewDetector)
         return _success(messages.Identified(await self._fleet.fork_detector(detectorId, wanted.name)))
 
-    async def move_detector(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
-        """Have a detector active on another node."""
+    async def move_detector(self, detectorId: str, body: bytes) -> Response:
         wanted = await self._decode(body, cluster_messages.Move)
         route = await self._fleet.move_detector(detectorId, _given(wanted.node) or "")
         return _success(cluster_messages.Moved(route.address.node, route.worker))
@@ -132,11 +122,7 @@ class Handlers:
     # Evaluation.
 
     async def evaluate(
-        self,
-        detectorId: str,  # noqa: N803
-        body: bytes,
-        key: str,
-        query: messages.EvaluateQuery,
+        self, detectorId: str, body: bytes, key: str, query: messages.EvaluateQuery
     ) -> Response:
         """Evaluate an event; the detector decodes the body."""
         explained = query.explain == "true"
@@ -145,12 +131,7 @@ class Handlers:
         return await self._call(detectorId, operations.evaluate(body, key, explained=explained))
 
     async def evaluate_batch(
-        self,
-        detectorId: str,  # noqa: N803
-        body: bytes,
-        media_type: bytes,
-        key: str,
-        query: messages.BatchQuery,
+        self, detectorId: str, body: bytes, media_type: bytes, key: str, query: messages.BatchQuery
     ) -> Response:
         """Evaluate the events of a batch; the detector decodes the body."""
         form = BATCH_FORMS[media_type]
@@ -158,32 +139,23 @@ class Handlers:
             return await self._call(detectorId, operations.dry_run_batch(body, form))
         return await self._call(detectorId, operations.evaluate_batch(body, key, form))
 
-    async def explain(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
-        """Explain an event without recording it; the detector decodes the body."""
+    async def explain(self, detectorId: str, body: bytes) -> Response:
         return await self._call(detectorId, operations.explain(body))
 
-    async def state(self, detectorId: str, query: StateQuery) -> Response:  # noqa: N803
-        """Return what a detector holds, or a part of it."""
+    async def state(self, detectorId: str, query: StateQuery) -> Response:
         return await state_view(partial(self._fleet.call, detectorId), query)
 
-    async def timeline(
-        self,
-        detectorId: str,  # noqa: N803
-        id: str,  # noqa: A002
-        query: messages.TimelineQuery,
-    ) -> Response:
+    async def timeline(self, detectorId: str, id: str, query: messages.TimelineQuery) -> Response:
         """Return the last events on the timeline of a rule."""
         operation = operations.timeline(id, read_key(query.key), query.after)
         return await self._call(detectorId, operation)
 
     # Rules.
 
-    async def list_rules(self, detectorId: str) -> Response:  # noqa: N803
-        """Return the rules of a detector by priority."""
+    async def list_rules(self, detectorId: str) -> Response:
         return await self._call(detectorId, operations.rules())
 
-    async def create_rule(self, detectorId: str, body: bytes) -> Response:  # noqa: N803
-        """Create a rule; the detector parses the condition."""
+    async def create_rule(self, detectorId: str, body: bytes) -> Response:
         wanted = await self._decode(body, messages.NewRule)
         operation = operations.add_rule(
             wanted.name,
@@ -194,12 +166,10 @@ class Handlers:
         )
         return await self._call(detectorId, operation)
 
-    async def get_rule(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
-        """Return one rule."""
+    async def get_rule(self, detectorId: str, id: str) -> Response:
         return await self._call(detectorId, operations.rule(id))
 
-    async def change_rule(self, detectorId: str, id: str, body: bytes) -> Response:  # noqa: A002, N803
-        """Change the given members of a rule and give the whole rule."""
+    async def change_rule(self, detectorId: str, id: str, body: bytes) -> Response:
         wanted = await self._decode(body, messages.RuleChange)
         operation = operations.change_rule(
             id,
@@ -211,32 +181,22 @@ class Handlers:
         )
         return await self._call(detectorId, operation)
 
-    async def delete_rule(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
-        """Delete a rule."""
+    async def delete_rule(self, detectorId: str, id: str) -> Response:
         return await self._call(detectorId, operations.remove_rule(id))
 
-    async def comparison(
-        self,
-        detectorId: str,  # noqa: N803
-        id: str,  # noqa: A002
-        query: ComparisonQuery,
-    ) -> Response:
-        """Return how the firings of a rule and its draft differ."""
+    async def comparison(self, detectorId: str, id: str, query: ComparisonQuery) -> Response:
         return await self._call(detectorId, operations.comparison(id, _given(query.after)))
 
-    async def promote(self, detectorId: str, id: str) -> Response:  # noqa: A002, N803
-        """Exchange the conditions of a rule and its draft."""
+    async def promote(self, detectorId: str, id: str) -> Response:
         return await self._call(detectorId, operations.promote(id))
 
     # The service.
 
     async def parse_condition(self, body: bytes) -> Response:
-        """Parse a condition in a thread: a long text would block the event loop."""
         loop = asyncio.get_running_loop()
         return success(await loop.run_in_executor(self._parsers, parse_condition, body, self._limits))
 
     async def show_cluster(self, query: cluster_messages.ClusterQuery) -> Response:
-        """Return what runs where, with all workers or a page of them by name."""
         cluster = await self._fleet.cluster()
         workers = sorted(cluster.workers, key=lambda worker: worker.name)
         if query != cluster_messages.ClusterQuery():
@@ -255,20 +215,16 @@ class Handlers:
             )
         )
 
-    async def drain_node(self, id: str) -> Response:  # noqa: A002
-        """Have all detectors of a node moved."""
+    async def drain_node(self, id: str) -> Response:
         return _success(await self._fleet.drain_node(id, draining=True))
 
-    async def undrain_node(self, id: str) -> Response:  # noqa: A002
-        """Let a node take detectors again."""
+    async def undrain_node(self, id: str) -> Response:
         return _success(await self._fleet.drain_node(id, draining=False))
 
     async def health(self) -> Response:
-        """Answer, which shows that the process is alive."""
         return _success(messages.Alive(alive=True))
 
     async def readiness(self, *, has_token: bool) -> Response:
-        """Return whether requests are served; with a token, also what prevents it and what else is wrong."""
         if self._closing:
             return refused([Entry(1503, "the server is shutting down")])
         status = await self._fleet.status()

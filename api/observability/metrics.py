@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from api.observability.cluster_metrics import ClusterFamilies, cumulative
+from api.observability.cluster_metrics import cluster_families, cumulative
 from api.observability.request_metrics import BOUNDS_S, REQUESTS, SECONDS, WITHIN
 from engine.runtime.broker.broker import Status
 from engine.runtime.contract.measurements.counters import COUNTERS, FRONT_ENDS_LOST
@@ -46,7 +46,7 @@ class _Families(Collector):
 
     def __init__(self, status: Status, cluster: ClusterFigures) -> None:
         self._status = status
-        self._cluster = ClusterFamilies(cluster, PREFIX)
+        self._cluster = cluster
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families, and counters that were renamed by their former names, too."""
@@ -79,7 +79,7 @@ class _Families(Collector):
         )
         yield self._requests()
         yield self._times()
-        yield from self._cluster.families()
+        yield from cluster_families(self._cluster, PREFIX)
 
     def _requests(self) -> Metric:
         family = CounterMetricFamily(

@@ -11,15 +11,15 @@ from api.settings import Settings
 _BACKLOG: Final = 1024
 
 
-class CannotListen(Exception):
-    """The service cannot listen on the address; the message says why."""
+class StartError(Exception):
+    """The service cannot start; the message says why."""
 
 
 @contextmanager
 def listening(settings: Settings) -> Iterator[list[socket.socket]]:
     """Yield a listening socket for each front end; the system spreads connections over them.
 
-    Connections made before the service is up wait for it. Raises CannotListen.
+    Connections made before the service is up wait for it. Raises StartError.
     """
     with ExitStack() as sockets:
         try:
@@ -27,7 +27,7 @@ def listening(settings: Settings) -> Iterator[list[socket.socket]]:
         except OSError as error:
             reason = (os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)).lower()
             message = f"cannot listen on {settings.host}, port {settings.port}: {reason}"
-            raise CannotListen(message) from None
+            raise StartError(message) from None
         yield listeners
 
 

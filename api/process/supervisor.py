@@ -5,8 +5,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -17,7 +17,7 @@ from api.http.app import create_app
 from api.observability import logs
 from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
-from api.process.listening import CannotListen, listening
+from api.process.listening import StartError, listening
 from api.process.ray_lifetime import RayLoss, start_ray, stop_when_lost, stopping_ray
 from api.process.workers import FrontEndFailed, Workers
 from api.setting import PREFIX
@@ -36,10 +36,6 @@ from snapshots.errors import StorageError
 _log = logging.getLogger(__name__)
 
 _LOST_GRACE_S: Final = 1.0
-
-
-class StartError(Exception):
-    """The service cannot start; the message says why."""
 
 
 class UnsavedError(Exception):
@@ -76,7 +72,7 @@ def run(settings: Settings, work: Work) -> None:
     _interrupt_on_signals()
     _clear_settings_from_environment()
     raise_limit()
-    with suppress(KeyboardInterrupt), _listening(settings) as listeners:
+    with suppress(KeyboardInterrupt), listening(settings) as listeners:
         _refuse_folder(settings)
         try:
             ray = start_ray(settings.ray_address, settings.join_timeout_s)
@@ -232,15 +228,6 @@ async def _fleet(
         unsaved = await fleet.close()
     if unsaved:
         raise UnsavedError("\n".join(unsaved))
-
-
-@contextmanager
-def _listening(settings: Settings) -> Iterator[list[socket.socket]]:
-    try:
-        with listening(settings) as listeners:
-            yield listeners
-    except CannotListen as error:
-        raise StartError(str(error)) from None
 
 
 def _refuse_folder(settings: Settings) -> None:

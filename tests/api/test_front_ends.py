@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.process import worker, workers
-from api.process.listening import CannotListen, listening
+from api.process.listening import StartError, listening
 from api.process.workers import FrontEndFailed, Workers
 from api.settings import Settings
 from engine.runtime.contract.measurements.counters import FRONT_ENDS_LOST
@@ -77,7 +77,7 @@ def test_a_port_that_others_share_is_not_shared_with_them(settings):
         port = listeners[0].getsockname()[1]
         assert {listener.getsockname()[1] for listener in listeners} == {port}
         with (
-            pytest.raises(CannotListen, match="address already in use"),
+            pytest.raises(StartError, match="address already in use"),
             listening(Settings(port=port, workers=3)),
         ):
             pass

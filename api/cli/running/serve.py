@@ -64,7 +64,8 @@ def serve(**given: object) -> None:
         warn(warning)
 
     # Imported late: Ray and Quart take a second, which --help should not.
-    from api.process.supervisor import Running, StartError, UnsavedError, run  # noqa: PLC0415
+    from api.process.listening import StartError  # noqa: PLC0415
+    from api.process.supervisor import Running, UnsavedError, run  # noqa: PLC0415
 
     async def announce(running: Running) -> bool:
         lines = [f"The first token, shown only now: {running.token}"] if running.minted else []
