@@ -19,68 +19,48 @@ class ClusterQuery(Struct):
     """The page of the workers. Without either parameter, all of them are shown."""
 
     limit: (
-        Annotated[
-            int,
-            Meta(
-                ge=1,
-                le=PAGE_MAX,
-                description=f"The maximum number of workers; {PAGE_MAX} if only `after` is given.",
-                extra={"expected": f"a whole number from 1 to {PAGE_MAX}"},
-            ),
-        ]
+        Annotated[int, Meta(ge=1, le=PAGE_MAX, extra={"expected": f"a whole number from 1 to {PAGE_MAX}"})]
         | UnsetType
     ) = UNSET
+    """The maximum number of workers; 1000 if only `after` is given."""
     after: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=200,
-                description="Only workers whose names come after this one, the last of the previous page.",
-                extra={"expected": "the name of a worker"},
-            ),
-        ]
+        Annotated[str, Meta(min_length=1, max_length=200, extra={"expected": "the name of a worker"})]
         | UnsetType
     ) = UNSET
+    """Only workers whose names come after this one, the last of the previous page."""
 
 
 class Move(Struct):
     """Where a detector is to move."""
 
-    node: (
-        Annotated[
-            str,
-            Meta(max_length=200, description="The id of a node; absent: the one with most room but its own."),
-        ]
-        | UnsetType
-    ) = UNSET
+    node: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET
+    """The id of a node; absent: the one with most room but its own."""
 
 
 class Moved(Struct):
     """Where a detector is active now."""
 
     node: str
-    worker: Annotated[str, Meta(description="The name of its worker.")]
+    worker: str
+    """The name of its worker."""
 
 
 class Cluster(Struct):
     """What runs where. A worker that did not answer within a second is shown as it last was."""
 
-    nodes: Annotated[list[NodeFigures], Meta(description="The machines, as Ray knows them.")]
-    broker: Annotated[ProcessFigures, Meta(description="The process that places detectors.")]
+    nodes: list[NodeFigures]
+    """The machines, as Ray knows them."""
+    broker: ProcessFigures
+    """The process that places detectors."""
     front_ends: list[FrontEndFigures]
     workers: list[WorkerFigures]
-    activating: Annotated[list[str], Meta(description="Ids of detectors that are being activated.")]
-    folder: Annotated[
-        FolderFigures | None, Meta(description="The data folder's file system; `null` if it does not answer.")
-    ]
-    other_settings: Annotated[
-        list[OtherSetting],
-        Meta(
-            description="Settings that services on this folder were started with and that are not in force: "
-            "those of the service that came first are."
-        ),
-    ]
-    no_room: Annotated[
-        str, Meta(description="That a worker is wanted for which no node has room; empty if that is not so.")
-    ] = ""
+    activating: list[str]
+    """Ids of detectors that are being activated."""
+    folder: FolderFigures | None
+    """The data folder's file system; `null` if it does not answer."""
+    other_settings: list[OtherSetting]
+    """Settings that services on this folder were started with and that are not in force: those of the service
+    that came first are.
+    """
+    no_room: str = ""
+    """That a worker is wanted for which no node has room; empty if that is not so."""

@@ -10,11 +10,14 @@ from api.schema.messages import ExplainedNode
 class Example(Struct):
     """An event at which a rule or its draft fired."""
 
-    number: Annotated[int, Meta(description="Counts the events of the detector, from 1.")]
+    number: int
+    """Counts the events of the detector, from 1."""
     timestamp_ms: float
-    key: Annotated[dict[str, Any], Meta(description="The values of the keys in both conditions.")]
+    key: dict[str, Any]
+    """The values of the keys in both conditions."""
     fields: dict[str, Any]
-    cut: Annotated[Literal[True], Meta(description="Long values were cut.")] | UnsetType = UNSET
+    cut: Literal[True] | UnsetType = UNSET
+    """Long values were cut."""
 
 
 class Examples(Struct):
@@ -40,51 +43,37 @@ class Difference(Struct):
     key: dict[str, Any]
     fields: dict[str, Any]
     cut: Literal[True] | UnsetType = UNSET
-    rule: Annotated[ExplainedNode, Meta(description="The rule's condition.")] | UnsetType = UNSET
-    draft: Annotated[ExplainedNode, Meta(description="The draft's condition.")] | UnsetType = UNSET
+    rule: ExplainedNode | UnsetType = UNSET
+    """The rule's condition."""
+    draft: ExplainedNode | UnsetType = UNSET
+    """The draft's condition."""
 
 
 class ComparisonQuery(Struct):
     """Where on the list of differences to go on."""
 
-    after: (
-        Annotated[
-            int,
-            Meta(
-                ge=0,
-                description="Watch the differences, and tell those behind the event with this number.",
-                extra={"expected": "a whole number"},
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    after: Annotated[int, Meta(ge=0, extra={"expected": "a whole number"})] | UnsetType = UNSET
+    """Watch the differences, and tell those behind the event with this number."""
 
 
 class Comparison(Struct):
     """At how many events a rule and its draft fired together, and at how many each fired alone."""
 
-    ruleId: str  # noqa: N815 -- spelt as in actions
-    draftId: str  # noqa: N815
-    since_event: Annotated[int, Meta(description="How many events came before the comparison began.")]
-    events: Annotated[int, Meta(description="How many events were compared.")]
+    ruleId: str
+    draftId: str
+    since_event: int
+    """How many events came before the comparison began."""
+    events: int
+    """How many events were compared."""
     both: int
     only_rule: int
     only_draft: int
     examples: Examples
-    since_ms: (
-        Annotated[float, Meta(description="The detector's clock when the comparison began.")] | UnsetType
-    ) = UNSET
-    young_until_ms: (
-        Annotated[
-            float | None,
-            Meta(
-                description="Until when the draft may differ because it has seen fewer events; `null` if it "
-                "looks back without a window, absent if that does not matter."
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    differences: (
-        Annotated[list[Difference], Meta(description="With `after`: where only one fired, oldest first.")]
-        | UnsetType
-    ) = UNSET
+    since_ms: float | UnsetType = UNSET
+    """The detector's clock when the comparison began."""
+    young_until_ms: float | UnsetType | None = UNSET
+    """Until when the draft may differ because it has seen fewer events; `null` if it looks back without a
+    window, absent if that does not matter.
+    """
+    differences: list[Difference] | UnsetType = UNSET
+    """With `after`: where only one fired, oldest first."""

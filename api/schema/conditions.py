@@ -171,12 +171,15 @@ class Condition(Struct, rename={"not_": "not"}, forbid_unknown_fields=True):
 class Kept(Struct):
     """What a condition remembers for each key."""
 
-    per: Annotated[list[str], Meta(description="The keys, outermost first; none for all events together.")]
-    entries_max: Annotated[int, Meta(description="The most times, values or parts of a sum.")]
+    per: list[str]
+    """The keys, outermost first; none for all events together."""
+    entries_max: int
+    """The most times, values or parts of a sum."""
 
 
 class CostEstimate(Struct):
     """What a condition may cost as a rule of its own, roughly."""
 
-    event_ns: Annotated[int, Meta(description="Nanoseconds at each event that is evaluated for it.")]
+    event_ns: int
+    """Nanoseconds at each event that is evaluated for it."""
     kept: list[Kept]

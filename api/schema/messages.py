@@ -40,13 +40,8 @@ class NewRule(Struct, forbid_unknown_fields=True):
     name: Name
     notify: bool = False
     shadow: Shadow = False
-    draftOf: (  # noqa: N815 -- spelt as detectorId
-        Annotated[
-            str,
-            Meta(description="The id of the rule that this is a draft of: their firings are compared."),
-        ]
-        | UnsetType
-    ) = UNSET
+    draftOf: str | UnsetType = UNSET
+    """The id of the rule that this is a draft of: their firings are compared."""
 
 
 class RuleChange(Struct, forbid_unknown_fields=True):
@@ -115,54 +110,33 @@ class DetectorsQuery(Struct):
     """The page of a list of detectors. Without either parameter, the list is whole."""
 
     limit: (
-        Annotated[
-            int,
-            Meta(
-                ge=1,
-                le=PAGE_MAX,
-                description=f"The maximum number of detectors; {PAGE_MAX} if only `after` is given.",
-                extra={"expected": f"a whole number from 1 to {PAGE_MAX}"},
-            ),
-        ]
+        Annotated[int, Meta(ge=1, le=PAGE_MAX, extra={"expected": f"a whole number from 1 to {PAGE_MAX}"})]
         | UnsetType
     ) = UNSET
+    """The maximum number of detectors; 1000 if only `after` is given."""
     after: (
-        Annotated[
-            str,
-            Meta(
-                pattern="^[0-9a-f]{32}$",
-                description="Only detectors created after this one, the last of the previous page.",
-                extra={"expected": "the id of a detector"},
-            ),
-        ]
-        | UnsetType
+        Annotated[str, Meta(pattern="^[0-9a-f]{32}$", extra={"expected": "the id of a detector"})] | UnsetType
     ) = UNSET
+    """Only detectors created after this one, the last of the previous page."""
 
 
 YesOrNo = Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or `false`"})]
-_DRY_RUN: Final = (
-    "`true` tells what the answer would be, and records nothing. Evicted keys are not foretold, and an "
-    "Idempotency-Key is ignored."
-)
-
-
-class EvaluateQuery(Struct):
-    """What an evaluation does besides, or leaves out."""
-
-    explain: (
-        Annotated[
-            YesOrNo,
-            Meta(description="`true` adds `node` to each action: the explanation of its rule."),
-        ]
-        | UnsetType
-    ) = UNSET
-    dry_run: Annotated[YesOrNo, Meta(description=_DRY_RUN)] | UnsetType = UNSET
 
 
 class BatchQuery(Struct):
     """What a batch leaves out."""
 
-    dry_run: Annotated[YesOrNo, Meta(description=_DRY_RUN)] | UnsetType = UNSET
+    dry_run: YesOrNo | UnsetType = UNSET
+    """`true` tells what the answer would be, and records nothing. Evicted keys are not foretold, and an
+    Idempotency-Key is ignored.
+    """
+
+
+class EvaluateQuery(BatchQuery):
+    """What an evaluation does besides, or leaves out."""
+
+    explain: YesOrNo | UnsetType = UNSET
+    """`true` adds `node` to each action: the explanation of its rule."""
 
 
 class Rule(Struct):
@@ -170,15 +144,15 @@ class Rule(Struct):
 
     id: str
     condition: Condition
-    detectorId: str  # noqa: N815 -- the interface spells it so
+    detectorId: str
     enabled: bool
     name: str
     notify: bool
     priority: Annotated[int, Meta(ge=1)]
-    shadow: Annotated[Literal[True], Meta(description="Absent from other rules.")] | UnsetType = UNSET
-    draftOf: (  # noqa: N815 -- as above
-        Annotated[str, Meta(description="The id of the rule that this is a draft of.")] | UnsetType
-    ) = UNSET
+    shadow: Literal[True] | UnsetType = UNSET
+    """Absent from other rules."""
+    draftOf: str | UnsetType = UNSET
+    """The id of the rule that this is a draft of."""
 
 
 class ShownRule(Rule, kw_only=True):
@@ -198,13 +172,12 @@ class Action(Struct):
     """The action of a rule whose condition is true; `type` is `notify` if the rule's `notify` is true."""
 
     type: Literal["match", "notify"]
-    ruleId: str  # noqa: N815 -- spelt as the interface spells detectorId
+    ruleId: str
     name: str
     priority: int
     notify: bool
-    node: (
-        Annotated["ExplainedNode", Meta(description="Why the rule fires, with `explain=true`.")] | UnsetType
-    ) = UNSET
+    node: "ExplainedNode | UnsetType" = UNSET
+    """Why the rule fires, with `explain=true`."""
 
 
 class Actions(Struct):
@@ -237,58 +210,36 @@ class BatchResults(Struct):
 class ExplainedNode(Struct, omit_defaults=True):
     """A condition at the event that is explained."""
 
-    text: Annotated[str, Meta(description="The canonical text.")]
+    text: str
+    """The canonical text."""
     verdict: bool
-    nodes: (
-        Annotated[list["ExplainedNode"], Meta(description="Those of the conditions inside.")] | UnsetType
-    ) = UNSET
-    values: (
-        Annotated[dict[str, Any], Meta(description="What was looked up, by name; a missing value is absent.")]
-        | UnsetType
-    ) = UNSET
-    key: (
-        Annotated[dict[str, Any], Meta(description="The slice of a `keyed`: its key and those around it.")]
-        | UnsetType
-    ) = UNSET
-    witness_ms: (
-        Annotated[float, Meta(description="The time of the event that settles a temporal condition.")]
-        | UnsetType
-    ) = UNSET
-    until_ms: (
-        Annotated[float, Meta(description="Until when the verdict stays if nothing else happens.")]
-        | UnsetType
-    ) = UNSET
-    found: (
-        Annotated[
-            float,
-            Meta(
-                description="What `count`, `distinct`, `sum` or `avg` found. Of the first two, "
-                "no more than the comparison needs."
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    note: Annotated[str, Meta(description="What is worth knowing, in words.")] | UnsetType = UNSET
+    nodes: list["ExplainedNode"] | UnsetType = UNSET
+    """Those of the conditions inside."""
+    values: dict[str, Any] | UnsetType = UNSET
+    """What was looked up, by name; a missing value is absent."""
+    key: dict[str, Any] | UnsetType = UNSET
+    """The slice of a `keyed`: its key and those around it."""
+    witness_ms: float | UnsetType = UNSET
+    """The time of the event that settles a temporal condition."""
+    until_ms: float | UnsetType = UNSET
+    """Until when the verdict stays if nothing else happens."""
+    found: float | UnsetType = UNSET
+    """What `count`, `distinct`, `sum` or `avg` found. Of the first two, no more than the comparison needs."""
+    note: str | UnsetType = UNSET
+    """What is worth knowing, in words."""
 
 
 class ExplainedRule(Struct, omit_defaults=True):
     """A rule at the event that is explained."""
 
-    ruleId: str  # noqa: N815 -- as in Action
+    ruleId: str
     name: str
-    verdict: Annotated[bool, Meta(description="Whether the rule would fire.")]
+    verdict: bool
+    """Whether the rule would fire."""
     node: ExplainedNode
     shadow: Literal[True] | UnsetType = UNSET
-    why_not: (
-        Annotated[
-            list[str],
-            Meta(
-                description="The smallest set of predicates of which the verdict turns; "
-                "absent if none turns it."
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
+    why_not: list[str] | UnsetType = UNSET
+    """The smallest set of predicates of which the verdict turns; absent if none turns it."""
 
 
 class Explanation(Struct):
@@ -300,21 +251,10 @@ class Explanation(Struct):
 class TimelineQuery(Struct):
     """The key and the place on a timeline."""
 
-    key: Annotated[
-        str,
-        Meta(
-            description='Only events with these values, as a JSON object: `{"user": "ada"}`.',
-            extra={"expected": "a JSON object of strings, numbers and booleans"},
-        ),
-    ] = "{}"
-    after: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Only events behind the one with this number.",
-            extra={"expected": "a whole number"},
-        ),
-    ] = 0
+    key: Annotated[str, Meta(extra={"expected": "a JSON object of strings, numbers and booleans"})] = "{}"
+    """Only events with these values, as a JSON object: `{"user": "ada"}`."""
+    after: Annotated[int, Meta(ge=0, extra={"expected": "a whole number"})] = 0
+    """Only events behind the one with this number."""
 
 
 class Moment(Struct):
@@ -330,7 +270,7 @@ class Moment(Struct):
 class Timeline(Struct):
     """A rule at the last events. `rows` are its temporal conditions, outer ones first."""
 
-    ruleId: str  # noqa: N815 -- spelt as in actions
+    ruleId: str
     text: str
     rows: list[str]
     moments: list[Moment]
@@ -354,8 +294,8 @@ class Ready(Struct):
     """Requests are served; `amiss`, shown with a token, is what is wrong although they are."""
 
     ready: Literal[True]
+    # Its sentences name detectors and files, so they are not shown to everyone.
     amiss: list[str] | UnsetType = UNSET
-    """Sentences that name detectors and files, so not shown to everyone."""
 
 
 class Failure(Struct):

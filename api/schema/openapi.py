@@ -7,13 +7,23 @@ from typing import Any, Final
 
 import msgspec
 
-from api.schema import conditions, messages
+from api.schema import cluster_messages, comparison_messages, conditions, messages, state_messages
 from api.schema.envelope import CODES, MESSAGE_CODES, NDJSON
 from api.schema.examples import EVENT
+from api.schema.field_texts import field_texts
 from api.schema.operation import Operation
 from api.schema.operations import OPERATIONS
 
 _REFERENCE: Final = "#/components/schemas/{name}"
+_MESSAGES: Final = {
+    name: member
+    for module in (cluster_messages, comparison_messages, conditions, messages, state_messages)
+    for name, member in vars(module).items()
+    if isinstance(member, type)
+    and issubclass(member, msgspec.Struct)
+    and member.__module__ == module.__name__
+}
+"""The messages whose fields have texts."""
 _PARAMETER: Final = re.compile(r"{(\w+)}")
 _REASONS: Final = {
     400: "Bad request",
@@ -68,6 +78,9 @@ def document() -> dict[str, Any]:
     shapes = [operation.result for operation in OPERATIONS] + [messages.Failure, conditions.Condition]
     bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
     schemas, components = msgspec.json.schema_components([*shapes, *bodies], ref_template=_REFERENCE)
+    for name, message in _MESSAGES.items():
+        for field, text in field_texts(message).items() if name in components else ():
+            components[name]["properties"][field]["description"] = text
     # Exactly one member, which the type cannot express.
     components["Condition"].update(minProperties=1, maxProperties=1)
     results = dict(zip((operation.name for operation in OPERATIONS), schemas, strict=False))
@@ -186,7 +199,7 @@ def _query(operation: Operation) -> list[dict[str, Any]]:
     described = []
     for parameter in msgspec.structs.fields(operation.query):
         schema = msgspec.json.schema(parameter.type)
-        text = f"_An addition to the interface._ {schema.pop('description')}"
+        text = f"_An addition to the interface._ {field_texts(operation.query)[parameter.name]}"
         described.append(
             {
                 "name": parameter.encode_name,

@@ -12,68 +12,33 @@ class StateQuery(Struct):
     """Which part of a state is asked for. Without parameters, it is the whole in numbers."""
 
     list: (
-        Annotated[
-            Literal["keys", "nodes", "rules"],
-            Meta(
-                description="A page of the live keys, those seen last first; of the temporal conditions "
-                "that are remembered; or of the rules, with what they cost.",
-                extra={"expected": "`keys`, `nodes` or `rules`"},
-            ),
-        ]
+        Annotated[Literal["keys", "nodes", "rules"], Meta(extra={"expected": "`keys`, `nodes` or `rules`"})]
         | UnsetType
     ) = UNSET
-    prefix: Annotated[
-        str,
-        Meta(
-            max_length=1000,
-            description="Only keys of which a value, or rules of which the name, begins so.",
-            extra={"expected": "at most 1000 characters"},
-        ),
-    ] = ""
-    sort: Annotated[
-        Literal["priority", "cost"],
-        Meta(
-            description="With `list=rules`: by priority, or those first that took most time.",
-            extra={"expected": "`priority` or `cost`"},
-        ),
-    ] = "priority"
+    """A page of the live keys, those seen last first; of the temporal conditions that are remembered; or of
+    the rules, with what they cost.
+    """
+    prefix: Annotated[str, Meta(max_length=1000, extra={"expected": "at most 1000 characters"})] = ""
+    """Only keys of which a value, or rules of which the name, begins so."""
+    sort: Annotated[Literal["priority", "cost"], Meta(extra={"expected": "`priority` or `cost`"})] = (
+        "priority"
+    )
+    """With `list=rules`: by priority, or those first that took most time."""
     limit: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=STATE_PAGE_MAX,
-            description="The maximum number of entries.",
-            extra={"expected": f"a whole number from 1 to {STATE_PAGE_MAX}"},
-        ),
+        int, Meta(ge=1, le=STATE_PAGE_MAX, extra={"expected": f"a whole number from 1 to {STATE_PAGE_MAX}"})
     ] = STATE_PAGE_MAX
+    """The maximum number of entries."""
     after: (
         Annotated[
-            str,
-            Meta(
-                pattern="^[0-9]{1,18}(-[0-9]{1,9})?$",
-                description="The `after` of the previous page.",
-                extra={"expected": "the `after` of a page"},
-            ),
+            str, Meta(pattern="^[0-9]{1,18}(-[0-9]{1,9})?$", extra={"expected": "the `after` of a page"})
         ]
         | UnsetType
     ) = UNSET
-    rule: (
-        Annotated[
-            str,
-            Meta(
-                description="The tree of the rule with this id, now.",
-                extra={"expected": "the id of a rule"},
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    key: Annotated[
-        str,
-        Meta(
-            description='With `rule`: whose slices, as a JSON object: `{"user": "ada"}`.',
-            extra={"expected": "a JSON object of strings, numbers and booleans"},
-        ),
-    ] = "{}"
+    """The `after` of the previous page."""
+    rule: Annotated[str, Meta(extra={"expected": "the id of a rule"})] | UnsetType = UNSET
+    """The tree of the rule with this id, now."""
+    key: Annotated[str, Meta(extra={"expected": "a JSON object of strings, numbers and booleans"})] = "{}"
+    """With `rule`: whose slices, as a JSON object: `{"user": "ada"}`."""
 
 
 class StandingNode(Struct):
@@ -101,53 +66,56 @@ class StateNode(Struct):
     """A temporal condition that is remembered, once for all rules that contain it."""
 
     text: str
-    per: Annotated[list[str], Meta(description="The keys around it, outermost first.")]
-    since_event: Annotated[int, Meta(description="How many events came before its history began.")]
-    entries: Annotated[int, Meta(description="For how many keys something is remembered.")]
-    bytes: Annotated[int, Meta(description="What that is estimated to take, without the keys themselves.")]
-    uses: Annotated[int, Meta(description="How many rules, and younger memories, read it.")]
-    ruleIds: Annotated[list[str], Meta(description="At most 20 of these rules.")]  # noqa: N815
+    per: list[str]
+    """The keys around it, outermost first."""
+    since_event: int
+    """How many events came before its history began."""
+    entries: int
+    """For how many keys something is remembered."""
+    bytes: int
+    """What that is estimated to take, without the keys themselves."""
+    uses: int
+    """How many rules, and younger memories, read it."""
+    ruleIds: list[str]
+    """At most 20 of these rules."""
 
 
 class StateRule(Struct):
     """A rule, with what it cost since the detector was activated."""
 
-    ruleId: str  # noqa: N815 -- spelt as in actions
+    ruleId: str
     name: str
     priority: int
     enabled: bool
     since_event: int
     times_true: int
     shadow: Literal[True] | UnsetType = UNSET
-    evaluated_share: (
-        Annotated[float, Meta(description="The share of events for which it was evaluated.")] | UnsetType
-    ) = UNSET
-    time_share: (
-        Annotated[float, Meta(description="Its share of the time that all rules took.")] | UnsetType
-    ) = UNSET
+    evaluated_share: float | UnsetType = UNSET
+    """The share of events for which it was evaluated."""
+    time_share: float | UnsetType = UNSET
+    """Its share of the time that all rules took."""
 
 
 class State(Struct):
     """What a detector holds, in numbers; or a page of a list; or the tree of a rule."""
 
-    clock_ms: Annotated[float, Meta(description="Absent before the first event.")] | UnsetType = UNSET
+    clock_ms: float | UnsetType = UNSET
+    """Absent before the first event."""
     events: int | UnsetType = UNSET
     rules: dict[str, int] | list[StateRule] | UnsetType = UNSET
     nodes: dict[str, int] | list[StateNode] | UnsetType = UNSET
-    indexed: (
-        Annotated[bool, Meta(description="Whether events meet only the rules that they concern.")] | UnsetType
-    ) = UNSET
+    indexed: bool | UnsetType = UNSET
+    """Whether events meet only the rules that they concern."""
     keys: dict[str, Any] | list[StateKey] | UnsetType = UNSET
     bytes: dict[str, int] | UnsetType = UNSET
-    samples: (
-        Annotated[int, Meta(description="At how many events the time of indexed rules was measured.")]
-        | UnsetType
-    ) = UNSET
+    samples: int | UnsetType = UNSET
+    """At how many events the time of indexed rules was measured."""
     journal: dict[str, Any] | UnsetType = UNSET
     snapshot: dict[str, int] | UnsetType = UNSET
     worker: dict[str, Any] | UnsetType = UNSET
-    after: Annotated[str, Meta(description="Where the next page begins.")] | UnsetType = UNSET
-    ruleId: str | UnsetType = UNSET  # noqa: N815 -- spelt as in actions
+    after: str | UnsetType = UNSET
+    """Where the next page begins."""
+    ruleId: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
     shadow: Literal[True] | UnsetType = UNSET
