@@ -110,7 +110,7 @@ class Files(Protocol):
         """Return once the names in a folder are on the disk."""
 
 
-class _RealFile:
+class _RealFile(OpenFile):
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         status = os.fstat(descriptor)
@@ -154,24 +154,21 @@ class _RealFile:
         os.close(self._descriptor)
 
 
-class RealFiles:
+class RealFiles(Files):
     """The operating system's calls. Files and folders are readable by their user alone."""
 
     def names(self, folder: Path) -> list[str]:
-        """Return the names in a folder, in any order; none if there is no such folder."""
         try:
             return os.listdir(folder)  # noqa: PTH208 -- each activation lists twice, and Path.iterdir is slower
         except FileNotFoundError:
             return []
 
     def read(self, path: Path) -> bytes:
-        """Read a whole file."""
         # A buffer would only be copied: everything is read at once.
         with FileIO(path) as file:
             return file.readall()
 
     def read_start(self, path: Path, bytes_: int) -> bytes:
-        """Read the first bytes of a file; fewer if it is shorter."""
         # Each activation reads several, and a file object takes longer than its read.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -180,15 +177,12 @@ class RealFiles:
             os.close(descriptor)
 
     def changed_us(self, path: Path) -> int:
-        """Return when a file was last written, in microseconds since 1970."""
         return path.stat().st_mtime_ns // 1_000
 
     def create(self, path: Path) -> OpenFile:
-        """Create an empty file. Raises FileExistsError if the name is taken."""
         return _RealFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
     def write_again(self, path: Path, offset: int, data: bytes) -> None:
-        """Write the bytes that a file has at an offset once more, and sync them."""
         # A symbolic link could lead anywhere. `create` follows none either: O_EXCL forbids it.
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -198,15 +192,12 @@ class RealFiles:
             os.close(descriptor)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename a file within its folder, atomically, replacing any file of the new name."""
         old.rename(new)
 
     def remove(self, path: Path) -> None:
-        """Remove a file."""
         path.unlink()
 
     def make_folder(self, folder: Path) -> None:
-        """Make a folder and the missing ones above it, and sync their names."""
         if folder.is_dir():
             return
         self.make_folder(folder.parent)
@@ -214,11 +205,9 @@ class RealFiles:
         self.sync_folder(folder.parent)
 
     def remove_folder(self, folder: Path) -> None:
-        """Remove an empty folder."""
         folder.rmdir()
 
     def sync_folder(self, folder: Path) -> None:
-        """Return once the names in a folder are on the disk."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)

@@ -18,7 +18,6 @@ from engine.runtime.broker.fleet import Fleet
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import RemoteBroker, Unreachable, methods_for_front_ends
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
-from engine.runtime.contract.catalogue_changes import Changes, Opened
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerAnswer
 from engine.runtime.contract.measurements.measures import Measures
@@ -381,27 +380,15 @@ class LocalDirectoryHandle(Mortal):
         super().die()
         self.directory.close()
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        """Every other method is the directory's own."""
-        work = getattr(self.directory, name)
-
-        async def call(*arguments: Any, **named: Any) -> Any:
-            self.calls.append(name)
-            await self._alive(self.before(name))
-            return await self._alive(_run(lambda: work(*arguments, **named)))
-
-        return call
-
-    async def open(self) -> Opened:
-        return await self._alive(_run(self.directory.open))
-
-    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        self.calls.append("changes")
-        await self._alive(self.before("changes"))
-        return await self._alive(_run(lambda: self.directory.changes(tokens_seen, detectors_seen)))
-
-    async def close(self) -> None:
-        self.directory.close()
+    async def call(self, method: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        if method in (Directory.open, Directory.close):
+            return method(self.directory)
+        self.calls.append(method.__name__)
+        await self._alive(self.before(method.__name__))
+        # By its name, so that a test may replace it.
+        return await self._alive(
+            _run(lambda: getattr(self.directory, method.__name__)(*arguments, **options))
+        )
 
     async def end(self) -> None:
         self.die()

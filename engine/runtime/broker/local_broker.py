@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from engine.runtime.broker.broker import Status, Tallies
-from engine.runtime.catalogue.directory_client import DirectoryClient
+from engine.runtime.broker.broker import Broker, Status, Tallies
+from engine.runtime.catalogue.directory_client import DirectoryClient, DirectoryStarter
 from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
 from engine.runtime.contract.errors import (
     SHUTTING_DOWN,
@@ -18,7 +18,7 @@ from engine.runtime.contract.errors import (
 )
 from engine.runtime.contract.measurements.counters import COUNTERS
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
-from engine.runtime.contract.ports import DirectoryStarter, NodesPort, WorkerPort, WorkerStarter
+from engine.runtime.contract.ports import NodesPort, WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import Held
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
@@ -41,7 +41,7 @@ _ADOPT_S = 5.0
 """How long a worker of an earlier broker may take to say what it has."""
 
 
-class LocalBroker:
+class LocalBroker(Broker):
     """Owns the directory and the workers, and activates detectors. For one event loop."""
 
     def __init__(
@@ -110,7 +110,6 @@ class LocalBroker:
     # -- start and end -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Open the data folder and begin. Raises StorageError, including FolderInUse."""
         opened = await self._directory.start()
         for damage in opened.damage:
             self._note_damage("tokens and catalogue", damage)
@@ -154,10 +153,6 @@ class LocalBroker:
         return [(worker, one) for one in held]
 
     async def close(self) -> list[str]:
-        """Answer waiting requests, save every active detector, and stop.
-
-        Returns a sentence for each detector that could not be saved.
-        """
         self._closing = True
         await self._rebalancer.end()
         all_placed = list(self._placed.values())
@@ -172,7 +167,6 @@ class LocalBroker:
         ]
 
     def refuse_all(self) -> None:
-        """Refuse all waiting, running and future requests: the time to serve them is over."""
         self._closing = True
         self._directory.refuse_all()
         for placed in list(self._placed.values()):
@@ -181,7 +175,6 @@ class LocalBroker:
     # -- tokens and catalogue --------------------------------------------------------------------------------
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Return the changes since those versions."""
         changes = await self._directory.changes(tokens_seen, detectors_seen)
         for warning in changes.warnings:
             if (said := f"tokens and catalogue: {warning}") not in self._damage:
@@ -191,30 +184,22 @@ class LocalBroker:
     async def add_token(
         self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
     ) -> int:
-        """Store a token; return the version of the tokens that includes it."""
         return await self._directory.add_token(token_id, digest, hint, name, created_at_ms)
 
     async def revoke_token(self, token_id: str) -> int:
-        """Remove a token; return the version without it. Raises Refusal 1202."""
         return await self._directory.revoke_token(token_id)
 
     async def tokens(self) -> list[TokenEntry]:
-        """Return all tokens, in order of creation."""
         return await self._directory.tokens()
 
     async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
-        """Note that tokens were used."""
         await self._directory.tokens_used(token_ids, at_ms)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
-        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
         return await self._directory.create_detector(detector_id, name)
 
     async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
-        """Add a detector with the rules and the state of another one; return the catalogue's version.
-
-        Raises Refusal 1200 and 1400. What is begun is completed or removed, even if the caller is gone.
-        """
+        # What is begun is completed or removed, even if the caller is gone.
         fork = asyncio.create_task(self._fork(source_id, detector_id, name))
         self._forks.add(fork)
         fork.add_done_callback(self._forked)
@@ -249,7 +234,6 @@ class LocalBroker:
             fork.exception()
 
     async def delete_detector(self, detector_id: str) -> int:
-        """Remove a detector durably; return the version without it. Raises Refusal 1200."""
         version = await self._directory.delete_detector(detector_id)
         purge = asyncio.create_task(self._purge(detector_id))
         self._purges.add(purge)
@@ -273,10 +257,6 @@ class LocalBroker:
     # -- places ----------------------------------------------------------------------------------------------
 
     async def route(self, detector_id: str, left_epoch: int) -> Route:
-        """Return where a detector is, once it is active; not in the activation of `left_epoch`.
-
-        Raises Refusal 1200; DetectorUnavailable 1501 and 1503.
-        """
         if self._closing:
             raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
         placed = self._placed.get(detector_id)
@@ -285,10 +265,6 @@ class LocalBroker:
         return await placed.route(left_epoch)
 
     async def move(self, detector_id: str, node: str) -> Route:
-        """Have a detector active on a node, or with an empty one on any but its own; return where it is.
-
-        Raises Refusal 1200 and 1204; DetectorUnavailable 1501 and 1503.
-        """
         if self._closing:
             raise shutting_down()
         placed = self._placed.get(detector_id)
@@ -297,10 +273,6 @@ class LocalBroker:
         return await self._rebalancer.move(placed, node)
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
-        """Have all detectors of a node moved, and keep others away; or let them come again.
-
-        Raises Refusal 1204.
-        """
         return await self._rebalancer.drain(node, draining=draining)
 
     async def _leave(self) -> None:
@@ -327,12 +299,10 @@ class LocalBroker:
         return {name: self._services.counts[name] for name in COUNTERS}
 
     async def tally(self, counted: Tallies) -> None:
-        """Add to the metrics of front ends."""
         for name, value in counted.items():
             self._tallies[name] = self._tallies.get(name, 0) + value
 
     async def status(self) -> Status:
-        """Return the current state."""
         reasons = ["the server is shutting down"] if self._closing else []
         if not self._workers.all:
             reasons.append("no detector worker is running")
@@ -357,11 +327,9 @@ class LocalBroker:
         )
 
     async def tell(self, figures: FrontEndFigures) -> None:
-        """Take what a front end tells of itself."""
         self._census.tell(figures)
 
     async def cluster(self) -> ClusterFigures:
-        """Return what runs where."""
         figures = await self._census.take()
         return msgspec.structs.replace(figures, no_room=self._workers.no_room or "")
 

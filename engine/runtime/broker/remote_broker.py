@@ -2,8 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -21,6 +20,7 @@ from engine.runtime.contract.errors import (
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.open_calls import OpenCalls
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import Methods
 from engine.runtime.transport.messages import Note
@@ -46,7 +46,7 @@ class Unreachable(Exception):
     """No later attempt to connect can succeed."""
 
 
-class RemoteBroker:
+class RemoteBroker(Broker):
     """Forwards every call to the broker's process. A call during which it is lost is repeated.
 
     Repeating is safe: the caller chooses the id of what it creates, and what is gone when a removal is
@@ -76,8 +76,7 @@ class RemoteBroker:
         self._end = end
         self._client: LinkClient | None = None
         self._connecting: asyncio.Task[LinkClient] | None = None
-        self._asks: set[asyncio.Timeout] = set()
-        self._refusing = asyncio.Event()
+        self._calls = OpenCalls(settings.deadline_s)
         self._last: Status | None = None
         """The last status that the broker has told."""
         self._untold: dict[tuple[str, ...], float] = {}
@@ -115,9 +114,7 @@ class RemoteBroker:
 
     def refuse_all(self) -> None:
         """Refuse all pending and future requests. The outcome of pending ones is unknown here."""
-        self._refusing.set()
-        for ask in self._asks:
-            ask.reschedule(0.0)
+        self._calls.refuse_all()
 
     def note(self, name: str, body: bytes = b"") -> None:
         """Send a note to the broker's process, if it can be reached."""
@@ -127,44 +124,32 @@ class RemoteBroker:
     # -- asks ------------------------------------------------------------------------------------------------
 
     async def route(self, detector_id: str, left_epoch: int) -> Route:
-        """Return where a detector is, once it is active. Raises Refusal 1200 and DetectorUnavailable."""
         return await self._ask("route", Route, detector_id, left_epoch, harmless=True)
 
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Return the changes since those versions."""
         return await self._ask("changes", Changes, tokens_seen, detectors_seen, harmless=True)
 
     async def add_token(
         self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
     ) -> int:
-        """Store a token; return the version of the tokens that includes it."""
         return await self._ask("add_token", int, token_id, digest, hint, name, created_at_ms)
 
     async def revoke_token(self, token_id: str) -> int:
-        """Remove a token; return the version without it. Raises Refusal 1202."""
         return await self._remove("revoke_token", token_id)
 
     async def tokens(self) -> list[TokenEntry]:
-        """Return all tokens, in order of creation."""
         return await self._ask("tokens", list[TokenEntry], harmless=True)
 
     async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
-        """Note that tokens were used."""
         await self._ask("tokens_used", type(None), token_ids, at_ms, harmless=True)
 
     async def create_detector(self, detector_id: str, name: str) -> int:
-        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
         return await self._ask("create_detector", int, detector_id, name)
 
     async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
-        """Add a detector with the rules and the state of another one; return the catalogue's version.
-
-        Raises Refusal 1200 and 1400.
-        """
         return await self._ask("fork_detector", int, source_id, detector_id, name)
 
     async def delete_detector(self, detector_id: str) -> int:
-        """Remove a detector; return the version without it. Raises Refusal 1200."""
         return await self._remove("delete_detector", detector_id)
 
     async def move(self, detector_id: str, node: str) -> Route:
@@ -172,7 +157,6 @@ class RemoteBroker:
         return await self._ask("move", Route, detector_id, node, harmless=True)
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
-        """Have all detectors of a node moved, and keep others away; or let them come again."""
         return await self._ask("drain", NodeFigures, node, draining, harmless=True)
 
     async def tally(self, counted: Tallies) -> None:
@@ -193,7 +177,7 @@ class RemoteBroker:
         try:
             status = self._last = await self._ask_soon("status", Status)
         except DetectorUnavailable as error:
-            if self._last is None or self._refusing.is_set():
+            if self._last is None or self._calls.refused():
                 raise
             status = msgspec.structs.replace(self._last, amiss=[*self._last.amiss, error.message])
         if (trouble := self._trouble()) is not None:
@@ -270,12 +254,12 @@ class RemoteBroker:
 
         Raises DetectorUnavailable: 1502 if the call was made and is not harmless, 1501 otherwise.
         """
-        if self._refusing.is_set():
+        if self._calls.refused():
             raise shutting_down()
         reason = "it does not answer"
         made = False
         try:
-            async with self._within_deadline():
+            async with self._calls.one():
                 while True:
                     try:
                         client = await self._connected()
@@ -287,22 +271,13 @@ class RemoteBroker:
         except (Unreachable, StorageError) as error:
             reason = str(error)
         except TimeoutError:
-            if self._refusing.is_set() and (harmless or not made):
+            if self._calls.refused() and (harmless or not made):
                 raise shutting_down() from None
         if made and not harmless:
-            why = "the server is shutting down" if self._refusing.is_set() else _OUT_OF_REACH.format(reason)
+            why = "the server is shutting down" if self._calls.refused() else _OUT_OF_REACH.format(reason)
             said = f"{why}; the outcome of the request is unknown"
             raise DetectorUnavailable(OUTCOME_UNKNOWN, said, self._settings.retry_s)
         raise self._out_of_reach(reason)
-
-    @asynccontextmanager
-    async def _within_deadline(self) -> AsyncIterator[None]:
-        async with asyncio.timeout(self._settings.deadline_s) as ask:
-            self._asks.add(ask)
-            try:
-                yield
-            finally:
-                self._asks.discard(ask)
 
     @property
     def _is_connected(self) -> bool:

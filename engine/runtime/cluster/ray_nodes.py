@@ -9,6 +9,7 @@ from ray._private import worker as ray_worker
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from engine.runtime.contract.measurements.figures import NodeFigures
+from engine.runtime.contract.ports import NodesPort
 from engine.runtime.process.off_loop import off_loop
 
 _KEYS: Final = b"rule-detector"
@@ -36,20 +37,17 @@ def not_on(avoid: Collection[str]) -> dict[str, Any]:
     return {"label_selector": {_NODE_LABEL: f"!in({','.join(bad)})"}}
 
 
-class RayNodes:
+class RayNodes(NodesPort):
     """The nodes of the cluster that this process belongs to."""
 
     @property
     def here(self) -> str:
-        """The node of this process."""
         return ray.get_runtime_context().get_node_id()
 
     async def look(self) -> list[NodeFigures]:
-        """Return all machines, as Ray knows them, dead ones too."""
         return await off_loop(look, "ray nodes")
 
     async def drain(self, node: str, *, draining: bool) -> None:
-        """Remember that a node is drained, or that it is not any more, for as long as the cluster exists."""
         await off_loop(lambda: _drain(node, draining=draining), "ray nodes")
 
 

@@ -1,9 +1,8 @@
-"""Workers and the directory as others call them: few methods, implemented by Ray or a fake."""
+"""Detectors, workers and nodes as others call them: few methods, implemented with Ray or by a fake."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from engine.runtime.contract.catalogue_changes import Changes, Opened, TokenEntry
 from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerAnswer
 from engine.runtime.contract.requests.calls import Activated, Held, Report
 from engine.runtime.contract.requests.operations import Operation, Reply
@@ -15,6 +14,9 @@ class DetectorPort(Protocol):
 
     Calls are made one at a time, except `finish_saving` and `finish_fork`.
     """
+
+    cpu_s: float
+    """The processor time of its batches, as far as they were executed beside other detectors."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector. Raises StorageError."""
@@ -46,10 +48,6 @@ class DetectorPort(Protocol):
     async def discard(self) -> None:
         """Drop the detector without saving it."""
 
-    @property
-    def cpu_s(self) -> float:
-        """The processor time of its batches, as far as they were executed beside other detectors."""
-
     def figures(self) -> DetectorFigures | None:
         """Return what the active detector holds, even while a call is under way; None if there is none."""
 
@@ -62,18 +60,12 @@ class WorkerPort(Protocol):
 
     reported: Callable[[Report], None]
     """Called with what the worker reports about its detectors."""
-
-    @property
-    def name(self) -> str:
-        """The worker's name, for the directory and the log."""
-
-    @property
-    def node(self) -> str:
-        """The id of the node that the worker runs on."""
-
-    @property
-    def address(self) -> Address:
-        """Where the worker accepts calls on its detectors."""
+    name: str
+    """The worker's name, for the directory and the log."""
+    node: str
+    """The id of the node that the worker runs on."""
+    address: Address
+    """Where the worker accepts calls on its detectors."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector. Raises StorageError."""
@@ -140,58 +132,3 @@ class NodesPort(Protocol):
 
     async def drain(self, node: str, *, draining: bool) -> None:
         """Remember that a node is drained, or that it is not any more, for as long as the cluster exists."""
-
-
-class DirectoryPort(Protocol):
-    """A started directory. Every call raises ActorDied if it is dead or unreachable.
-
-    Every call but `open` can be repeated safely if its outcome is unknown.
-    """
-
-    async def open(self) -> Opened:
-        """Lock the data folder and read it. Raises StorageError, including FolderInUse."""
-
-    async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
-        """Return the changes since those versions."""
-
-    async def add_token(
-        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
-    ) -> int:
-        """Store a token; return the version of the tokens that includes it."""
-
-    async def revoke_token(self, token_id: str) -> int | None:
-        """Remove a token; return the version without it, None if it does not exist."""
-
-    async def tokens(self) -> list[TokenEntry]:
-        """Return all tokens, in order of creation."""
-
-    async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
-        """Note that tokens were used."""
-
-    async def create_detector(self, detector_id: str, name: str, *, is_made: bool = False) -> int | None:
-        """Add a detector; return the catalogue's version that includes it, None if the limit is reached.
-
-        With `is_made`, its folder has its first snapshot already. Raises DetectorUnavailable if it has none.
-        """
-
-    async def delete_detector(self, detector_id: str) -> int | None:
-        """Remove a detector; return the version without it, None if it does not exist."""
-
-    async def purge_detector(self, detector_id: str) -> None:
-        """Delete the files of a detector that was removed, or never completed, and that is active nowhere."""
-
-    async def lease(self, detector_id: str, worker: str) -> int | None:
-        """Grant a detector to a worker: return an epoch later than all before, None if it does not exist."""
-
-    async def close(self) -> None:
-        """Release the data folder."""
-
-    async def end(self) -> None:
-        """End the directory's process. Everything it confirmed is on the disk."""
-
-
-class DirectoryStarter(Protocol):
-    """Starts the directory."""
-
-    async def start(self) -> DirectoryPort:
-        """Start a directory, not yet opened. Raises ActorDied if that fails for now."""

@@ -30,12 +30,10 @@ class MeasuredActor(DetectorActor):
         self.measures = measures
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Activate a detector. Raises as DetectorActor does."""
         with self._timed(ACTIVATION_SECONDS):
             return super().activate(detector_id, epoch)
 
     def handle(self, batch: Sequence[Operation]) -> Reply:
-        """Execute a batch. Raises as DetectorActor does."""
         active = self._active
         before = 0 if active is None else active.detector.keys_evicted
         began_s = time.perf_counter()
@@ -48,17 +46,14 @@ class MeasuredActor(DetectorActor):
         return reply
 
     def begin_saving(self) -> bool:
-        """Copy the state for a snapshot. Raises as DetectorActor does."""
         with self._timed(SNAPSHOT_PAUSE_SECONDS):
             return super().begin_saving()
 
     def begin_fork(self, fork_id: str) -> Callable[[], None]:
-        """Copy the state for another detector. Raises as DetectorActor does."""
         with self._timed(SNAPSHOT_PAUSE_SECONDS):
             return super().begin_fork(fork_id)
 
     def finish_saving(self) -> None:
-        """Write the snapshot that was begun. Raises as DetectorActor does."""
         with self._timed(SNAPSHOT_SECONDS):
             super().finish_saving()
 

@@ -48,11 +48,9 @@ class _Handshake(asyncio.BufferedProtocol, ABC):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Return the buffer for the next bytes."""
         return self._reader.room()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -77,12 +75,10 @@ class _ForWelcome(_Handshake):
         self.welcomed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def took(self, payload: bytes) -> None:  # noqa: ARG002 -- it is empty
-        """Note the welcome."""
         if not self.welcomed.done():
             self.welcomed.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail the one who waits, who may be gone."""
         if not self.welcomed.done():
             self.welcomed.set_exception(ConnectionResetError(f"its connection ended: {exc or 'no welcome'}"))
             self.welcomed.exception()
@@ -103,7 +99,6 @@ class ForToken(_Handshake):
         self._timer = asyncio.get_running_loop().call_later(within_s, self._abort)
 
     def took(self, payload: bytes) -> None:
-        """Compare the token."""
         transport = self._transport
         assert transport is not None, "it is connected"
         self._timer.cancel()
@@ -116,7 +111,6 @@ class ForToken(_Handshake):
         transport.writelines(pieces(WELCOME, b""))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- nothing depends on it
-        """End the wait."""
         self._timer.cancel()
 
     def _abort(self) -> None:

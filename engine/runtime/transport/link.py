@@ -69,15 +69,12 @@ class Link(asyncio.BufferedProtocol):
     # -- called by the loop ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Return the buffer for the next bytes."""
         return self._reader.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand over the complete messages."""
         try:
             for _, payload in self._reader.received(nbytes):
                 self.take(self._decoder.decode(payload))
@@ -86,20 +83,17 @@ class Link(asyncio.BufferedProtocol):
             self.abort()
 
     def pause_writing(self) -> None:
-        """Stop sending."""
         self._writable = False
         if self._heeds and self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Send what was held back."""
         self._writable = True
         if self._heeds and self._transport is not None:
             self._transport.resume_reading()
         self._flush()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- the end is what matters
-        """Report the loss."""
         self._transport = None
         self._outgoing.clear()
         self.lost()

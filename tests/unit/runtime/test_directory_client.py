@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.language.diagnostics import Refusal
+from engine.runtime.catalogue.directory import Directory
 from engine.runtime.catalogue.directory_client import DirectoryClient
 from engine.runtime.contract.catalogue_changes import Opened
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
@@ -40,24 +41,20 @@ class Scripted:
             raise ActorDied(self._outcomes[0])
         return self
 
-    async def open(self) -> Opened:
-        return Opened(())
+    async def call(self, method: Callable[..., Any], *_: object, **__: object) -> Any:
+        if method is Directory.open:
+            return Opened(())
+        outcome = self._outcomes[0]
+        if len(self._outcomes) > 1:
+            self._outcomes.pop(0)
+        if outcome is HANGS:
+            await asyncio.Event().wait()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     async def end(self) -> None:
         pass
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        async def call(*_: object, **__: object) -> Any:
-            outcome = self._outcomes[0]
-            if len(self._outcomes) > 1:
-                self._outcomes.pop(0)
-            if outcome is HANGS:
-                await asyncio.Event().wait()
-            if isinstance(outcome, Exception):
-                raise outcome
-            return outcome
-
-        return call
 
 
 def client_of(tmp_path: Path, *outcomes: object) -> DirectoryClient:

@@ -16,7 +16,7 @@ from engine.runtime.cluster.ray_calls import OPTIONS, WATCH, RayActor, created, 
 from engine.runtime.cluster.ray_nodes import not_on, on_node
 from engine.runtime.contract.errors import ActorDied
 from engine.runtime.contract.measurements.figures import WorkerAnswer
-from engine.runtime.contract.ports import WorkerPort
+from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
@@ -35,7 +35,7 @@ _FOUND_S: Final = 3.0
 """How long a worker of an earlier supervisor may take to be reached."""
 
 
-class RayWorkerPort(RayActor):
+class RayWorkerPort(RayActor, WorkerPort):
     """A worker in another process. Ray tells of its death; all else goes by the connection."""
 
     def __init__(
@@ -51,39 +51,30 @@ class RayWorkerPort(RayActor):
         client.noted, client.ended = self._noted, self._ended.set
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Activate a detector. Raises StorageError."""
         return await self._client.ask("activate", Activated, detector_id, epoch)
 
     async def adopt(self) -> list[Held]:
-        """Have the worker report here, and return its active detectors."""
         return await self._client.ask("adopt", list[Held])
 
     def make_room(self, epoch: int) -> None:
-        """Say that another detector waits for the slot of the one that is active in that epoch."""
         self._client.note(MAKE_ROOM, str(epoch).encode())
 
     async def delete(self, epoch: int) -> None:
-        """Refuse waiting requests with 1200, let those in flight end, and drop the detector unsaved."""
         await self._client.ask("delete", None, epoch)
 
     async def close(self, epoch: int) -> str | None:
-        """Answer waiting requests for a limited time, save and drop the detector."""
         return await self._client.ask("close", str | None, epoch)
 
     async def fork(self, epoch: int, fork_id: str) -> bool:
-        """Make the folder of another detector from the state of an active one; False if that is gone."""
         return await self._client.ask("fork", bool, epoch, fork_id)
 
     async def ping(self) -> None:
-        """Return once the worker's event loop answers, which may wait for a batch."""
         await self._client.ask("ping", int)
 
     async def beat(self) -> None:
-        """Return once the worker's process answers, even while it is busy."""
         await self._beats.ask("beat", int)
 
     async def figures(self) -> WorkerAnswer:
-        """Return what the worker is, and what it has measured."""
         return await self._client.ask("figures", WorkerAnswer)
 
     async def watch(self) -> None:
@@ -96,7 +87,6 @@ class RayWorkerPort(RayActor):
                 watch.cancel()
 
     async def end(self) -> None:
-        """End the worker's process. Nothing is saved."""
         # At once: whoever waits for an answer need not wait for Ray.
         self._client.link.abort()
         self._beats.link.abort()
@@ -111,7 +101,7 @@ class RayWorkerPort(RayActor):
             self.reported(decode_report(note.body))
 
 
-class RayWorkers:
+class RayWorkers(WorkerStarter):
     """Starts workers of a data folder in the cluster that this process belongs to."""
 
     def __init__(self, settings: RuntimeSettings) -> None:

@@ -10,6 +10,7 @@ from engine.runtime.activation.detector_service import DetectorService
 from engine.runtime.cluster.actors.serving_actor import ServingActor
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.measurements.measures import Measures
+from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
@@ -48,7 +49,7 @@ class WorkerThreads:
         self.heap: Final = FrozenHeap(detectors)
 
 
-class DetectorThread:
+class DetectorThread(DetectorPort):
     """Executes the calls of a detector one at a time, in a thread: the event loop goes on meanwhile."""
 
     def __init__(
@@ -62,7 +63,6 @@ class DetectorThread:
         """The processor time of its batches, as far as they were executed beside other detectors."""
 
     async def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Activate a detector. Raises StorageError."""
         return await self._threads.activations.call(partial(self._activate, detector_id, epoch))
 
     async def handle(self, batch: Sequence[Operation]) -> Reply:
@@ -76,35 +76,27 @@ class DetectorThread:
         return await self._threads.calls.call(partial(self._handle, batch))
 
     async def sync(self) -> None:
-        """Sync the journal to the disk. Raises StorageError."""
         await self._threads.calls.call(self._actor.sync)
 
     async def begin_saving(self) -> bool:
-        """Copy the state for a snapshot. Raises StorageError."""
         return await self._threads.calls.call(self._actor.begin_saving)
 
     async def finish_saving(self) -> None:
-        """Write the snapshot that was begun, while batches continue. Raises StorageError."""
         await self._threads.saving.call(self._actor.finish_saving)
 
     async def begin_fork(self, fork_id: str) -> Callable[[], None]:
-        """Copy the state for another detector; return what makes the folder of that. Raises StorageError."""
         return await self._threads.calls.call(partial(self._actor.begin_fork, fork_id))
 
     async def finish_fork(self, make_folder: Callable[[], None]) -> None:
-        """Make the folder of the other detector, while batches continue. Raises StorageError."""
         await self._threads.saving.call(make_folder)
 
     async def passivate(self) -> int:
-        """Save and drop the detector; return the bytes that the process holds. Raises StorageError."""
         return await self._threads.calls.call(partial(self._dropping, self._actor.passivate))
 
     async def discard(self) -> None:
-        """Drop the detector without saving it."""
         await self._threads.calls.call(partial(self._dropping, self._actor.discard))
 
     def figures(self) -> DetectorFigures | None:
-        """Return what the active detector holds, even while a call is under way; None if there is none."""
         return self._actor.figures()
 
     def _handle(self, batch: Sequence[Operation]) -> Reply:

@@ -22,13 +22,12 @@ class Occupancy(NamedTuple):
     detectors: Counter[str]
 
 
-class NoNodes:
+class NoNodes(NodesPort):
     """A cluster whose nodes are unknown: workers start anywhere."""
 
     here = ""
 
     async def look(self) -> Sequence[NodeFigures]:
-        """Return no machine."""
         return []
 
     async def drain(self, node: str, *, draining: bool) -> None:
