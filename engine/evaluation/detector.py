@@ -150,10 +150,7 @@ class Detector(RuleBook):
                 outcomes.refuse(refusal)
             finally:
                 self._messages = None
-            for number, rules in enumerate(fired[first:], seen_before + 1):
-                if rules:
-                    self.verdicts.note(number, rules)
-            self.verdicts.count_some()
+            self.verdicts.note(seen_before + 1, fired[first:])
             if self.shadows:
                 for place, number in enumerate(range(seen_before + 1, self.events_seen + 1), first):
                     if fired[place]:
@@ -178,8 +175,7 @@ class Detector(RuleBook):
             self._messages = None
         messages.sort(key=lambda entry: entry.code)
         if fired:
-            self.verdicts.note(self.events_seen, fired)
-            self.verdicts.count_some()
+            self.verdicts.note(self.events_seen, (fired,))
             if self.shadows:
                 fired = self.shadows.acting(fired, self.events_seen, (fields, timestamp_ms, sent))
         return Outcome(fired, messages)

@@ -1,16 +1,16 @@
 """A checksum of verdicts, which tells whether a replay repeats an evaluation."""
 
-import sys
 import zlib
-from array import array
 from collections import Counter
+from collections.abc import Iterable
 from operator import attrgetter
+from struct import Struct, pack
 from typing import Final
 
 from engine.evaluation.dispatch.compiler import Fired
 
 _COUNTED_AT_ONCE: Final = 1 << 12
-_FEW: Final = 3
+_ONE: Final = Struct("<q")
 _PRIORITY: Final = attrgetter("priority")
 
 
@@ -23,29 +23,26 @@ class Verdicts:
 
     def __init__(self) -> None:
         self.checksum = 0
-        self._fired = array("q")
-        """The priorities of rules that fired and are not counted yet."""
         self._together: dict[bytes, int] = {}
-        """How often many rules fired together that are not counted yet; by their priorities."""
+        """How often rules fired together that are not counted yet; by their priorities."""
         self._counts: Counter[int] = Counter()
 
-    def note(self, number: int, fired: Fired) -> None:
-        """Add the rules that fired at the event with this number."""
-        # No other rule ever gets the same priority. Including the actions would cost several times as much.
-        told = array("q", map(_PRIORITY, fired))
-        # Many that fire together are counted together: they often do.
-        if len(told) > _FEW:
-            together = told.tobytes()
-            self._together[together] = self._together.get(together, 0) + 1
-        else:
-            self._fired += told
-        if sys.byteorder == "big":
-            told.byteswap()
-        self.checksum = zlib.crc32(told, (self.checksum ^ number) & 0xFFFFFFFF)
-
-    def count_some(self) -> None:
-        """Count the rules that fired, if they are many by now; to be called now and then."""
-        if len(self._fired) > _COUNTED_AT_ONCE or len(self._together) > _COUNTED_AT_ONCE:
+    def note(self, first: int, fired: Iterable[Fired]) -> None:
+        """Add the rules that fired at each of some events, of which the first has this number."""
+        checksum, together = self.checksum, self._together
+        told_of: dict[tuple[int, ...], bytes] = {}
+        for number, rules in enumerate(fired, first):
+            if rules:
+                # The same rules often fire together. Equality of rules would compare their conditions.
+                ids = tuple(map(id, rules))
+                told = told_of.get(ids)
+                if told is None:
+                    # No other rule ever gets the same priority. Actions would cost several times as much.
+                    told = told_of[ids] = pack(f"<{len(rules)}q", *map(_PRIORITY, rules))
+                together[told] = together.get(told, 0) + 1
+                checksum = zlib.crc32(told, (checksum ^ number) & 0xFFFFFFFF)
+        self.checksum = checksum
+        if len(together) > _COUNTED_AT_ONCE:
             self._count()
 
     def times_fired(self, priority: int) -> int:
@@ -59,10 +56,8 @@ class Verdicts:
         del self._counts[priority]
 
     def _count(self) -> None:
-        self._counts.update(self._fired)
-        del self._fired[:]
-        for together, times in self._together.items():
-            for priority in array("q", together):
+        for told, times in self._together.items():
+            for (priority,) in _ONE.iter_unpack(told):
                 self._counts[priority] += times
         self._together.clear()
 

@@ -30,7 +30,7 @@ _AS_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """Brackets as steps in depth, one signed byte each."""
 _PAIR: Final = b"\x01\xff"
 _PASSES: Final = 6
-_DIGITS_AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
+_DIGITS: Final = b"0123456789"
 
 
 def decode(
@@ -167,11 +167,25 @@ def _check_depth(body: bytes, depth_max: int) -> None:
 
 def _check_digits(body: bytes, digits_max: int) -> None:
     # A cheap test that ordinary bodies pass comes first.
-    if len(body) > digits_max and b"0" * (digits_max + 1) in body.translate(_DIGITS_AS_ZERO):
+    if _has_digits(body, digits_max):
         for number in _NUMBER.finditer(_without_strings(body)):
             whole, fraction, exponent = number.groups()
             if fraction is None and exponent is None and len(whole) > digits_max:
                 raise Refusal(Entry(1000, f"the body holds an integer of more than {digits_max} digits"))
+
+
+def _has_digits(body: bytes, digits_max: int) -> bool:
+    """Return whether there are more than `digits_max` digits in a row.
+
+    Of so many, one stands at a multiple of their number, so only what surrounds those places is looked at.
+    """
+    for place in range(digits_max, len(body), digits_max + 1):
+        if body[place] in _DIGITS:
+            before, after = body[place - digits_max : place], body[place + 1 : place + 1 + digits_max]
+            around = len(before) - len(before.rstrip(_DIGITS)) + len(after) - len(after.lstrip(_DIGITS))
+            if around >= digits_max:
+                return True
+    return False
 
 
 def _deeper_than(body: bytes, depth_max: int) -> bool:

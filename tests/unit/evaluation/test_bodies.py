@@ -237,6 +237,14 @@ def test_integers_are_exact_up_to_4000_digits_and_strings_of_digits_are_no_integ
     assert decode(b'{"x":0.' + b"3" * 4100 + b"}", dict[str, Any])["x"] == pytest.approx(1 / 3)
 
 
+def test_an_integer_of_too_many_digits_is_refused_wherever_it_stands():
+    for before in range(40):
+        body = b" " * before + b"[%s]"
+        assert decode(body % (b"7" * 10), list[int], digits_max=10) == [7_777_777_777]
+        with pytest.raises(Refusal, match="more than 10 digits"):
+            decode(body % (b"7" * 11), list[int], digits_max=10)
+
+
 def test_the_last_of_duplicate_members_counts():
     assert decode(b'{"name": 1, "name": "b"}', dict[str, Any]) == {"name": "b"}
 

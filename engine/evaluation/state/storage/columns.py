@@ -5,7 +5,7 @@ entries, and an array never has to be copied to grow.
 """
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from engine.evaluation.memory import FOREVER, NEVER, Bucket, Regime
@@ -90,23 +90,23 @@ class Column(Weighed):
         if few is not None and len(few) >= PAGED_FROM and len(few) * SPARSE_SHARE >= len(self.table.keys):
             self._to_pages(few)
             few = None
+        table = self.table
         if few is not None:
             few[slot] = time_us
-            table = self.table
             self.weigh(ENTRY_BYTES)
             table.hold_sparsely(slot, self)
-            if self.triggers_holders:
+            if self.bucket is not None and not self.begun:
                 table.wake(slot, self)
         else:
             self._put_in_page(slot, time_us)
         self.held += 1
-        self.table.held[slot] += 1
+        table.held[slot] += 1
 
     def close(self, slot: int) -> None:
         """Remove the entry of a slot."""
         if self.few is not None:
             del self.few[slot]
-            self._drop_few((slot,))
+            self._drop_few(slot)
         else:
             number = slot >> PAGE_BITS
             self.counts[number] -= 1
@@ -117,7 +117,7 @@ class Column(Weighed):
         self.held -= 1
         if not self.held:
             self._to_few()
-        self.table.let_go((slot,))
+        self.table.held[slot] -= 1
 
     def keep(self, slot: int, time_us: int, tick: int) -> None:
         """Set the entry to a time other than the event's, or NEVER, until the slice's next event."""
@@ -347,7 +347,8 @@ class Column(Weighed):
             table.dense.remove(self)
         else:
             slots, self.few = list(self.few), {}
-            self._drop_few(slots)
+            for slot in slots:
+                self._drop_few(slot)
 
     def _slots_of(self, number: int) -> list[int]:
         if not self.counts[number]:
@@ -366,7 +367,8 @@ class Column(Weighed):
     def _to_pages(self, few: dict[int, int]) -> None:
         """Move the entries to pages, which now take less memory."""
         self.few = None
-        self._drop_few(few)
+        for slot in few:
+            self._drop_few(slot)
         self.table.dense.append(self)
         if self.triggers_holders:
             self.table.watched.append(self)
@@ -375,15 +377,13 @@ class Column(Weighed):
         for slot, time_us in few.items():
             self._put_in_page(slot, time_us)
 
-    def _drop_few(self, slots: Collection[int]) -> None:
-        """Record that slots have lost their entries in the dict."""
-        table = self.table
-        self.weigh(-ENTRY_BYTES * len(slots))
-        for slot in slots:
-            if slot not in self.ticks:
-                table.drop_sparsely(slot, self)
-            if self.triggers_holders:
-                table.rest(slot, self)
+    def _drop_few(self, slot: int) -> None:
+        """Record that a slot has lost its entry in the dict."""
+        self.weigh(-ENTRY_BYTES)
+        if slot not in self.ticks:
+            self.table.drop_sparsely(slot, self)
+        if self.bucket is not None and not self.begun:
+            self.table.rest(slot, self)
 
     def _give_page_back(self, number: int) -> None:
         self.pages[number] = _BLANK
