@@ -1,9 +1,12 @@
 """Detectors and rules of the running service as people name them, and rules of a file added to them."""
 
+from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from api.cli.rule_files import NamedCondition
-from api.client import Client, Detector, Rule, ServiceError, calls
+from api.client import Client, Detector, Identified, Rule, ServiceError, calls
+from api.client.calls import Call
+from engine.language.diagnostics import quoted
 from engine.language.validation.document import condition_from_document
 
 
@@ -58,12 +61,15 @@ def _with_id_or_name(things: list[N], wanted: str, kind: str) -> N | None:
 def add_rules(client: Client, detector_id: str, conditions: list[NamedCondition]) -> list[str]:
     """Create the rules that the detector does not have yet and give their ids: all or, on an error, none.
 
-    Raises ServiceError, naming the rule that was refused or exists with another condition.
+    Drafts come behind the rules that they are drafts of. Raises ServiceError, naming the rule that was
+    refused, that exists in another form, or of which a draft is wanted and that does not exist.
     """
     created: list[str] = []
-    for wanted in _missing(client.send(calls.list_rules(detector_id)), conditions):
+    stored = client.send(calls.list_rules(detector_id))
+    ids = {rule.name: rule.id for rule in stored}
+    for wanted in sorted(_missing(stored, conditions), key=lambda one: one.members.draft_of is not None):
         try:
-            added = client.send(calls.add_rule(detector_id, wanted.name, wanted.text))
+            added = client.send(_addition(detector_id, wanted, ids))
         except ServiceError as error:
             for rule_id in created:
                 client.send(calls.remove_rule(detector_id, rule_id))
@@ -71,12 +77,30 @@ def add_rules(client: Client, detector_id: str, conditions: list[NamedCondition]
                 f"`{wanted.name}`: {error}", status=error.status, entries=error.entries
             ) from None
         created.append(added.id)
+        ids[wanted.name] = added.id
     return created
 
 
+def _addition(detector_id: str, wanted: NamedCondition, ids: Mapping[str, str]) -> Call[Identified]:
+    members = wanted.members
+    of = members.draft_of
+    if of is not None and of not in ids:
+        raise ServiceError(f"draftOf: no rule of the file or the detector is named {quoted(of)}")
+    return calls.add_rule(
+        detector_id,
+        wanted.name,
+        wanted.text,
+        notify=members.notify or False,
+        shadow=members.shadow or False,
+        draft_of=None if of is None else ids[of],
+    )
+
+
 def _missing(stored: list[Rule], conditions: list[NamedCondition]) -> list[NamedCondition]:
-    """Return the rules that are not stored yet. The same name with another condition is a ServiceError."""
+    """Return the rules that are not stored yet. One of the same name that differs is a ServiceError."""
     there = {rule.name: condition_from_document(rule.condition) for rule in stored}
+    by_name = {rule.name: rule for rule in stored}
+    names = {rule.id: rule.name for rule in stored}
     missing: list[NamedCondition] = []
     for wanted in conditions:
         if wanted.name not in there:
@@ -87,4 +111,22 @@ def _missing(stored: list[Rule], conditions: list[NamedCondition]) -> list[Named
                 f"there are two rules `{wanted.name}` with different conditions; "
                 "rename one, or delete the one in the detector"
             )
+        elif wanted.name in by_name:
+            _check_members(wanted, by_name[wanted.name], names)
     return missing
+
+
+def _check_members(wanted: NamedCondition, rule: Rule, names: Mapping[str, str]) -> None:
+    """Raise ServiceError if a stored rule is other than the file says. What it leaves open may be any."""
+    members = wanted.members
+    of = None if rule.draft_of is None else names.get(rule.draft_of)
+    pairs = [
+        ("notify", members.notify, rule.notify),
+        ("shadow", members.shadow, rule.shadow),
+        ("draftOf", members.draft_of, of),
+    ]
+    for member, said, stored in pairs:
+        if said is not None and said != stored:
+            raise ServiceError(
+                f"the detector has a rule {quoted(wanted.name)} with another `{member}`; change or delete it"
+            )

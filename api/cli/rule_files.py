@@ -1,6 +1,5 @@
 """Reads rules (`name: condition`, in YAML or JSON) and conditions (text, one a line) from files."""
 
-import json
 import re
 import sys
 from collections.abc import Hashable
@@ -10,6 +9,7 @@ from typing import Final, NamedTuple, cast
 import msgspec
 import yaml
 
+from api.cli.rule_members import RuleMembers, draft_defects, members_of
 from engine.language.condition import Condition
 from engine.language.diagnostics import Refusal
 from engine.language.limits import DEFAULT_LIMITS
@@ -25,12 +25,13 @@ class RuleFileError(Exception):
 
 
 class NamedCondition(NamedTuple):
-    """One rule of a file: name, text and parsed condition."""
+    """One rule of a file: name, text and parsed condition, and what the file says besides."""
 
     name: str
     text: str
     """The condition as sent to the service: text or JSON."""
     condition: Condition
+    members: RuleMembers
 
 
 class _Loader(yaml.SafeLoader):
@@ -50,22 +51,24 @@ class _Loader(yaml.SafeLoader):
 
 def entries_of(text: str, source: str) -> dict[str, str]:
     """Return name and condition text of each entry, without parsing the conditions. Raises RuleFileError."""
+    return {name: rule.condition for name, rule in _rules_of(text, source).items()}
+
+
+def _rules_of(text: str, source: str) -> dict[str, RuleMembers]:
     document = _document(text, source)
     if not isinstance(document, dict) or not document:
         raise RuleFileError(f"{source}: expected a mapping `name: condition`")
-    found: dict[str, str] = {}
+    found: dict[str, RuleMembers] = {}
     defects: list[str] = []
-    for name, condition in document.items():
-        match name, condition:
-            case str(), str():
-                found[name] = condition
-            case str(), dict():
-                # The standard encoder, since msgspec writes no integers past 64 bits.
-                found[name] = json.dumps(condition, ensure_ascii=False)
-            case str(), _:
-                defects.append(f"{source}: `{name}`: expected a condition as text or as an object")
-            case _:
-                defects.append(f"{source}: `{name}`: a rule's name must be text; quote it")
+    for name, given in document.items():
+        if not isinstance(name, str):
+            defects.append(f"{source}: `{name}`: a rule's name must be text; quote it")
+            continue
+        try:
+            found[name] = members_of(given)
+        except ValueError as error:
+            defects.append(f"{source}: `{name}`: {error}")
+    defects += [f"{source}: `{name}`: {said}" for name, said in draft_defects(found)]
     if defects:
         raise RuleFileError("\n".join(defects))
     return found
@@ -89,9 +92,10 @@ def conditions_of(text: str, source: str) -> list[NamedCondition]:
     """Return the rules of a file, every condition parsed. Raises RuleFileError with all defects."""
     found: list[NamedCondition] = []
     defects: list[str] = []
-    for name, condition in entries_of(text, source).items():
+    for name, members in _rules_of(text, source).items():
+        condition = members.condition
         try:
-            found.append(NamedCondition(name, condition, parse(condition, DEFAULT_LIMITS)))
+            found.append(NamedCondition(name, condition, parse(condition, DEFAULT_LIMITS), members))
         except Refusal as refusal:
             defects += [f"{source}: `{name}`: {entry.code} {entry.message}" for entry in refusal.entries]
     if defects:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso
-from api.client import EventResult
+from api.client import EventResult, Rule
 
 
 @dataclass(slots=True)
@@ -53,14 +53,14 @@ class Report:
         """Return the rules that fired, in order of priority."""
         return sorted(self.firings.values(), key=lambda firing: firing.priority)
 
-    def rows(self, rules: Iterable[tuple[str, str]]) -> list[tuple[str, str, str, str]]:
-        """Return name, count, time and place of the first firing for each rule, given by id and name."""
+    def rows(self, rules: Iterable[Rule]) -> list[tuple[str, str, str, str]]:
+        """Return name, count, time and place of the first firing for each rule. Shadow rules never act."""
         return [
             # The file's name is enough; its folders would fill the line.
-            (name, str(firing.count), iso(firing.first.time_us), firing.first.place.rsplit("/", 1)[-1])
-            if (firing := self.firings.get(rule_id))
-            else (name, "0", "", "")
-            for rule_id, name in rules
+            (rule.name, str(firing.count), iso(firing.first.time_us), firing.first.place.rsplit("/", 1)[-1])
+            if (firing := self.firings.get(rule.id))
+            else (rule.name, "shadow" if rule.shadow else "0", "", "")
+            for rule in rules
         ]
 
     def warnings(self) -> list[str]:

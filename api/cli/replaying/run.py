@@ -50,7 +50,7 @@ class Replay:
     def show(self) -> None:
         """Print which rules fired, and the service's messages. Raises ServiceError."""
         rules = self.client.send(calls.list_rules(self.detector_id))
-        rows = self.report.rows((rule.id, rule.name) for rule in rules)
+        rows = self.report.rows(rules)
         print_table(HEADER, rows, self.console)
         for warning in self.report.warnings():
             click.echo(warning)

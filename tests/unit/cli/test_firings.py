@@ -4,7 +4,7 @@ import msgspec
 
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.replaying.firings import Report
-from api.client import Action, Entry, Event, EventResult
+from api.client import Action, Entry, Event, EventResult, Rule
 
 
 def test_times_go_out_in_milliseconds_to_the_microsecond() -> None:
@@ -21,8 +21,13 @@ def test_the_report_tells_count_and_first_place_of_rules_that_fired_and_of_those
     fired = EventResult([Action("match", "r", "rule", 1, notify=False)], messages=[Entry(2001, "late")])
     for n, result in enumerate([EventResult([]), EventResult([]), fired, fired, fired], 1):
         report.count(RecordedEvent("e", n, {}, n * 1000, b"{}"), result)
-    assert report.rows([("q", "silent"), ("r", "rule")]) == [
+    rules = [
+        Rule(one, {}, "d", enabled=True, name=name, notify=False, priority=1, shadow=name == "shadow")
+        for one, name in (("q", "silent"), ("s", "shadow"), ("r", "rule"))
+    ]
+    assert report.rows(rules) == [
         ("silent", "0", "", ""),
+        ("shadow", "shadow", "", ""),
         ("rule", "3", "1970-01-01T00:00:00.003Z", "e, line 3"),
     ]
     assert report.warnings() == ["message 2001, 3 times; first e, line 3: late"]

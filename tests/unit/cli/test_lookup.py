@@ -50,6 +50,36 @@ def test_rules_are_added_all_or_none(service: FakeService, detector: str) -> Non
     assert [method for method, _ in service.requests].count("DELETE") == 2
 
 
+DRAFTED = """
+draft: {condition: a == 2, draftOf: live}
+live: {condition: a == 1, notify: true}
+quiet: {condition: a == 3, shadow: true}
+"""
+
+
+def test_shadow_rules_and_drafts_are_made_behind_their_rules(service: FakeService, detector: str) -> None:
+    for _ in range(2):
+        add(service, detector, DRAFTED)
+        live, quiet, draft = service.detectors[detector].rules()
+        assert (live.name, live.notify, live.shadow) == ("live", True, False)
+        assert (quiet.name, quiet.shadow, quiet.draft_of) == ("quiet", True, None)
+        assert (draft.name, draft.shadow, draft.draft_of) == ("draft", True, live.id)
+    add(service, detector, "live: a == 1")
+    with pytest.raises(ServiceError, match="`quiet` with another `shadow`"):
+        add(service, detector, "quiet: {condition: a == 3, shadow: false}")
+    with pytest.raises(ServiceError, match="`draft` with another `draftOf`"):
+        add(service, detector, "draft: {condition: a == 2, draftOf: quiet}")
+    service.detectors[detector].remove_rule(draft.id)
+    add(service, detector, "other draft: {condition: a == 2, draftOf: live}")
+    assert service.detectors[detector].rules()[-1].draft_of == live.id
+
+
+def test_a_draft_of_nothing_adds_nothing(service: FakeService, detector: str) -> None:
+    with pytest.raises(ServiceError, match="`draft`: draftOf: no rule of the file or the detector is named"):
+        add(service, detector, "one: a == 1\ndraft: {condition: a == 2, draftOf: two}")
+    assert texts(service, detector) == []
+
+
 def test_a_detector_is_created_only_if_asked_and_only_once(service: FakeService) -> None:
     with service.client() as client:
         with pytest.raises(ServiceError, match=r"`shop`: there is none yet; .* makes one"):

@@ -1,9 +1,13 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+import api
 from api.cli.rule_files import RuleFileError, conditions_of, entries_of, read_rules
+
+PAGE = (Path(api.__file__).parent / "CLIENT.md").read_text("utf-8")
 
 
 def test_yaml_and_json_give_the_same_entries() -> None:
@@ -46,6 +50,59 @@ def test_json_that_is_none_is_called_so_and_not_bad_yaml() -> None:
 def test_a_file_that_is_no_rule_file_is_refused_with_its_place(text: str, said: str) -> None:
     with pytest.raises(RuleFileError, match=r"^r\.yaml: ") as refusal:
         entries_of(text, "r.yaml")
+    assert said in str(refusal.value)
+
+
+def test_a_rule_may_notify_be_a_shadow_rule_or_a_draft() -> None:
+    rules = conditions_of(
+        """
+plain: a == 1
+written:
+  condition: {leaf: {fact: a, op: eq, value: 1}}
+  notify: true
+quiet: {condition: a == 2, shadow: true, notify: false}
+draft: {condition: a == 3, draftOf: plain}
+condition: {leaf: {fact: a, op: eq, value: 1}}
+""",
+        "r.yaml",
+    )
+    told = {rule.name: (rule.members.notify, rule.members.shadow, rule.members.draft_of) for rule in rules}
+    assert told == {
+        "plain": (None, None, None),
+        "written": (True, None, None),
+        "quiet": (False, True, None),
+        "draft": (None, True, "plain"),
+        "condition": (None, None, None),
+    }
+    assert rules[0].condition == rules[1].condition == rules[4].condition
+
+
+def test_the_file_on_the_page_is_one() -> None:
+    [block] = re.findall(r"<!-- a rule file -->\n```yaml\n(.*?)```", PAGE, re.DOTALL)
+    live, draft, night = conditions_of(block, "r.yaml")
+    assert (live.members.notify, draft.members.draft_of, night.members.shadow) == (True, live.name, True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("{condition: a == 1, shadwo: true}", "`r`: there is no member `shadwo`; did you mean `shadow`?"),
+        ("{condition: a == 1, 1: true}", "`r`: there is no member `1`; a rule has `condition`,"),
+        ("{condition: a == 1, shadow: 1}", "`r`: shadow: expected `bool | null`, got `int`"),
+        ("{condition: a == 1, draftOf: ''}", "`r`: draftOf: expected `str` of length >= 1"),
+        ("{condition: a == 1, draftOf: x, shadow: false}", "`r`: shadow: a draft is a shadow rule"),
+        ("{shadow: true}", "`r`: condition: expected text or an object"),
+        ("{condition: a == 1, draftOf: r}", "`r`: draftOf: `r` is a shadow rule itself"),
+        (
+            "{condition: a == 1, draftOf: x}\ns: {condition: a == 2, draftOf: x}",
+            "`s`: draftOf: `x` has a draft",
+        ),
+        ("{condition: a ==, shadow: true}", "`r`: 1300 "),
+    ],
+)
+def test_what_a_rule_cannot_be_is_told(rule: str, said: str) -> None:
+    with pytest.raises(RuleFileError) as refusal:
+        conditions_of(f"r: {rule}\n", "r.yaml")
     assert said in str(refusal.value)
 
 

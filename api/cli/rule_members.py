@@ -1,0 +1,79 @@
+"""A rule of a file that says more than its condition: whether it notifies, is a shadow rule, or a draft."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from engine.language.diagnostics import nearest, quoted
+
+_NOTHING_ELSE: Final = "a rule has `condition`, `notify`, `shadow` and `draftOf`"
+
+
+class RuleMembers(msgspec.Struct, frozen=True):
+    """What a file says of a rule besides its name. None is what it leaves open."""
+
+    condition: str
+    """As sent to the service: text or JSON."""
+    notify: bool | None = None
+    shadow: bool | None = None
+    draft_of: Annotated[str, msgspec.Meta(min_length=1)] | None = msgspec.field(name="draftOf", default=None)
+    """The name of the rule that this one is a draft of, which makes it a shadow rule."""
+
+
+MEMBERS: Final = frozenset(RuleMembers.__struct_encode_fields__)
+
+
+def members_of(given: object) -> RuleMembers:
+    """Read a rule: a condition as text or as an object, or an object with members. Raises ValueError."""
+    match given:
+        case str():
+            return RuleMembers(given)
+        case dict() if not given.keys() & MEMBERS:
+            return RuleMembers(_json(given))
+        case dict():
+            return _read(given)
+        case _:
+            raise ValueError("expected a condition as text or as an object")
+
+
+def _read(given: dict[str, Any]) -> RuleMembers:
+    unknown = [str(name) for name in given if name not in MEMBERS]
+    if unknown:
+        near = nearest(unknown[0], sorted(MEMBERS))
+        meant = f"; did you mean {quoted(near)}?" if near else f"; {_NOTHING_ELSE}"
+        raise ValueError(f"there is no member {quoted(unknown[0])}{meant}")
+    condition = given.get("condition")
+    if not isinstance(condition, str | dict):
+        raise ValueError("condition: expected text or an object")  # noqa: TRY004 -- about a file
+    text = condition if isinstance(condition, str) else _json(condition)
+    try:
+        found = msgspec.convert({**given, "condition": text}, RuleMembers)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$.")
+        raise ValueError(f"{place.rstrip('`')}: {said.lower()}") from None
+    if found.draft_of is None:
+        return found
+    if found.shadow is False:
+        raise ValueError("shadow: a draft is a shadow rule; leave it out")
+    return msgspec.structs.replace(found, shadow=True)
+
+
+def draft_defects(rules: Mapping[str, RuleMembers]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each rule that cannot be a draft as it says, and why not."""
+    drafts: dict[str, str] = {}
+    for name, rule in rules.items():
+        of = rule.draft_of
+        if of is None:
+            continue
+        if of in rules and rules[of].shadow:
+            yield name, f"draftOf: {quoted(of)} is a shadow rule itself"
+        elif of in drafts:
+            yield name, f"draftOf: {quoted(of)} has a draft already: {quoted(drafts[of])}"
+        drafts.setdefault(of, name)
+
+
+def _json(condition: dict[str, Any]) -> str:
+    # The standard encoder, since msgspec writes no integers past 64 bits.
+    return json.dumps(condition, ensure_ascii=False)
