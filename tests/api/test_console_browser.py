@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, Route, async_playwright, expect
+from playwright.async_api import Locator, Page, Route, async_playwright, expect
 
 from api.http.app import create_app
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import served
-from tests.local_runtime import local_service
+from tests.local_runtime import LocalNodes, local_service
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -53,9 +53,12 @@ class Console:
 
 
 @asynccontextmanager
-async def console_at(folder: Path, **viewport: int) -> AsyncIterator[Console]:
+async def console_at(
+    folder: Path, *, nodes: LocalNodes | None = None, **viewport: int
+) -> AsyncIterator[Console]:
     settings = Settings(data=folder, bootstrap_token=BOOTSTRAP)
-    async with local_service(folder, ask_s=0.0, drain_s=0.1) as service, async_playwright() as playwright:
+    quick = {"ask_s": 0.0, "drain_s": 0.1, "turn_s": 0.0, "nodes_s": 0.02, "spares": 1}
+    async with local_service(folder, nodes=nodes, **quick) as service, async_playwright() as playwright:
         app = create_app(settings, service.fleet)
         async with served(app, settings) as wire:
             # Root needs --no-sandbox, and so do containers.
@@ -223,6 +226,54 @@ async def test_figures_come_before_long_lists_and_rules_by_cost(console: Console
     await expect(page.locator("tbody").last.locator("tr").first).to_contain_text("once within")
     read.set()
     await expect(page.get_by_text("Loading …")).to_have_count(0)
+
+
+async def test_a_detector_is_moved_and_a_node_is_drained_after_a_question(tmp_path: Path) -> None:
+    nodes = LocalNodes(n=8, m=8)
+    async with console_at(tmp_path / "data", nodes=nodes) as console:
+        page = console.page
+        await console.create(HOSTILE, "a == 1")
+
+        async def place() -> str:
+            shown = (await console.caller("GET", "/api/cluster")).result["workers"]
+            return "".join(one["node"] for one in shown if one.get("detectors"))
+
+        async def moved_to(node: str) -> None:
+            # The picture is at most a second old.
+            await expect(page.locator("tbody").last.locator("tr")).to_contain_text(f"{node} (")
+            assert await place() == node
+
+        async def answered(button: Locator, *, accept: bool) -> str:
+            async with page.expect_event("dialog") as event:
+                clicking = asyncio.ensure_future(button.click())
+                dialog = await event.value
+                await (dialog.accept() if accept else dialog.dismiss())
+                await clicking
+            return dialog.message
+
+        first = await place()
+        other = {"n": "m", "m": "n"}[first]
+        await console.sign_in()
+        await page.get_by_role("link", name="Cluster").click()
+        await expect(page.get_by_text("1 active detector")).to_be_visible()
+        await page.get_by_label(f"Node for {HOSTILE}").select_option(other)
+        said = await answered(page.get_by_role("button", name="Move"), accept=True)
+        assert HOSTILE in said
+        await expect(page.get_by_role("status").filter(has_text="is active on")).to_be_visible()
+        await moved_to(other)
+        row = page.locator("tbody").first.locator("tr").filter(has_text=f"{other}{other}")
+        await answered(row.get_by_role("button", name="Drain"), accept=False)
+        assert not nodes.drained
+        await answered(row.get_by_role("button", name="Drain"), accept=True)
+        await expect(row).to_contain_text("drained")
+        assert nodes.drained == {other}
+        await moved_to(first)
+        await answered(row.get_by_role("button", name="Undrain"), accept=True)
+        await expect(row).to_contain_text("takes workers")
+        assert not nodes.drained
+        assert await page.locator("main img").count() == 0
+        assert await page.title() != "owned"
+        assert console.trouble == []
 
 
 async def test_five_thousand_rules_are_listed_and_searched(tmp_path: Path) -> None:

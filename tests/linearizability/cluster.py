@@ -100,6 +100,8 @@ class Cluster:
         own = node.namespace.address
         where = ["--head", "--port", self.head.split(":")[1]] if is_head else ["--address", self.head]
         if is_head:
+            # Ray takes the address in it for one that is in use. A machine that replaces a head's has none.
+            Path(self.environment["RAY_TMPDIR"], "ray_current_cluster").unlink(missing_ok=True)
             where += ["--include-dashboard", "false", "--temp-dir", self.environment["RAY_TMPDIR"]]
         small = [
             "--num-cpus",

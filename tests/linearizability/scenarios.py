@@ -80,12 +80,13 @@ def kill_head(trial: Trial) -> float:
     head.signal(signal.SIGKILL)
     time.sleep(HEAD_AWAY_S)
     trial.cluster.join(head)
-    away_s = trial.recovered(began_s)
+    trial.recovered(time.monotonic())
     # Processes can be started again.
     send(trial.busy_worker(), signal.SIGKILL)
+    trial.recovered(time.monotonic())
     for subject in trial.load.subjects:
         trial.move(subject)
-    return max(away_s, trial.recovered(began_s))
+    return trial.recovered(began_s)
 
 
 def move_detectors(trial: Trial) -> float:

@@ -1,5 +1,6 @@
-// Signs in, and shows the view that the address names: #/ or #/d/DETECTOR/VIEW.
+// Signs in, and shows the view that the address names: #/, #/cluster or #/d/DETECTOR/VIEW.
 
+import { clusterView } from "./cluster.js";
 import { detectorsView } from "./detectors.js";
 import { field, failure, h } from "./dom.js";
 import { eventView } from "./event.js";
@@ -36,7 +37,7 @@ async function show() {
   main.setAttribute("aria-busy", "true");
   try {
     const view = kind === "d" ? await detector(detectorId, name, new URLSearchParams(query), signal)
-      : await detectorsView(signal);
+      : await (kind === "cluster" ? clusterView : detectorsView)(signal);
     if (!signal.aborted) main.replaceChildren(...[view].flat());
   } catch (error) {
     if (!signal.aborted) main.replaceChildren(failure(error));

@@ -5,7 +5,9 @@ from functools import partial
 from engine.runtime.catalogue import directory
 from engine.runtime.catalogue.directory import Directory
 from engine.runtime.contract.settings import JournalSync
+from engine.runtime.detector import actor
 from engine.runtime.detector.actor import DetectorActor
+from engine.runtime.detector.persistence import forking
 from snapshots import folders, store
 from snapshots.write import retention
 from tests.crash.service.service_images import RUNS, ServiceImages
@@ -96,6 +98,28 @@ SERVICE_DEFECTS: dict[str, Defect] = {
     ),
     "an owner is copied that has been overtaken": Defect(
         DetectorActor, "begin_fork", "active.store.check_owner()", "pass", partial(images, "forks")
+    ),
+    "a copy is entered before it is synced": Defect(
+        actor,
+        "make_fork",
+        "    create_folder(",
+        "    from unittest.mock import patch\n"
+        "    from tests.crash.model.memory_disk import MemoryDisk, MemoryFile\n"
+        "    nothing = lambda *_: None\n"
+        "    with patch.object(MemoryFile, 'sync', nothing): create_folder(",
+        partial(images, "forks"),
+        forking.make_fork,
+    ),
+    "a copy is entered before its name is synced": Defect(
+        actor,
+        "make_fork",
+        "    create_folder(",
+        "    from unittest.mock import patch\n"
+        "    from tests.crash.model.memory_folders import FoldersDisk\n"
+        "    nothing = lambda *_: None\n"
+        "    with patch.object(FoldersDisk, 'sync_folder', nothing): create_folder(",
+        partial(images, "forks"),
+        forking.make_fork,
     ),
     "a copy that was not completed stays": Defect(
         directory, "is_unused", "return not (", "return bool(", partial(images, "forks"), folders.is_unused
