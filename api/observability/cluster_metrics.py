@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from engine.evaluation.rule_book.shadows import KINDS, SHADOW
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
     FolderFigures,
@@ -128,6 +129,14 @@ def _measured(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
     meaning = "Live keys that were evicted to keep a limit."
     evicted = CounterMetricFamily(f"{prefix}keys_evicted", meaning, labels=["node"])
     yield _labelled(evicted, {(node,): total.keys_evicted for node, total in measured.items()})
+    fired = CounterMetricFamily(f"{prefix}shadow_firings", "Firings of shadow rules.", labels=["node"])
+    yield _labelled(fired, {(node,): total.shadows.get(SHADOW, 0) for node, total in measured.items()})
+    meaning = "Events at which a rule or its draft fired, by which of them did."
+    compared = CounterMetricFamily(f"{prefix}compared_firings", meaning, labels=["node", "fired"])
+    by_kind: dict[tuple[str, ...], float] = {
+        (node, kind): total.shadows.get(kind, 0) for node, total in measured.items() for kind in KINDS
+    }
+    yield _labelled(compared, by_kind)
     for name, (meaning, bounds) in HISTOGRAMS.items():
         family = HistogramMetricFamily(prefix + name, meaning, labels=["node"])
         for node, total in sorted(measured.items()):

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from api.http.app import create_app
 from api.settings import Settings
+from engine.evaluation.rule_book.shadows import KINDS
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.measurements.measures import HISTOGRAMS
 from tests.api.caller import Caller
@@ -234,3 +235,22 @@ async def test_a_detector_is_moved_and_a_node_drained_by_request(tmp_path: Path)
         for method in ("POST", "DELETE"):
             reply = await caller(method, "/api/cluster/nodes/x/drain")
             assert reply.envelope["errors"][0]["code"] == 1204
+
+
+async def test_firings_of_shadow_rules_and_drafts_are_counted(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service:
+        caller = caller_of(tmp_path, service.fleet)
+        detector = await caller.detector()
+        rule = await caller.rule(detector, "a > 1")
+        await caller.rule(detector, "a == 0", shadow=True)
+        told = await samples(caller)
+        assert told["rule_detector_shadow_firings_total", "127.0.0.1"] == 0
+        await caller.evaluate(detector, {"a": 0})
+        await caller.rule(detector, "a < 3", shadow=True, draftOf=rule)
+        for a in (0, 2, 2, 3, "none"):
+            await caller.evaluate(detector, {"a": a})
+        forget(service)
+        told = await samples(caller)
+        assert told["rule_detector_shadow_firings_total", "127.0.0.1"] == 5
+        counted = {kind: told["rule_detector_compared_firings_total", kind, "127.0.0.1"] for kind in KINDS}
+        assert counted == {"both": 2, "only_rule": 1, "only_draft": 1}

@@ -26,6 +26,9 @@ DRAFTS_MAX: Final = 100
 BOTH, ONLY_RULE, ONLY_DRAFT = KINDS = ("both", "only_rule", "only_draft")
 """Which of a rule and its draft fired."""
 
+SHADOW: Final = "shadow"
+"""Counts the firings of shadow rules."""
+
 _NO_DRAFT: Final = 1201
 _TOGETHER_MAX: Final = 32
 _SORTED_OUT_MAX: Final = 1_000
@@ -130,6 +133,9 @@ class Shadows:
 
     def __init__(self, rules: Mapping[str, LiveRule]) -> None:
         self._rules = rules
+        self.tally = dict.fromkeys((SHADOW, *KINDS), 0)
+        """How often shadow rules fired, and the events of each kind in all comparisons, since the detector
+        was made or restored."""
         self._ids: set[str] = set()
         self._drafts: dict[str, str] = {}
         """The id of each rule's draft."""
@@ -212,11 +218,16 @@ class Shadows:
 
     def acting(self, fired: Fired, number: int, event: Event) -> Fired:
         """Return the rules that yield actions, of those that fired at an event, and count it for drafts."""
+        tally = self.tally
         if not self._sides:
-            return tuple([rule for rule in fired if not rule.shadow])
+            acting = tuple([rule for rule in fired if not rule.shadow])
+            tally[SHADOW] += len(fired) - len(acting)
+            return acting
         together = tuple(map(id, fired))
         sorted_out = self._sorted_out.get(together) or self._sort_out(together, fired)
+        tally[SHADOW] += len(fired) - len(sorted_out.acting)
         for comparison, kind in sorted_out.compared:
+            tally[kind] += 1
             comparison.note(kind, number, event)
         return sorted_out.acting
 

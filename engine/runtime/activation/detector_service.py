@@ -207,6 +207,7 @@ class DetectorService:
             [queue.figures() for queue in self.queues.values()],
             self._measures.histograms,
             self._measures.keys_evicted,
+            self._measures.shadows,
         )
 
     def _noted(self, note: Note) -> None:

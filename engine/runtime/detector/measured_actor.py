@@ -18,6 +18,7 @@ from engine.runtime.contract.measurements.measures import (
 )
 from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import Operation, Reply
+from engine.runtime.detector.active_detector import ActiveDetector
 from engine.runtime.detector.actor import DetectorActor
 from snapshots.store import Store
 
@@ -36,6 +37,7 @@ class MeasuredActor(DetectorActor):
     def handle(self, batch: Sequence[Operation]) -> Reply:
         active = self._active
         before = 0 if active is None else active.detector.keys_evicted
+        shadows_before = None if active is None or not active.detector.shadows else _tally(active)
         began_s = time.perf_counter()
         reply = super().handle(batch)
         measures = self.measures
@@ -43,6 +45,8 @@ class MeasuredActor(DetectorActor):
         measures.observe(BATCH_OPERATIONS, len(batch))
         if active is not None:
             measures.keys_evicted += active.detector.keys_evicted - before
+            if shadows_before is not None:
+                measures.count_shadows(shadows_before, _tally(active))
         return reply
 
     def begin_saving(self) -> bool:
@@ -92,3 +96,7 @@ class MeasuredActor(DetectorActor):
         began_s = time.perf_counter()
         yield
         self.measures.observe(name, time.perf_counter() - began_s)
+
+
+def _tally(active: ActiveDetector) -> dict[str, int]:
+    return active.detector.shadows.tally.copy()

@@ -164,3 +164,5 @@ def _add(measured: dict[str, Measured], answer: WorkerAnswer) -> None:
             total.histograms[name] = msgspec.structs.replace(histogram)
     total.keys_evicted += answer.keys_evicted
     total.cpu_s += answer.process.cpu_s
+    for name, times in answer.shadows.items():
+        total.shadows[name] = total.shadows.get(name, 0) + times

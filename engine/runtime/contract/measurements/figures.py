@@ -52,6 +52,8 @@ class WorkerAnswer(msgspec.Struct, frozen=True):
     detectors: list[DetectorFigures]
     histograms: dict[str, Histogram]
     keys_evicted: int
+    shadows: dict[str, int] = {}
+    """See `Measures.shadows`."""
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -122,6 +124,7 @@ class Measured(msgspec.Struct):
     histograms: dict[str, Histogram] = {}
     keys_evicted: int = 0
     cpu_s: float = 0.0
+    shadows: dict[str, int] = {}
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):

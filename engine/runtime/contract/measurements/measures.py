@@ -72,6 +72,13 @@ class Measures:
         }
         self.keys_evicted = 0
         """Live keys that were evicted because a detector reached its limits."""
+        self.shadows: dict[str, int] = {}
+        """How often shadow rules fired, and the events of each kind in all comparisons."""
+
+    def count_shadows(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+        """Count what a detector's tally has more after a batch than before it."""
+        for name, times in after.items():
+            self.shadows[name] = self.shadows.get(name, 0) + times - before[name]
 
     def observe(self, name: str, value: float) -> None:
         """Count one observation."""
