@@ -10,7 +10,6 @@ from engine.runtime.broker.broker import Broker, Status, Tallies
 from engine.runtime.catalogue.directory_client import DirectoryClient, DirectoryStarter
 from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
 from engine.runtime.contract.errors import (
-    SHUTTING_DOWN,
     STARTING,
     ActorDied,
     DetectorUnavailable,
@@ -35,8 +34,6 @@ from snapshots.errors import StorageError
 _log = logging.getLogger(__name__)
 
 _PURGE_WAIT_S = 1.0
-_DAMAGE_KEPT = 100
-
 _ADOPT_S = 5.0
 """How long a worker of an earlier broker may take to say what it has."""
 
@@ -61,27 +58,14 @@ class LocalBroker(Broker):
         """
         self._directory = DirectoryClient(directories, settings)
         self._settings = settings
-        slots = self._slots = ActivationSlots(settings.max_resident)
+        self._slots = ActivationSlots(settings.max_resident)
         self._workers_starter = workers
         nodes = nodes or NoNodes()
         self._nodes = Nodes(nodes, settings)
-        self._workers = WorkerPool(
-            workers,
-            settings,
-            self._started,
-            self._nodes,
-        )
+        self._workers = WorkerPool(workers, settings, self._started, self._nodes)
         self._started(0)
-        self._services = Services(
-            settings,
-            self._workers,
-            slots,
-            self._directory,
-            self._damaged,
-            self._diverged,
-            self._removed,
-            self._in_trouble,
-        )
+        self._services = Services(settings, self._workers, self._slots, self._directory)
+        self._problems = self._services.problems
         self._placed: dict[str, PlacedDetector] = {}
         self._census = Census(settings.data, lambda: self._workers.all, self._placed.values, nodes.look)
         self._leave_process = leave
@@ -92,8 +76,6 @@ class LocalBroker(Broker):
             census=self._census,
             leave=None if leave is None else self._leave,
         )
-        self._damage: list[str] = []
-        self._trouble: dict[str, str] = {}
         self._purges: set[asyncio.Task[None]] = set()
         self._forks: set[asyncio.Task[int]] = set()
         self._tallies: dict[tuple[str, ...], float] = {}
@@ -112,7 +94,7 @@ class LocalBroker(Broker):
     async def start(self) -> None:
         opened = await self._directory.start()
         for damage in opened.damage:
-            self._note_damage("tokens and catalogue", damage)
+            self._problems.note(f"tokens and catalogue: set aside: {damage}")
         await self._adopt()
         await self._nodes.look()
         self._workers.fill()
@@ -131,9 +113,7 @@ class LocalBroker(Broker):
             if worker.dead or held.detector_id in self._placed:
                 self._workers.lose(worker)
             elif held.detector_id in known:
-                placed = PlacedDetector(held.detector_id, self._services, self._left)
-                self._placed[held.detector_id] = placed
-                placed.adopt(worker, held)
+                self._place(held.detector_id).adopt(worker, held)
             else:
                 await self._workers.drop(worker, held.epoch)
 
@@ -177,8 +157,8 @@ class LocalBroker(Broker):
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         changes = await self._directory.changes(tokens_seen, detectors_seen)
         for warning in changes.warnings:
-            if (said := f"tokens and catalogue: {warning}") not in self._damage:
-                self._note(said)
+            if (problem := f"tokens and catalogue: {warning}") not in self._problems.lasting:
+                self._problems.note(problem)
         return changes
 
     async def add_token(
@@ -213,7 +193,7 @@ class LocalBroker(Broker):
             await self._purge(detector_id)
             if isinstance(error, ActorDied | StorageError):
                 said = f"nothing was created: {error}"
-                raise DetectorUnavailable(STARTING, said, self._services.settings.retry_s) from error
+                raise DetectorUnavailable(STARTING, said, self._settings.retry_s) from error
             raise
 
     async def _make_fork(self, source_id: str, detector_id: str) -> None:
@@ -247,7 +227,7 @@ class LocalBroker(Broker):
         if placed is not None:
             await placed.delete()
             self._placed.pop(detector_id, None)
-        self._trouble.pop(detector_id, None)
+        self._problems.end(detector_id)
         try:
             await self._directory.purge_detector(detector_id)
         except DetectorUnavailable as error:
@@ -258,22 +238,23 @@ class LocalBroker(Broker):
 
     async def route(self, detector_id: str, left_epoch: int) -> Route:
         if self._closing:
-            raise DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
-        placed = self._placed.get(detector_id)
-        if placed is None:
-            placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._left)
-        return await placed.route(left_epoch)
+            raise shutting_down()
+        return await self._place(detector_id).route(left_epoch)
 
     async def move(self, detector_id: str, node: str) -> Route:
         if self._closing:
             raise shutting_down()
-        placed = self._placed.get(detector_id)
-        if placed is None:
-            placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._left)
-        return await self._rebalancer.move(placed, node)
+        return await self._rebalancer.move(self._place(detector_id), node)
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
         return await self._rebalancer.drain(node, draining=draining)
+
+    def _place(self, detector_id: str) -> PlacedDetector:
+        """Return the detector as it is placed, or as one that is active nowhere."""
+        placed = self._placed.get(detector_id)
+        if placed is None:
+            placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._left)
+        return placed
 
     async def _leave(self) -> None:
         """End this process. Workers and their detectors go on, and a successor adopts them."""
@@ -316,12 +297,12 @@ class LocalBroker(Broker):
             amiss=[
                 *no_room,
                 *self._rebalancer.trouble.values(),
-                *self._trouble.values(),
-                *self._damage,
+                *self._problems.current.values(),
+                *self._problems.lasting,
                 *self._directory.removed,
             ],
             active_detectors=self.active_detectors,
-            troubles=len(self._trouble),
+            troubles=len(self._problems.current),
             counts=self.counts,
             tallies=dict(self._tallies),
         )
@@ -332,29 +313,3 @@ class LocalBroker(Broker):
     async def cluster(self) -> ClusterFigures:
         figures = await self._census.take()
         return msgspec.structs.replace(figures, no_room=self._workers.no_room or "")
-
-    def _damaged(self, detector_id: str, damage: str) -> None:
-        self._note_damage(f"detector {detector_id}", damage)
-
-    def _note_damage(self, whose: str, damage: str) -> None:
-        self._note(f"{whose}: set aside: {damage}")
-
-    def _diverged(self, detector_id: str, which: str) -> None:
-        self._note(f"detector {detector_id}: {which}; answers before and after differ in that")
-
-    def _removed(self, detector_id: str, what: str) -> None:
-        self._note(f"detector {detector_id}: {what}")
-
-    def _note(self, said: str) -> None:
-        """Log a problem that cannot be undone, and keep it for the status; only the latest are kept."""
-        _log.error("%s", said)
-        self._damage = [*self._damage, said][-_DAMAGE_KEPT:]
-
-    def _in_trouble(self, detector_id: str, trouble: str | None) -> None:
-        """Log a detector's problem and keep it for the status; None ends it."""
-        if trouble is None:
-            self._trouble.pop(detector_id, None)
-            return
-        said = f"detector {detector_id}: {trouble}"
-        _log.error("%s", said)
-        self._trouble[detector_id] = said

@@ -42,6 +42,14 @@ _LEAVE_S: Final = 10.0
 _OUT_OF_REACH: Final = "the owner of tokens and detectors cannot be reached: {}"
 
 
+_SAME_METHODS: Final = (
+    *("route", "changes", "add_token", "tokens", "tokens_used"),
+    *("create_detector", "fork_detector", "delete_detector"),
+    *("move", "drain", "status", "cluster"),
+)
+"""The methods of the broker that other processes call as they are."""
+
+
 class Unreachable(Exception):
     """No later attempt to connect can succeed."""
 
@@ -328,20 +336,5 @@ def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Metho
     async def tell(figures: object) -> None:
         await broker.tell(msgspec.convert(figures, FrontEndFigures))
 
-    return {
-        "route": broker.route,
-        "changes": broker.changes,
-        "add_token": broker.add_token,
-        "revoke_token": revoke_token,
-        "tokens": broker.tokens,
-        "tokens_used": broker.tokens_used,
-        "create_detector": broker.create_detector,
-        "fork_detector": broker.fork_detector,
-        "delete_detector": broker.delete_detector,
-        "move": broker.move,
-        "drain": broker.drain,
-        "tally": tally,
-        "status": broker.status,
-        "tell": tell,
-        "cluster": broker.cluster,
-    }
+    changed = {"revoke_token": revoke_token, "tally": tally, "tell": tell}
+    return {name: getattr(broker, name) for name in _SAME_METHODS} | changed

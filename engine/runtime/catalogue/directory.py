@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue_state import (
     RECORD_VERSION,
@@ -52,13 +50,6 @@ _RECORD_BYTES_MAX: Final = 4096
 """The maximum size of a change in the journal."""
 
 
-class Lease(msgspec.Struct, frozen=True):
-    """The right of a worker to own a detector, until the next lease."""
-
-    worker: str
-    epoch: int
-
-
 @dataclass(frozen=True, slots=True)
 class DirectorySettings:
     """The settings of a directory."""
@@ -94,7 +85,6 @@ class Directory:
         )
         self._store = Store(self._folder, snapshots_kept=settings.snapshots_kept, files=self._files)
         self._state = CatalogueState()
-        self._leases: dict[str, Lease] = {}
         self._opening = 0
         self._granted = 0
         self._detectors_max = settings.detectors_max
@@ -285,7 +275,6 @@ class Directory:
         if detector_id not in self._state.detectors:
             return None
         self._change(DetectorStruck(detector_id))
-        self._leases.pop(detector_id, None)
         return self._detectors.note(detector_id, None)
 
     def purge_detector(self, detector_id: str) -> None:
@@ -297,19 +286,14 @@ class Directory:
         if detector_id in self._state.struck:
             self._change(DetectorPurged(detector_id))
 
-    def lease(self, detector_id: str, worker: str) -> int | None:
-        """Grant a detector to a worker: return an epoch later than all before, None if it does not exist.
-
-        A lease is valid until the next one for the same detector.
-        """
+    def lease(self, detector_id: str) -> int | None:
+        """Return an epoch for a detector's next owner, later than all before; None if there is no detector."""
         self._check_owner()
         if detector_id not in self._state.detectors:
             return None
         self._granted += 1
         assert self._granted < _EPOCHS_PER_OPENING
-        lease = Lease(worker, self._opening + self._granted)
-        self._leases[detector_id] = lease
-        return lease.epoch
+        return self._opening + self._granted
 
     def _change(self, change: Change) -> None:
         """Make a change, durably first. Raises NoRoom if nothing was done; other errors leave that open."""

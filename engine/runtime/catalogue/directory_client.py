@@ -134,8 +134,8 @@ class DirectoryClient:
     async def purge_detector(self, detector_id: str) -> None:
         await self._ask(Directory.purge_detector, detector_id)
 
-    async def lease(self, detector_id: str, worker: str) -> int | None:
-        return await self._ask(Directory.lease, detector_id, worker)
+    async def lease(self, detector_id: str) -> int | None:
+        return await self._ask(Directory.lease, detector_id)
 
     async def _ask(
         self, method: Callable[Concatenate[Directory, P], T], *arguments: P.args, **options: P.kwargs

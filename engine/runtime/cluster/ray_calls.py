@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from engine.runtime.contract.errors import ActorDied
-from engine.runtime.process.off_loop import off_loop
+from engine.runtime.process.threads import off_loop
 
 WATCH: Final = "watch"
 """The concurrency group of `watch`, which never returns."""

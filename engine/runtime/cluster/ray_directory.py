@@ -22,7 +22,7 @@ from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import OtherSetting
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.off_loop import off_loop
+from engine.runtime.process.threads import off_loop
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.errors import StorageError
 

@@ -10,7 +10,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.ports import NodesPort
-from engine.runtime.process.off_loop import off_loop
+from engine.runtime.process.threads import off_loop
 
 _KEYS: Final = b"rule-detector"
 _DRAINED: Final = b"drained-"

@@ -1,9 +1,7 @@
 """The worker's inner object, which holds one detector at a time: a plain class, independent of Ray."""
 
 import contextlib
-import os
 import secrets
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +13,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.errors import STARTING
-from engine.runtime.contract.requests.calls import Activated, Health
+from engine.runtime.contract.requests.calls import Activated
 from engine.runtime.contract.requests.operations import READS, STATE, Crash, Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.active_detector import ActiveDetector, PendingSnapshot, Position, position
@@ -54,7 +52,7 @@ class DetectorActor:
     then contain half of an event. The detector is dropped, and the broker activates it in another worker, in
     the state of its last answer.
 
-    All methods except `health`, `watch` and `finish_saving` are called one at a time, from any thread.
+    All methods except `finish_saving` are called one at a time, from any thread.
     """
 
     def __init__(
@@ -77,7 +75,6 @@ class DetectorActor:
         self._active: ActiveDetector | None = None
         self._read_only: ReadOnlyDetector | None = None
         """Set instead of the active detector if the disk is too full to activate it."""
-        self._never = threading.Event()
         self._folder = DataFolder(settings, self._files, check_mount)
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
@@ -271,7 +268,7 @@ class DetectorActor:
         """
         if self._read_only is not None:
             self.discard()
-            return self.health().resident_bytes
+            return resident_bytes()
         active = self._the_active()
         store = active.store
         long = store.journal_bytes > _PASSIVATED_JOURNAL_BYTES or store.segment_count > _PASSIVATED_SEGMENTS
@@ -282,7 +279,7 @@ class DetectorActor:
             self.sync()
         store.release()
         self.discard()
-        return self.health().resident_bytes
+        return resident_bytes()
 
     def discard(self) -> None:
         """Drop the detector without saving it."""
@@ -291,17 +288,11 @@ class DetectorActor:
         if active is not None:
             active.store.close()
 
-    def health(self) -> Health:
-        """Return the worker's state. Callable from any thread."""
+    @property
+    def detector_id(self) -> str | None:
+        """The id of the active detector, None if there is none. Readable from any thread."""
         active = self._active or self._read_only
-        return Health(os.getpid(), active.detector_id if active else None, resident_bytes())
-
-    def watch(self) -> None:
-        """Block for as long as the worker lives, so that a caller learns of its death at once.
-
-        Needs a thread of its own.
-        """
-        self._never.wait()
+        return active.detector_id if active else None
 
     # -- inside ----------------------------------------------------------------------------------------------
 

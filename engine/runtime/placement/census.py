@@ -21,7 +21,7 @@ from engine.runtime.contract.measurements.figures import (
 )
 from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.workers.detector_worker import DetectorWorker
-from engine.runtime.process.off_loop import off_loop
+from engine.runtime.process.threads import off_loop
 from engine.runtime.process.usage import usage
 
 T = TypeVar("T")

@@ -118,7 +118,7 @@ class ServiceRun:
             self.entered.add(detector_id)
 
     def activate(self, detector_id: str) -> "Owner":
-        epoch = self.directory.lease(detector_id, "actor")
+        epoch = self.directory.lease(detector_id)
         assert epoch is not None
         return Owner(self, detector_id, epoch)
 
@@ -277,7 +277,7 @@ def overtaken(run: ServiceRun, old: Owner, detector_id: str, call: str) -> None:
     run.disk.before, run.disk.after = before, after
     owner = new[0] if new else run.activate(detector_id)
     owner.ask(event(3))
-    if old.actor.health().detector_id is not None:
+    if old.actor.detector_id is not None:
         try:
             old.ask(event(4))
         except Fenced:
@@ -364,7 +364,7 @@ def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
         raise Lost(f"the folders {leftovers} are no detector's")
     for detector_id in state.detectors:
         known = run.detectors[detector_id]
-        epoch = directory.lease(detector_id, "actor")
+        epoch = directory.lease(detector_id)
         assert epoch is not None
         actor = actor_on(disk, run.sync)
         actor.activate(detector_id, epoch)

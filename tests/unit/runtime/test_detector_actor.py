@@ -341,7 +341,7 @@ def test_a_journal_that_fails_is_the_end_of_the_detector_here_and_of_nothing_tha
     with pytest.raises(error):
         actor.handle([event(1000, a=1)])
     files.fails_at = None
-    assert actor.health().detector_id is None
+    assert actor.detector_id is None
     other = make()
     other.activate(ONE, 2)
     # With a sync that failed the event may be there or not.
@@ -356,7 +356,7 @@ def test_an_actor_whose_detector_has_a_later_owner_answers_nothing_more(make, ac
         make().activate(ONE, 1)
     with pytest.raises(Fenced):
         actor.handle([ops.rules()])
-    assert actor.health().detector_id is None
+    assert actor.detector_id is None
 
 
 def test_what_a_later_owner_has_not_seen_was_never_answered(make, actor):
@@ -461,7 +461,7 @@ def test_an_actor_that_could_not_activate_a_detector_can_host_another(make, acto
     with pytest.raises(StorageError):
         other.activate(ONE, 2)
     other.activate(TWO, 3)
-    assert other.health().detector_id == TWO
+    assert other.detector_id == TWO
 
 
 def test_an_event_too_far_ahead_of_the_clock_is_refused(actor):
@@ -500,7 +500,7 @@ def test_where_the_journal_breaks_before_a_batch_nothing_is_done_and_that_is_sai
     files.fail_next("sync_folder")
     with pytest.raises(WriteFailed, match="nothing was done, because it could not be stored"):
         actor.handle([event(1000, a=1)])
-    assert actor.health().detector_id is None
+    assert actor.detector_id is None
 
 
 def test_an_owner_that_learns_of_its_successor_while_it_saves_says_so_at_the_next_batch(make, actor):
@@ -511,7 +511,7 @@ def test_an_owner_that_learns_of_its_successor_while_it_saves_says_so_at_the_nex
         actor.finish_saving()
     with pytest.raises(Fenced):
         actor.handle([event(2000)])
-    assert actor.health().detector_id is None
+    assert actor.detector_id is None
 
 
 def test_what_fails_without_a_death_is_tried_as_often_as_it_takes(make, actor, monkeypatch):

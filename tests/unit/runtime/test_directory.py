@@ -126,23 +126,23 @@ def test_only_what_is_new_is_told(opened):
 def test_versions_and_epochs_grow_over_restarts(opened):
     directory = opened()
     directory.create_detector(A, "a")
-    versions, epochs = [directory.changes(0, 0).detectors.version], [directory.lease(A, "x")]
-    epochs.append(directory.lease(A, "y"))
+    versions, epochs = [directory.changes(0, 0).detectors.version], [directory.lease(A)]
+    epochs.append(directory.lease(A))
     for _ in range(2):
         directory = opened()
         versions.append(directory.changes(0, 0).detectors.version)
-        epochs.append(directory.lease(A, "x"))
+        epochs.append(directory.lease(A))
     assert versions == sorted(set(versions))
     assert epochs == sorted(set(epochs))
 
 
 def test_only_a_detector_in_the_catalogue_is_leased(opened):
     directory = opened()
-    assert directory.lease(A, "x") is None
+    assert directory.lease(A) is None
     directory.create_detector(A, "a")
-    assert directory.lease(A, "x")
+    assert directory.lease(A)
     directory.delete_detector(A)
-    assert directory.lease(A, "x") is None
+    assert directory.lease(A) is None
 
 
 def test_to_create_twice_is_to_create_once(opened):
@@ -468,8 +468,8 @@ ANSWERS_WITHOUT_A_CHANGE = {
     "a detector that is there": lambda directory: directory.create_detector(A, ""),
     "a detector that is not there": lambda directory: directory.delete_detector(B),
     "nothing to purge": lambda directory: directory.purge_detector(B),
-    "a lease": lambda directory: directory.lease(A, "x"),
-    "no lease": lambda directory: directory.lease(B, "x"),
+    "a lease": lambda directory: directory.lease(A),
+    "no lease": lambda directory: directory.lease(B),
 }
 
 

@@ -24,7 +24,7 @@ CHANGES: dict[str, Callable[[DirectoryClient], Awaitable[Any]]] = {
 READS: dict[str, Callable[[DirectoryClient], Awaitable[Any]]] = {
     "changes": lambda client: client.changes(0, 0),
     "tokens": lambda client: client.tokens(),
-    "lease": lambda client: client.lease("d", "worker"),
+    "lease": lambda client: client.lease("d"),
 }
 
 HANGS = object()

@@ -534,7 +534,7 @@ async def test_a_full_disk_refuses_what_must_be_kept_until_there_is_room(tmp_pat
         await fleet.call(one, large)
         assert await fired(fleet, one, 3) == ["r"]
         assert await fired_at_last(fleet, two, 1) == []
-        await until(lambda: not fleet.broker._trouble)
+        await until(lambda: not fleet.broker._problems.current)
 
 
 async def test_closing_tells_which_detectors_could_not_be_saved(tmp_path):

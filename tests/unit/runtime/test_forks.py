@@ -339,7 +339,7 @@ def test_an_owner_that_was_overtaken_makes_no_fork(tmp_path):
     new.activate("source", 2)
     with pytest.raises(Fenced):
         old.begin_fork("fork")
-    assert old.health().detector_id is None
+    assert old.detector_id is None
     new.begin_fork("fork")()
     assert folders(tmp_path) == {"source", "fork"}
 

@@ -97,7 +97,7 @@ async def test_a_segment_of_the_directory_that_goes_is_told_of_and_nothing_is_lo
         gone = segment(tmp_path / "directory")
         put_out_of_the_way(gone, how)
         second = await service.fleet.mint_token()
-        await until(lambda: service.broker._damage)
+        await until(lambda: service.broker._problems.lasting)
         [said] = await amiss(service)
         assert gone.name in said
         service.directories.started[-1].die()

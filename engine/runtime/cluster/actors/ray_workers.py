@@ -20,7 +20,7 @@ from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
-from engine.runtime.process.off_loop import off_loop
+from engine.runtime.process.threads import off_loop
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
 

@@ -17,14 +17,6 @@ class Activated(msgspec.Struct, frozen=True):
     """Why the detector is read-only; None if it is not."""
 
 
-class Health(msgspec.Struct, frozen=True):
-    """The state of a detector's place in a worker, available even while it is busy."""
-
-    pid: int
-    detector_id: str | None
-    resident_bytes: int
-
-
 class Held(msgspec.Struct, frozen=True):
     """A detector that is active in a worker, for a supervisor that has just come."""
 

@@ -234,7 +234,7 @@ class PlacedDetector:
             self._refuse_for_now("the processes that tried to activate it died")
         except StorageError as error:
             self._services.counts[ACTIVATIONS_FAILED] += 1
-            self._services.trouble(self.detector_id, f"it cannot be activated: {error}")
+            self._services.problems.begin(self.detector_id, f"it cannot be activated: {error}")
             self._refuse_for_now(str(error))
         except DetectorUnavailable as error:
             self._refuse_for_now(error.message)
@@ -280,7 +280,7 @@ class PlacedDetector:
         self._waits_since_s = None
         empty, unwanted = True, False
         try:
-            epoch = await self._services.directory.lease(self.detector_id, worker.port.name)
+            epoch = await self._services.directory.lease(self.detector_id)
             if epoch is None:
                 return False
             empty = False

@@ -1,7 +1,6 @@
-"""The services and callbacks that all placed detectors share."""
+"""What all placed detectors share."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.runtime.catalogue.directory_client import DirectoryClient
@@ -9,25 +8,19 @@ from engine.runtime.contract.measurements.counters import ACTIVATIONS, DAMAGED, 
 from engine.runtime.contract.requests.calls import Activated, Report
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.detectors.activation_slots import ActivationSlots
+from engine.runtime.placement.detectors.problems import Problems
 from engine.runtime.placement.workers.worker_pool import WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services and callbacks that all placed detectors share."""
+    """The services that all placed detectors share, and what is counted of them."""
 
     settings: RuntimeSettings
     workers: WorkerPool
     slots: ActivationSlots
     directory: DirectoryClient
-    damaged: Callable[[str, str], None]
-    """Called with a detector's id and the damaged file that was set aside."""
-    diverged: Callable[[str, str], None]
-    """Called with a detector's id and the journal records at which other rules fired in the replay."""
-    removed: Callable[[str, str], None]
-    """Called with a detector's id and what happened to its files while it was active."""
-    trouble: Callable[[str, str | None], None]
-    """Called with a detector's id and why it cannot be activated or saved; None once it can be again."""
+    problems: Problems = field(default_factory=Problems)
     alone: set[str] = field(default_factory=set)
     """The ids of detectors that take so much that each needs a worker of its own."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -38,18 +31,22 @@ class Services:
         self.counts[ACTIVATIONS] += 1
         self.counts[RECORDS_READ] += activated.records
         self.counts[DAMAGED] += len(activated.damage)
-        unwritable = activated.read_only
-        self.trouble(detector_id, None if unwritable is None else f"it is read-only: {unwritable}")
+        self.problems.end(detector_id)
+        if activated.read_only is not None:
+            self.problems.begin(detector_id, f"it is read-only: {activated.read_only}")
         for damage in activated.damage:
-            self.damaged(detector_id, damage)
+            self.problems.note(f"detector {detector_id}: set aside: {damage}")
         if activated.diverged is not None:
             self.counts[DIVERGED] += 1
-            self.diverged(detector_id, activated.diverged)
+            said = f"{activated.diverged}; answers before and after differ in that"
+            self.problems.note(f"detector {detector_id}: {said}")
 
     def reported(self, detector_id: str, report: Report) -> None:
-        """Note what a worker reports of a detector, also if it has it no more."""
+        """Note what a worker reports of a detector, even of one that it no longer has."""
         self.counts.update(report.counts)
-        if report.trouble is not None:
-            self.trouble(detector_id, report.trouble or None)
+        if report.trouble:
+            self.problems.begin(detector_id, report.trouble)
+        elif report.trouble is not None:
+            self.problems.end(detector_id)
         if report.removed is not None:
-            self.removed(detector_id, report.removed)
+            self.problems.note(f"detector {detector_id}: {report.removed}")
