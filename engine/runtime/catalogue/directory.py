@@ -287,7 +287,7 @@ class Directory:
             self._change(DetectorPurged(detector_id))
 
     def lease(self, detector_id: str) -> int | None:
-        """Return an epoch for a detector's next owner, later than all before; None if there is no detector."""
+        """Return an epoch for a detector's next owner, later than all before; None without a detector."""
         self._check_owner()
         if detector_id not in self._state.detectors:
             return None
