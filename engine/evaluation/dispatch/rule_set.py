@@ -23,14 +23,7 @@ from engine.evaluation.memory import Regime
 from engine.evaluation.paths import membership_of
 from engine.evaluation.plan.ir import Known, Memories
 from engine.evaluation.plan.requirements import path_depth, requirements_of, update_depth
-from engine.evaluation.plan.triggers import (
-    Holding,
-    Triggers,
-    Unstarted,
-    change_triggers_of,
-    may_meet_several,
-    triggers_of,
-)
+from engine.evaluation.plan.triggers import Analysis, Holding, Triggers, Unstarted, may_meet_several
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.fusing import entries_to_write, fuse
 from engine.evaluation.state.joining import Joins
@@ -241,12 +234,13 @@ class RuleSet:
     def _index_rule(self, priority: int) -> None:
         """Index a rule and the memories that it reads, each by its own triggers."""
         program = self._by_priority[priority]
+        analysis = Analysis(program.birth, self._index.cost)
         for name in program.memories:
             joined = self._state.joined.get(name)
             updated = joined.name if joined else name
             if updated not in self._updater_of:
-                self._add_updater(updated)
-        triggers = triggers_of(program.rule.condition, program.birth, self._index.cost)
+                self._add_updater(updated, analysis)
+        triggers = analysis.of_rule(program.rule.condition)
         self._by_priority[priority] = program._replace(triggers=triggers)
         self._add_member(priority, 0, program.birth, triggers)
 
@@ -255,9 +249,12 @@ class RuleSet:
         program = self._by_priority[priority]
         self._remove_member(priority, 0, program.birth, program.triggers)
 
-    def _add_updater(self, name: NodeName) -> None:
+    def _add_updater(self, name: NodeName, analysis: Analysis) -> None:
+        """Index a memory. The analysis is that of a rule that reads it."""
         self._updaters_made += 1
-        triggers = change_triggers_of(name.condition, name.path, name.birth, self._index.cost)
+        if name.birth != analysis.birth:
+            analysis = Analysis(name.birth, self._index.cost)
+        triggers = analysis.of_memory(name.condition, name.path)
         updater = Updater(-self._updaters_made, name, update_depth(name.condition, name.path), triggers)
         self._updaters[updater.number] = updater
         self._updater_of[name] = updater.number

@@ -13,13 +13,12 @@ from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.plan.requirements import recorded_of, requirements_of
 from engine.evaluation.plan.triggers import (
     PRESENT,
+    Analysis,
     Element,
     Found,
     Hit,
     Trigger,
     Triggers,
-    change_triggers_of,
-    triggers_of,
 )
 from engine.language import condition as language
 from engine.language.condition import Aggregate, Condition, children
@@ -78,14 +77,13 @@ class Weight(NamedTuple):
 def weight_of(condition: Condition) -> Weight:
     """Weigh a rule."""
     memories = requirements_of(condition).memories
-    updates = [
-        (_update_ns(node, path), change_triggers_of(node, path, 0, _spread)) for node, path in memories
-    ]
+    analysis = Analysis(0, _spread)
+    updates = [(_update_ns(node, path), analysis.of_memory(node, path)) for node, path in memories]
     tests_ns = _RULE + _tests_ns(condition)
     reads_ns = sum(_KEYED_READ if path else _READ for _, path in memories)
     return Weight(
         tests_ns + sum(update_ns for update_ns, _ in updates),
-        ((_ROW + tests_ns + reads_ns, triggers_of(condition, 0, _spread)), *updates),
+        ((_ROW + tests_ns + reads_ns, analysis.of_rule(condition)), *updates),
         frozenset(path for _, path in memories if path),
     )
 

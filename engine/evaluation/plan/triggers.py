@@ -88,19 +88,6 @@ Cost = Callable[[Triggers], float]
 """Estimates how many events meet a set of triggers. Only comparisons of estimates matter."""
 
 
-def triggers_of(condition: Condition, birth: int, cost: Cost) -> Triggers | None:
-    """Return triggers such that any event at which the condition is true meets one; None for all events.
-
-    The condition is that of a rule of this birth.
-    """
-    return _Analysis(birth, cost).true(condition, ())
-
-
-def change_triggers_of(node: Condition, path: Path, birth: int, cost: Cost) -> Triggers | None:
-    """Return triggers for the events that change a node's memory otherwise than its regime says, or None."""
-    return _Analysis(birth, cost).changes(node, path)[1]
-
-
 def may_meet_several(triggers: Triggers | None) -> bool:
     """Return whether one event may meet several of the triggers. A fact has only one value at a time."""
     if triggers is None or len(triggers) == 1:
@@ -114,13 +101,31 @@ def may_meet_several(triggers: Triggers | None) -> bool:
 
 def regime_of(node: Condition) -> Regime:
     """Return the regime of a temporal node. It depends only on the node, so all rules agree on it."""
-    return _ANALYSIS.changes(node, ())[0]
+    if len(_REGIMES.found) > _FOUND_MAX:
+        _REGIMES.found = {}
+    return _REGIMES.changes(node, ())[0]
 
 
-class _Analysis:
+class Analysis:
+    """Finds the triggers of a rule of some birth and of its memories.
+
+    It looks at each part of the condition once, however deep temporal nodes are nested in one another.
+    """
+
     def __init__(self, birth: int, cost: Cost) -> None:
-        self._birth = birth
+        self.birth = birth
         self._cost = cost
+        self.found: dict[tuple[int, Path, bool], tuple[Condition, Triggers | None]] = {}
+        """What is known by now, by the id of a node, path and truth. Equality of nodes would compare all that
+        is in them. The node is kept, so that its id remains its own."""
+
+    def of_rule(self, condition: Condition) -> Triggers | None:
+        """Return triggers such that any event at which the rule fires meets one; None for all events."""
+        return self.true(condition, ())
+
+    def of_memory(self, node: Condition, path: Path) -> Triggers | None:
+        """Return triggers for the events that change a memory otherwise than its regime says, or None."""
+        return self.changes(node, path)[1]
 
     def union(self, parts: Iterable[Triggers | None]) -> Triggers | None:
         """Return the triggers of all parts, for an event that meets at least one; None if one part is."""
@@ -138,6 +143,19 @@ class _Analysis:
 
     def true(self, node: Condition, path: Path) -> Triggers | None:
         """Return triggers such that any event at which the node is true meets one."""
+        found, name = self.found, (id(node), path, True)
+        if name not in found:
+            found[name] = node, self._true(node, path)
+        return found[name][1]
+
+    def false(self, node: Condition, path: Path) -> Triggers | None:
+        """Return triggers such that any event at which the node is false meets one."""
+        found, name = self.found, (id(node), path, False)
+        if name not in found:
+            found[name] = node, self._false(node, path)
+        return found[name][1]
+
+    def _true(self, node: Condition, path: Path) -> Triggers | None:
         match node:
             case language.Leaf(fact, "eq", value) if not isinstance(value, tuple):
                 return frozenset({Hit(fact, key_of(value))})
@@ -164,7 +182,7 @@ class _Analysis:
             case language.Not(inner):
                 return self.false(inner, path)
             case language.Keyed(inner, key, where):
-                parts = [self.true(inner, (*path, step_of(node, self._birth))), _present(key)]
+                parts = [self.true(inner, (*path, step_of(node, self.birth))), _present(key)]
                 return self.best(parts if where is None else [*parts, self.true(where, path)])
             case language.Once(inner) | language.OnceWithin(inner):
                 return self.union([frozenset({Holding(node, path)}), self.true(inner, path)])
@@ -197,8 +215,7 @@ class _Analysis:
         parts = [_present(node.fact)]
         return self.best(parts if node.where is None else [*parts, self.true(node.where, path)])
 
-    def false(self, node: Condition, path: Path) -> Triggers | None:
-        """Return triggers such that any event at which the node is false meets one."""
+    def _false(self, node: Condition, path: Path) -> Triggers | None:
         match node:
             case language.Not(inner):
                 return self.true(inner, path)
@@ -223,11 +240,11 @@ class _Analysis:
         """Return a temporal node's regime, and triggers for the events that change its memory otherwise."""
         match node:
             case language.Once(inner) | language.OnceWithin(inner):
-                return _either(self.true(inner, path), self.false(inner, path))
+                return _either(self.true(inner, path), lambda: self.false(inner, path))
             case language.Since(left, right) | language.SinceWithin(left, right):
                 begins = self.true(right, path)
                 ends = self.best([self.false(left, path), frozenset({Holding(node, path)})])
-                return _either(self.union([begins, ends]), self.false(right, path))
+                return _either(self.union([begins, ends]), lambda: self.false(right, path))
             case language.HistoricallyFor(inner, _, "strong"):
                 begins = self.true(inner, path)
                 ends = self.best([self.false(inner, path), frozenset({Holding(node, path)})])
@@ -237,7 +254,7 @@ class _Analysis:
                 begun = self.union([self.false(inner, path), frozenset({Unstarted(node, path)})])
                 return (Regime.SEEN if begun is None else Regime.BEGUN), begun
             case language.Historically(inner) | language.HistoricallyFor(inner):
-                return _either(self.false(inner, path), self.true(inner, path))
+                return _either(self.false(inner, path), lambda: self.true(inner, path))
             case language.Earlier(inner) | language.EarlierWithin(inner):
                 return Regime.UNCHANGED, self.true(inner, path)
             case language.Previous(inner):
@@ -249,7 +266,18 @@ class _Analysis:
                 raise AssertionError(node)
 
 
-_ANALYSIS: Final = _Analysis(0, len)
+class _Regimes(Analysis):
+    """Finds only whether there are triggers: those that it gives are none."""
+
+    def union(self, parts: Iterable[Triggers | None]) -> Triggers | None:
+        """Return None if one part is."""
+        return None if any(part is None for part in parts) else _NO_TRIGGERS
+
+
+_NO_TRIGGERS: Final[Triggers] = frozenset()
+_REGIMES: Final = _Regimes(0, len)
+_FOUND_MAX: Final = 10_000
+"""The most nodes of which the regimes of earlier rules are remembered; one rule may add as many as it has."""
 
 
 def _present(fact: str) -> Triggers:
@@ -279,9 +307,10 @@ def _within(leaves: list[language.Leaf]) -> Triggers:
     return frozenset({Range(leaves[0].fact, low, high)} if low <= high else ())
 
 
-def _either(changing: Triggers | None, stamped: Triggers | None) -> tuple[Regime, Triggers | None]:
+def _either(
+    changing: Triggers | None, stamped: Callable[[], Triggers | None]
+) -> tuple[Regime, Triggers | None]:
     if changing is not None:
         return Regime.UNCHANGED, changing
-    if stamped is not None:
-        return Regime.STAMPED, stamped
-    return Regime.SEEN, None
+    others = stamped()
+    return (Regime.SEEN if others is None else Regime.STAMPED), others

@@ -4,7 +4,9 @@ import pytest
 
 from engine import Detector
 from engine.evaluation.plan.ir import Abstraction
-from engine.language.condition import FactArg, InRelation
+from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.plan.triggers import Analysis
+from engine.language.condition import Any, Condition, FactArg, InRelation, Leaf, OnceWithin, SinceWithin
 
 
 @pytest.mark.parametrize("width", [199, pytest.param(999, marks=pytest.mark.storm)])
@@ -49,3 +51,24 @@ def test_code_names_no_more_than_a_few_arguments_of_a_relation():
     parts.shape(InRelation("r", (*range(10_000), *(FactArg(f"f{n}") for n in range(5_000)))), 0, {})
     assert len(parts.constants) == 2
     assert parts.facts == ()
+
+
+@pytest.mark.parametrize(
+    "wrapped", [lambda inner: OnceWithin(inner, 1), lambda inner: SinceWithin(inner, inner, 1)]
+)
+def test_triggers_are_found_by_one_look_at_each_part_however_deep_it_is(wrapped, monkeypatch):
+    looks = []
+
+    def counted(self, node, path, true=Analysis._true):
+        looks.append(node)
+        return true(self, node, path)
+
+    monkeypatch.setattr(Analysis, "_true", counted)
+    nested: Condition = Any(tuple(Leaf(f"f{number}", "eq", number) for number in range(100)))
+    for _ in range(9):
+        nested = wrapped(nested)
+    analysis = Analysis(0, len)
+    memories = dict.fromkeys(requirements_of(nested).memories)
+    assert all(len(analysis.of_memory(*memory) or ()) > 100 for memory in list(memories)[:-1])
+    assert len(analysis.of_rule(nested) or ()) == 109
+    assert len(looks) == 110
