@@ -11,13 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tests.linearizability.namespaces import Namespace, namespaces
+from tests.process_table import command as command_of
 from tests.process_table import family, holders
 from tests.service_process import END_WITHIN_S, PROGRAM, Process, environment
 
@@ -82,7 +83,7 @@ class Cluster:
         port = "0" if node.namespace is None else str(PORT)
         arguments = ["serve", "--host", host, "--port", port, "--data", str(self.data)]
         command = [PROGRAM, *arguments, "--ray-address", self.head, *_OPTIONS]
-        front = self._run(node, f"front{node.number}", command)
+        front = self._run(node, f"front{node.number}", command, hidden=self._raylets_but(node))
         address = front.wait_for(r"Listening on http://([\d.]+):(\d+);")
         node.front, node.address = front, (address[1], int(address[2]))
 
@@ -114,11 +115,20 @@ class Cluster:
         command = [RAY, "start", "--block", "--node-ip-address", own, *where, *small, "--disable-usage-stats"]
         self._run(node, f"ray{node.number}", command).wait_for("Ray runtime started", NODE_WITHIN_S)
 
-    def _run(self, node: Node, name: str, command: list[str]) -> Process:
+    def _raylets_but(self, node: Node) -> set[int]:
+        """The raylets of other namespaces. A driver looks for one among all processes that it sees."""
+        others = [one.pids() for one in self.nodes if one is not node] if node.namespace else []
+        return {pid for pid in set().union(*others) if command_of(pid).split(" ")[0].endswith("/raylet")}
+
+    def _run(self, node: Node, name: str, command: list[str], hidden: Iterable[int] = ()) -> Process:
+        if node.namespace is not None:
+            empty = self.data.parent / "empty"
+            empty.mkdir(exist_ok=True)
+            command = node.namespace.command_without(hidden, empty, *command)
         output = self.data.parent / f"{name}.{time.monotonic_ns()}.log"
         with output.open("wb") as sink:
             process = subprocess.Popen(
-                command if node.namespace is None else node.namespace.command(*command),
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,

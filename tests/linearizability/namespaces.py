@@ -13,13 +13,15 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 PREFIX: Final = "rdn"
+_HIDE: Final = 'until [ "$1" = -- ]; do mount --bind "$0" /proc/$1; shift; done; shift; exec "$@"'
+"""`ip netns exec` gives a command mounts of its own."""
 WHY_NOT: Final = "network namespaces cannot be made here"
 
 
@@ -61,6 +63,11 @@ class Namespace:
     def command(self, *arguments: str) -> list[str]:
         """Return the command line that runs a command there."""
         return ["ip", "netns", "exec", self.name, *arguments]
+
+    def command_without(self, hidden: Iterable[int], empty: Path, *arguments: str) -> list[str]:
+        """Return the command line that runs a command there which does not see some processes of others."""
+        pids = [str(pid) for pid in hidden]
+        return self.command("sh", "-c", _HIDE, str(empty), *pids, "--", *arguments)
 
     def pids(self) -> set[int]:
         """Return the processes that run there."""

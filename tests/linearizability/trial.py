@@ -71,7 +71,8 @@ class Trial:
     def nodes(self, *, draining: bool = False) -> list[str]:
         """Ray's ids of the nodes that take workers, or of those that are drained."""
         shown = self.ask("GET", "/api/cluster")["nodes"]
-        return [node["id"] for node in shown if node["alive"] and bool(node.get("draining")) is draining]
+        alive = [node for node in shown if node["alive"] and node["cpus"]]
+        return [node["id"] for node in alive if bool(node.get("draining")) is draining]
 
     def places(self) -> dict[str, str]:
         """Ray's id of the node of each active detector."""

@@ -70,7 +70,8 @@ class Rebalancer:
         Raises Refusal 1200 and 1204; DetectorUnavailable 1501 and 1503.
         """
         await self._nodes.look()
-        if node and (node not in self._nodes.known or node in self._nodes.draining):
+        nodes = self._nodes
+        if node and (node not in nodes.known or node in nodes.draining or not nodes.big_enough(node)):
             raise no_such_node(node)
         if not node and placed.node is not None:
             node = self._workers.node_for_worker(but=[placed.node]) or ""

@@ -103,6 +103,11 @@ class Nodes:
         takers = self._figures.keys() - self.draining
         return not self._figures or (bool(takers) if node is None else node in takers)
 
+    def big_enough(self, node: str) -> bool:
+        """Whether a living node, if nothing else ran there, would have room for a worker."""
+        figures = self._figures[node]
+        return figures.cpus >= self.ask.cpus and figures.memory_bytes >= self.ask.memory_bytes
+
     def for_worker(self, occupancy: Occupancy, but: Collection[str] = ()) -> str | None:
         """Return the node for the next worker, other than those in `but`; None if no node has room."""
         loads = [load for load in self._loads(occupancy) if load.id not in but]
