@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 SECRET_BYTES_MAX: Final = 4096
-"""Largest size of a file with a secret. A larger one is some other file."""
+"""Largest size of a file with a secret. A larger one holds something else."""
 
 _VISIBLE: Final = b"!~"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO

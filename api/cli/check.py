@@ -84,7 +84,7 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
 
 
 def _report(name: str, text: str, sample: Sample | None, relations: tuple[str, ...]) -> bool:
-    """Print one condition with its warnings, or its defects; tell whether it is valid."""
+    """Print one condition with its warnings, or its defects; return whether it is valid."""
     try:
         condition = parse(text, DEFAULT_LIMITS)
     except Refusal as refusal:

@@ -49,7 +49,7 @@ class Batches(Generic[T]):
         self._size_bytes = 0
 
     def add(self, item: T) -> list[T]:
-        """Add an item; return those before it if it does not fit beside them, else nothing."""
+        """Add an item. If it does not fit, return the batch and begin another; else return nothing."""
         size_bytes = self._size_of(item)
         full = len(self._batch) >= self._events_max or self._size_bytes + size_bytes > self._bytes_max
         ready = self.take() if full else []

@@ -1,4 +1,4 @@
-"""The fast path: nearly every request is an ordinary evaluation, and is answered here in one go."""
+"""The fast path: nearly every request is an ordinary evaluation, and is answered here."""
 
 import functools
 import re

@@ -41,7 +41,7 @@ _ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Handlers:
-    """The handlers, each with the name of its operation, which tells what it does.
+    """The handlers, each named as its operation, where it is described.
 
     Each takes the ids of the path and whatever its operation has of query, body, media type and key. The
     slow path has confirmed that the detector exists.

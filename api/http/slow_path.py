@@ -135,7 +135,7 @@ class SlowPath:
         await self.fleet.confirm(detector_id)
 
     def _arguments(self, operation: Operation, head: Head, media_type: bytes) -> dict[str, Any]:
-        """Return what the handler takes beside the ids, the query and the body."""
+        """Return the other arguments of the handler, after ids, query and body."""
         found: dict[str, Any] = {}
         if len(operation.media_types) > 1:
             found["media_type"] = media_type

@@ -33,7 +33,7 @@ _NOTHING_NEW: Final = {"type": "http.response.body", "body": b":\n\n", "more_bod
 
 
 class Seen(msgspec.Struct):
-    """The part of a timeline that tells where to go on."""
+    """The part of a timeline that says where to continue."""
 
     class Moment(msgspec.Struct):
         """An event."""

@@ -53,7 +53,7 @@ class ComparisonQuery(Struct):
     """Where on the list of differences to go on."""
 
     after: Annotated[int, Meta(ge=0, extra={"expected": "a whole number"})] | UnsetType = UNSET
-    """Watch the differences, and tell those behind the event with this number."""
+    """Watch the differences, and return those after the event with this number."""
 
 
 class Comparison(Struct):

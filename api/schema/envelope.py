@@ -78,7 +78,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class Response(NamedTuple):
-    """A whole response. `headers` are those beside Content-Type and Content-Length."""
+    """A whole response. `headers` does not have Content-Type and Content-Length."""
 
     status: int
     body: bytes

@@ -127,13 +127,13 @@ class BatchQuery(Struct):
     """What a batch leaves out."""
 
     dry_run: YesOrNo | UnsetType = UNSET
-    """`true` tells what the answer would be, and records nothing. Evicted keys are not foretold, and an
+    """`true` returns what the answer would be, and records nothing. Evictions are not predicted, and an
     Idempotency-Key is ignored.
     """
 
 
 class EvaluateQuery(BatchQuery):
-    """What an evaluation does besides, or leaves out."""
+    """What an evaluation adds to its answer, or leaves out."""
 
     explain: YesOrNo | UnsetType = UNSET
     """`true` adds `node` to each action: the explanation of its rule."""
@@ -291,7 +291,7 @@ class Alive(Struct):
 
 
 class Ready(Struct):
-    """Requests are served; `amiss`, shown with a token, is what is wrong although they are."""
+    """Requests are served. `amiss`, shown only with a token, lists problems that do not prevent this."""
 
     ready: Literal[True]
     # Its sentences name detectors and files, so they are not shown to everyone.

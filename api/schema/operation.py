@@ -42,7 +42,7 @@ class Operation:
     """Whether it takes an Idempotency-Key."""
 
     says_more: bool = False
-    """Whether it needs no token but tells a caller with a token more."""
+    """Whether it needs no token, but answers more to a caller with one."""
 
     is_addition: bool = False
 

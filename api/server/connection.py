@@ -1,4 +1,4 @@
-"""One connection: what is read of it and when, the requests on it one after another, and its end."""
+"""One connection: reads its requests one after another, has them answered, and closes it."""
 
 import asyncio
 import logging
@@ -19,16 +19,16 @@ from api.server.sender import Sender
 _log = logging.getLogger(__name__)
 
 HEAD_S = 15.0
-"""How long the head of a request may take: from the beginning of a connection, and from its first byte."""
+"""How long a connection may take to begin a request, and a head to arrive from its first byte on."""
 
 QUIET_S = 1.0
-"""How long a connection stays idle before it is closed where the service ends.
+"""How long a connection may be idle before it is closed at shutdown.
 
-A caller who uses it more often than that is told by a response. Others can see that it is closed before they
-use it again."""
+A caller who uses it more often learns of the end from a response. Others can see that it is closed before
+they use it again."""
 
 LET_GO_S = 60.0
-"""From the end of a connection until what still runs for it is cancelled; nothing should by then."""
+"""How long after the end of a connection its request may run on before it is cancelled. None should."""
 
 AHEAD_BYTES_MAX: Final = 256 * 1024
 """The most bytes that are read ahead of the application, give or take one read.
@@ -36,23 +36,23 @@ AHEAD_BYTES_MAX: Final = 256 * 1024
 Large bodies need it: with 16 KiB, a batch of 5.5 MB took 3.5 s on a busy machine, with this 0.4 to 1.2 s."""
 
 _LATE_BYTES_MAX: Final = 1024 * 1024
-"""How much is read behind the last request, to be dropped."""
+"""How much is read and dropped after the last request."""
 _FIRST_BYTES: Final = 1024 * 1024
-"""More than what has come before the first read, once for each connection; some 128 KiB at most."""
+"""Larger than what can arrive before the first read, which is some 128 KiB at most."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _read_buffer: Final = memoryview(bytearray(64 * 1024))
-"""What one read from a socket fills; it is copied before the next, whichever connection that is for."""
+"""Filled by each read from any socket, and copied before the next."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """Serves the requests on one connection.
 
-    Hypercorn creates it in place of its own `TCPServer`, with the streams of a connection, and awaits it. Its
-    own class waits without end for callers who take no responses, and keeps a connection that was closed
-    until it has been idle for the whole of `keep_alive_timeout`.
+    Hypercorn creates it instead of its own `TCPServer`, with the streams of a connection, and awaits it.
+    Hypercorn's class waits for ever for callers who read no responses, and keeps a closed connection until
+    it has been idle for the whole of `keep_alive_timeout`.
 
-    HTTP/1.1 is all that is spoken: an offer to upgrade is passed over, and HTTP/2 is refused.
+    It speaks HTTP/1.1 only: it ignores offers to upgrade, and refuses HTTP/2.
     """
 
     def __init__(  # noqa: PLR0917 -- as Hypercorn passes them
@@ -81,17 +81,17 @@ class Connection(asyncio.BufferedProtocol):
         self._scope: dict[str, Any]
         self._task: asyncio.Task[Any] | None = None
         self._has_taken_over = False
-        """Whether the transport tells this object what happens, and not the streams any more."""
+        """Whether the transport calls this object instead of the streams."""
 
         self._exchange: Exchange | None = None
         """The request under way."""
         self._requests = 0
         self._changed: asyncio.Future[None] | None = None
-        """What `_serve` waits for between two requests."""
+        """What `_serve` waits for between requests."""
         self._is_amid_head = False
         self._is_reading = True
         self._is_at_eof = False
-        """Whether the caller sends nothing more."""
+        """Whether the caller has closed its sending half."""
         self._is_lost = False
         """Whether the connection is closed."""
         self._late_bytes = 0
@@ -113,14 +113,14 @@ class Connection(asyncio.BufferedProtocol):
                     self._take_over(data)
                     await self._serve()
         except asyncio.CancelledError:
-            # Nobody waits for what becomes of this task, and asyncio would log that it was cancelled.
+            # Nobody awaits this task, so asyncio would log the cancellation.
             if self._is_abandoned:
                 _log.error("cancelled: what ran on for %g s after the end of its connection", LET_GO_S)
         finally:
             await self._let_go()
 
     def _take_over(self, data: bytes) -> None:
-        """Be told of what happens on the connection, instead of the streams, which have brought some data."""
+        """Become the protocol of the transport in place of the streams, which have read some data."""
         transport = self._transport
         self._scope = {
             "type": "http",
@@ -167,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
         self._wait(self._config.keep_alive_timeout)
         self._advance()
 
-    # -- what the caller sends -------------------------------------------------------------------------------
+    # -- receiving -------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- the size is ours
         """Return where the transport puts what it reads."""
@@ -189,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def _advance(self) -> None:
-        """Read what has come, as far as the request under way lets it."""
+        """Read what has arrived, as far as the request under way allows."""
         reader = self._reader
         try:
             while reader.unread and not self._sender.is_over:
@@ -209,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         self._regulate()
 
     def _begin(self) -> bool:
-        """Begin with the next request, if its head has come."""
+        """Begin the next request if its head has arrived."""
         head = self._reader.read_head()
         if head is None:
             if self._reader.unread and not self._is_amid_head:
@@ -228,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _regulate(self) -> None:
-        """Read on or not: a caller who sends faster than the application receives has to wait."""
+        """Stop or resume reading: a caller who sends faster than the application receives has to wait."""
         exchange = self._exchange
         ahead = 0 if exchange is None else exchange.waiting_bytes + len(self._reader.unread)
         reads = ahead < AHEAD_BYTES_MAX or self._sender.is_over
@@ -240,12 +240,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
 
     def body_taken(self) -> None:
-        """Take note that the application has received what had come of a body."""
+        """Called when the application has received all that had arrived of a body."""
         if not self._is_reading:
             self._regulate()
 
     def _refuse(self, status: int) -> None:
-        """Say that what came is not HTTP, and end the connection; nothing that follows can be understood."""
+        """Answer that this is not HTTP, and end the connection: what follows cannot be understood."""
         exchange = self._exchange
         self._reader.drop()
         if exchange is None or not exchange.is_started:
@@ -255,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         self._end()
 
     def eof_received(self) -> bool:
-        """Take note that the caller sends nothing more; most have gone. True: what is to be sent still is."""
+        """Called when the caller has closed its sending half. True keeps ours open for the response."""
         self._is_at_eof = True
         if self._exchange is not None:
             self._disconnect(self._exchange)
@@ -263,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Take note that the connection is closed."""
+        """Called when the connection is closed."""
         self._is_lost = True
         if self._exchange is not None:
             self._disconnect(self._exchange)
@@ -276,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
             self._letting_go = self._loop.call_later(LET_GO_S, self._abandon)
 
     async def _change(self) -> None:
-        """Wait until a request has come, or something has ended."""
+        """Wait until a request has arrived, or the connection has changed."""
         self._changed = self._loop.create_future()
         await self._changed
 
@@ -284,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 
-    # -- what the caller is sent -----------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------
 
     @property
     def is_last(self) -> bool:
@@ -292,17 +292,17 @@ class Connection(asyncio.BufferedProtocol):
         return self._limit.leaving or self._requests >= self._config.keep_alive_max_requests
 
     def pause_writing(self) -> None:
-        """Take note that the caller has too much yet to take."""
+        """Called when too much is unsent."""
         self._sender.pause()
 
     def resume_writing(self) -> None:
-        """Take note that the caller has taken most of it."""
+        """Called when most of it is sent."""
         self._sender.resume()
 
     # -- the end ---------------------------------------------------------------------------------------------
 
     def _wait(self, within_s: float) -> None:
-        """Begin to wait for a request, or for more of its head."""
+        """Wait for a request, or for the rest of its head."""
         self._is_amid_head = False
         self._idle.wait(min(within_s, QUIET_S) if self._limit.ending else within_s)
 
@@ -322,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
             self._regulate()
 
     def _abandon(self) -> None:
-        assert self._task is not None, "it has the task of its connection"
+        assert self._task is not None, "its task runs"
         self._is_abandoned = True
         self._task.cancel()
 
@@ -339,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
                     await self._change()
         finally:
             self._slot.leave()
-            # Where this is cancelled, too: nobody will look after the connection any more.
+            # Even if this is cancelled: nobody else would close the connection.
             self._sender.abort()
 
 

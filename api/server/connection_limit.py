@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 _log = logging.getLogger(__name__)
 
 _WARN_AGAIN_S: Final = 60.0
-"""Between two warnings in the log that connections are evicted."""
+"""The interval between two warnings that connections are evicted."""
 
 STATE: Final = "slot"
-"""Under this name a request's ASGI state holds the slot of its connection."""
+"""The key of the connection's slot in a request's ASGI state."""
 
 
 class Ways(NamedTuple):
-    """What can be done to a connection from outside: abort it, or end it soon if it is idle."""
+    """How to end a connection from outside: abort it, or close it soon if it is idle."""
 
     abort: Callable[[], None]
     end_if_idle: Callable[[], None]
@@ -25,12 +25,12 @@ class ConnectionLimit:
     """The open connections, at most `connections_max` of them.
 
     At the limit, a new connection evicts the oldest one that never authenticated, otherwise the one that has
-    been idle longest. A connection with an authenticated request under way is never evicted. So a caller who
-    opens connections without end evicts its own, and keeps out nobody who has a token.
+    been idle longest. A connection with an authenticated request under way is never evicted. So a caller
+    without a token who opens any number of connections evicts only others without one.
     """
 
     def __init__(self, connections_max: int) -> None:
-        assert connections_max > 0, "somebody must be served"
+        assert connections_max > 0, "at least one connection is served"
         self.connections_max = connections_max
         self._unauthenticated: dict[Slot, None] = {}
         """In order of arrival."""
@@ -47,7 +47,7 @@ class ConnectionLimit:
         return len(self._all)
 
     def enter(self, ways: Ways) -> "Slot":
-        """Return a new connection its slot; at the limit another one loses its own."""
+        """Return the slot of a new connection; at the limit, evict another connection."""
         slot = Slot(self, ways)
         self._all.add(slot)
         self._unauthenticated[slot] = None
@@ -65,7 +65,7 @@ class ConnectionLimit:
         if now_s - self._warned_s >= _WARN_AGAIN_S:
             self._warned_s = now_s
             _log.warning(
-                "all %d connections that may be open are; new ones evict others", self.connections_max
+                "the limit of %d connections is reached; new ones evict others", self.connections_max
             )
 
     def hold(self, slot: "Slot") -> None:
@@ -74,7 +74,7 @@ class ConnectionLimit:
         self._idle.pop(slot, None)
 
     def set_idle(self, slot: "Slot") -> None:
-        """Take note that a connection waits for its next request."""
+        """Mark a connection as waiting for its next request."""
         if slot in self._all and slot not in self._unauthenticated and slot not in self._idle:
             self._idle[slot] = None
 
@@ -84,11 +84,11 @@ class ConnectionLimit:
         self.hold(slot)
 
     def leave(self) -> None:
-        """From now on, let each response say that it is the last on its connection."""
+        """From now on, each response is the last on its connection, and says so."""
         self.leaving = True
 
     def end(self) -> None:
-        """End all connections that have been idle for a little while, now and from now on."""
+        """Close connections that have been idle for a short time, now and from now on."""
         self.leaving = True
         self.ending = True
         for slot in list(self._all):
@@ -105,13 +105,13 @@ class Slot:
         self.ways = ways
 
     def mark_authenticated(self) -> None:
-        """Say that a request with a known token is under way, until `set_idle`."""
+        """Mark the connection as having an authenticated request under way, until `set_idle`."""
         self._limit.hold(self)
 
     def set_idle(self) -> None:
-        """Say that the connection waits for its next request."""
+        """Mark the connection as waiting for its next request."""
         self._limit.set_idle(self)
 
     def leave(self) -> None:
-        """Say that the connection is gone."""
+        """Free the slot: the connection is closed."""
         self._limit.remove(self)

@@ -1,4 +1,4 @@
-"""The two clocks of a connection: of one that waits for a request, and of one whose caller takes nothing."""
+"""The two time-outs of a connection: it waits for a request, or the caller does not read."""
 
 import asyncio
 import math
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import Final
 
 STALLED_S = 15.0
-"""Between two checks that a connection takes what is sent to it."""
+"""The interval between two checks that a caller reads what is sent."""
 
 _TAKEN_BYTES_MIN: Final = 16 * 1024
-"""What must be taken between two checks, where so much is left."""
+"""How much must be read between two checks, if so much is unsent."""
 
 _LAST_LOOK_S: Final = 0.02
-"""Before an idle connection is ended: what has come by now may not have been read yet."""
+"""The delay before an idle connection is ended: what has arrived may not have been read yet."""
 
 
 class IdleTimeout:
     """Calls `expired` when a connection has waited for too long.
 
-    A wait that ends in time costs no timer: the one that runs finds the next deadline when it is due.
+    A wait that ends in time costs no timer: the running timer finds the next deadline when it fires.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, expired: Callable[[], None]) -> None:
@@ -35,17 +35,17 @@ class IdleTimeout:
         return self._until_s != math.inf
 
     def wait(self, within_s: float) -> None:
-        """Begin to wait, for so many seconds at most."""
+        """Begin to wait, for at most `within_s`."""
         self._since_s = self._loop.time()
         self._set(self._since_s + within_s)
 
     def shorten(self, within_s: float) -> None:
-        """Let the wait under way, if any, last no longer than so many seconds since its beginning."""
+        """Limit the wait under way, if any, to `within_s` from its beginning."""
         if self.is_waiting:
             self._set(min(self._until_s, self._since_s + within_s))
 
     def stop(self) -> None:
-        """Take note that what was waited for has come."""
+        """End the wait: what was waited for has arrived."""
         self._until_s = math.inf
 
     def cancel(self) -> None:
@@ -83,7 +83,7 @@ class IdleTimeout:
 
 
 class StallWatch:
-    """Aborts a connection that takes next to nothing of what is sent to it."""
+    """Aborts a connection whose caller reads next to nothing."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.WriteTransport) -> None:
         self._loop = loop
@@ -98,5 +98,5 @@ class StallWatch:
             self._timer = self._loop.call_later(STALLED_S, self._look, left)
 
     def end(self) -> None:
-        """Let the connection be."""
+        """Stop watching."""
         self._timer.cancel()

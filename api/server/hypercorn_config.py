@@ -14,7 +14,7 @@ from api.server.http1.exchange import App
 from api.settings import Settings
 
 REFUSALS_S: Final = 1.0
-"""After the grace period, to refuse the requests that have not finished. What is left then is cut off."""
+"""The time after the grace period to refuse unfinished requests. What is left then is cut off."""
 
 _KEEP_ALIVE_REQUESTS_MAX: Final = 100_000
 _CONNECTIONS: Final = 10_000
@@ -24,11 +24,11 @@ _BACKLOG: Final = 1024
 async def serve(
     app: App, config: Config, until: Callable[[], Awaitable[None]], limit: ConnectionLimit | None = None
 ) -> None:
-    """Serve the application until `until` returns, on no more connections than the limit allows."""
+    """Serve the application until `until` returns, within a limit on connections."""
     limit = ConnectionLimit(_CONNECTIONS) if limit is None else limit
-    # All that wait are accepted at once, before any of them can be evicted.
+    # All connections in the backlog are accepted at once, before any of them can be evicted.
     config.backlog = min(config.backlog, max(1, limit.connections_max // 4))
-    # Hypercorn has no other way to be told what serves a connection.
+    # Hypercorn has no other way to replace what serves a connection.
     hypercorn.asyncio.run.TCPServer = partial(Connection, limit, app)  # type: ignore[assignment, attr-defined]
 
     async def until_ended() -> None:
@@ -39,15 +39,15 @@ async def serve(
 
 
 def server_config(settings: Settings) -> Config:
-    """Return Hypercorn's configuration, but for the address to listen on."""
+    """Return Hypercorn's configuration, except the address to listen on."""
     config = Config()
-    # The application logs requests itself, with what it knows of them and nothing that callers could forge.
+    # The application logs requests itself, without anything that callers could forge.
     config.accesslog = None
     config.errorlog = "-"
     config.include_server_header = False
     config.keep_alive_timeout = settings.keep_alive_s
     config.keep_alive_max_requests = _KEEP_ALIVE_REQUESTS_MAX
-    # Up to this size the application judges the headers; past it the server refuses them.
+    # Up to this size the application validates the headers; above it the server refuses them.
     config.h11_max_incomplete_size = 4 * settings.max_header_bytes
     config.graceful_timeout = settings.shutdown_grace_s + REFUSALS_S
     config.backlog = _BACKLOG

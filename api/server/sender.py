@@ -1,4 +1,4 @@
-"""The sending half of a connection, to its end."""
+"""The sending half of a connection, and its end."""
 
 import asyncio
 from contextlib import suppress
@@ -7,20 +7,20 @@ from api.server.connection_timeouts import StallWatch
 from api.server.http1.exchange import JOINED_BYTES_MAX
 
 LINGER_S = 1.0
-"""From when the last response is with the system until the connection is closed where the caller does not."""
+"""How long the caller has to close the connection after the last response; then the service does."""
 
 _UNSENT_BYTES = 64 * 1024
-"""How much is left to the transport before a sender waits for it; it has a bound of its own."""
+"""How much may be unsent in the transport before a sender waits."""
 
 
 class Sender:
-    """Sends bytes, waits for callers who take them slowly, and closes once everything is sent."""
+    """Sends bytes, waits for callers who read slowly, and closes once everything is sent."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
         self._loop = loop
         self._transport = transport
         self._held = b""
-        """The head of a response, held back for its body to come with it in the same round of the loop."""
+        """The head of a response, held back to be sent with its body in the same round of the loop."""
         self._flushing: asyncio.Handle | None = None
         self._writable: asyncio.Future[None] | None = None
         self._is_ended = False
@@ -30,7 +30,7 @@ class Sender:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can be sent any more; what comes is dropped."""
+        """Whether nothing can be sent any more; what arrives is dropped."""
         return self._is_ended or self._transport.is_closing()
 
     def hold(self, data: bytes) -> None:
@@ -39,7 +39,7 @@ class Sender:
         self._flushing = self._loop.call_soon(self._flush)
 
     def send(self, data: bytes) -> None:
-        """Send the data. Where nobody is there any more, do nothing: the application is told as it reads."""
+        """Send the data; do nothing if the connection is closed: receiving tells the application."""
         if self._held:
             if len(data) <= JOINED_BYTES_MAX:
                 data, self._held = self._held + data, b""
@@ -56,21 +56,21 @@ class Sender:
         self.send(held)
 
     def bound(self) -> None:
-        """Bound what is left to the transport, which then tells when it is too much."""
+        """Limit what may be unsent in the transport, which then calls `pause` and `resume`."""
         self._transport.set_write_buffer_limits(_UNSENT_BYTES)
 
     def pause(self) -> None:
-        """Take note that the caller has too much yet to take."""
+        """Called when too much is unsent."""
         self._writable = self._loop.create_future()
 
     def resume(self) -> None:
-        """Take note that the caller has taken most of it, or is gone."""
+        """Called when most of it is sent, or the caller has gone."""
         writable, self._writable = self._writable, None
         if writable is not None and not writable.done():
             writable.set_result(None)
 
     async def drain(self) -> None:
-        """Wait while the caller has too much yet to take."""
+        """Wait while too much is unsent."""
         if self._writable is not None:
             watch = StallWatch(self._loop, self._transport)
             try:
@@ -79,10 +79,10 @@ class Sender:
                 watch.end()
 
     def end(self) -> None:
-        """Send nothing more, and close when the caller has, or a little later.
+        """Send nothing more, and close when the caller has closed, or a little later.
 
-        To close where something is unread, or still comes, has the system drop what the caller has yet to
-        take of the last response (RFC 9112, 9.6).
+        If the connection were closed while something is unread or still arriving, the system would drop
+        the part of the last response that the caller has not read yet (RFC 9112, 9.6).
         """
         self._send_eof()
         self._linger()
@@ -112,7 +112,7 @@ class Sender:
             self._lingering.cancel()
 
     def abort(self) -> None:
-        """Close at once, and let go of the timers."""
+        """Close at once, and cancel the timers."""
         self._transport.abort()
         for timer in (self._lingering, self._flushing):
             if timer is not None:

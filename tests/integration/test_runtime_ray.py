@@ -69,7 +69,7 @@ async def pid_of(fleet: Fleet, detector_id: str) -> int:
 
 def connection_of(fleet: Fleet, detector_id: str) -> LinkClient:
     """The connection on which batches travel to the detector's worker."""
-    client = fleet.router._ways[detector_id]._client
+    client = fleet.router._channels[detector_id]._client
     assert client is not None
     return client
 

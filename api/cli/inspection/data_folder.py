@@ -1,4 +1,4 @@
-"""A data folder read from outside, without its lock and without a change: what `inspect` tells of it."""
+"""Reads a data folder for `inspect`, without taking its lock or changing anything."""
 
 import time
 from collections.abc import Callable
@@ -37,7 +37,7 @@ from snapshots.write.retention import now_us
 T = TypeVar("T")
 
 _LOOKS: Final = 3
-"""What a service is writing can look damaged to whoever reads it meanwhile, but hardly so often in a row."""
+"""A file can look damaged while a service writes it, but hardly so often in a row."""
 _PAUSE_S: Final = 0.1
 
 _FOLDERS_FROM_VERSION: Final = 2
@@ -45,11 +45,11 @@ _FOLDERS_FROM_VERSION: Final = 2
 
 
 class NoDataFolder(Exception):
-    """There is no data folder, or not what was asked for in it; the message says what there is not."""
+    """There is no data folder, or it lacks what was asked for; the message says which."""
 
 
 def read_data_folder(data: Path, *, only: str | None = None, with_rules: bool = False) -> FolderReport:
-    """Tell what a data folder holds: all of it, or `only` the detector with that id. Raises NoDataFolder."""
+    """Report what a data folder holds, or `only` the detector with that id. Raises NoDataFolder."""
     try:
         return _Reader(data, with_rules=with_rules).read(only)
     except OSError as error:
@@ -121,7 +121,7 @@ class _Reader:
     def _catalogue(self, folder: Path, *, any_detector: bool) -> tuple[Catalogue, CatalogueState | None]:
         look, state = looked_at(folder, recovered_state)
         if state is None and _is_unused(folder, look) and not any_detector:
-            look = replace(look, damage=(), warnings=(f"{folder}: it was begun and never used",))
+            look = replace(look, damage=(), warnings=(f"{folder}: it was created and never used",))
             state = CatalogueState()
         if look.recovered is not None and look.recovered.snapshot is not None:
             self._gives_folders = look.recovered.snapshot.version >= _FOLDERS_FROM_VERSION
@@ -132,7 +132,7 @@ class _Reader:
         return Catalogue(storage=look.storage, tokens=tokens, detectors=len(state.detectors)), state
 
     def _detector(self, detector_id: str, name: str | None) -> DetectorEntry | None:
-        """Tell of one detector; None where it was deleted meanwhile."""
+        """Report one detector; None if it was deleted meanwhile."""
         folder = self._detectors_folder / detector_id
         if not self._gives_folders and not folder.exists():
             return DetectorEntry(
@@ -152,9 +152,10 @@ class _Reader:
                 "`rule-detector retry` allows it at once"
             )
         elif deaths.sequence:
-            told = "of the journal or a later one is being replayed, or ended a process"
-            said = f"record {deaths.sequence} {told}"
-            self._warnings.append(f"{mark}: {said}")
+            self._warnings.append(
+                f"{mark}: record {deaths.sequence} of the journal or a later one is being replayed, "
+                "or ended a process"
+            )
         self._note(look)
         if contents is not None and contents.diverged is not None:
             self._warnings.append(contents.diverged)
@@ -200,7 +201,7 @@ class _Reader:
 
 
 def looked_at(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]:
-    """Look at a folder and read what it holds; None where that cannot be. Damage is looked at again."""
+    """Look at a folder and read what it holds; None if it cannot be read. If damaged, look again."""
     look, told = _once(folder, read)
     for _ in range(1, _LOOKS):
         if not look.damage:
@@ -217,7 +218,7 @@ def _once(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]
         return look, None if look.recovered is None else read(look.recovered)
     except (StorageError, OSError) as error:
         reason = str(error)
-    except Exception as error:  # noqa: BLE001 -- whatever one folder does to its reader, the others are told
+    except Exception as error:  # noqa: BLE001 -- whatever one folder does to its reader, the others are reported
         reason = f"what it holds cannot be read: {type(error).__name__}: {error}"
     defect = Defect(path=str(folder), reason=reason)
     return replace(look, damage=(*look.damage, defect)), None

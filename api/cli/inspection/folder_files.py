@@ -46,7 +46,7 @@ def look_at(folder: Path) -> Look:
                     bytes=one.file_bytes,
                 )
                 for one in found.segments
-                # An empty one is a claim to the folder, or about to be written to.
+                # An empty one claims the folder, or is about to be written.
                 if one.file_bytes
             ],
             set_aside=list(found.set_aside),

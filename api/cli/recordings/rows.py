@@ -65,7 +65,7 @@ def csv_rows(
 def pattern_rows(
     source: io.BufferedReader, name: str, pattern: Pattern[str], given: Mapping[str, ColumnType], tell: Tell
 ) -> Generator[Row, None, None]:
-    """Yield the named groups of each line that a pattern is found in, and tell how many lines have none."""
+    """Yield the named groups of each line that matches a pattern, and report how many lines do not."""
     header = list(pattern.groupindex)
     passed = 0
 
@@ -80,7 +80,7 @@ def pattern_rows(
 
     yield from _typed(matched(), max(1, source.peek(1).count(b"\n")), header, name, given=given, tell=tell)
     if passed:
-        tell(f"{name}: {passed} lines do not match the pattern and were passed over")
+        tell(f"{name}: {passed} lines do not match the pattern and were skipped")
 
 
 def _typed(

@@ -1,1 +1,1 @@
-"""Recordings sent to a detector in batches, and what came of them."""
+"""Sends recordings to a detector in batches, and counts the results."""

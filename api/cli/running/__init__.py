@@ -1,1 +1,1 @@
-"""The commands of whoever runs the service."""
+"""The commands for operators."""

@@ -71,7 +71,7 @@ class _Rules:
 
 
 class Trial:
-    """Runs rules over events, and an older version of them beside.
+    """Runs rules over events, and perhaps an older version of the rules beside them.
 
     Each firing goes to `tell`. If two versions are compared, only events at which they differ do. An event
     that the engine refuses is counted in `refused` by its message, and changes nothing.
@@ -97,7 +97,7 @@ class Trial:
         self._clock_us: int | None = None
 
     def explain(self, event: RecordedEvent) -> Iterator[str]:
-        """Yield lines that tell why the rules fire at an event, or not. The event is not evaluated."""
+        """Yield lines that explain why the rules fire at an event, or not. The event is not evaluated."""
         try:
             explanation = explain(self._new.detector, event.fields, _milliseconds(event.time_us))
         except Refusal as refusal:

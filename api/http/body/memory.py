@@ -86,7 +86,7 @@ class Claim:
         self._large = large
 
     def hold(self, bytes_: int) -> None:
-        """Hold so many bytes from now on. Raises RequestRefusal 1401 if there is no room."""
+        """Hold `bytes_` from now on. Raises RequestRefusal 1401 if there is no room."""
         if self.is_lost:
             raise no_room()
         if bytes_ > SMALL_BYTES_MAX and self._share is not self._large:
@@ -124,7 +124,7 @@ class _Share:
         self._scanned_s = -_SCAN_S
 
     def hold(self, claim: Claim, bytes_: int) -> None:
-        """Let a claim hold so many bytes; others may lose theirs. Raises RequestRefusal 1401."""
+        """Let a claim hold `bytes_`; others may lose theirs. Raises RequestRefusal 1401."""
         now_s = self.clock_s()
         if not claim.held:
             claim.begun_s = now_s

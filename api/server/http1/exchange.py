@@ -18,10 +18,10 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 Message = MutableMapping[str, Any]
 
 RESPOND: Final = "respond"
-"""Under this name a request's ASGI state holds `Exchange.respond`."""
+"""The key of `Exchange.respond` in a request's ASGI state."""
 
 JOINED_BYTES_MAX: Final = 64 * 1024
-"""Up to this size, copying a body behind its head costs less than sending the two one by one."""
+"""Up to this size, joining head and body costs less than sending them separately."""
 
 _NO_BODY: Final = frozenset({204, 304})
 
@@ -34,7 +34,7 @@ class Connection(Protocol):
         """Whether the connection ends after this response, which says so."""
 
     def body_taken(self) -> None:
-        """Take note that the application has received what had come of the body."""
+        """Called when the application has received all that had arrived of the body."""
 
 
 class Sender(Protocol):
@@ -44,14 +44,14 @@ class Sender(Protocol):
         """Send the data with what is sent next, at the latest in the next round of the loop."""
 
     def send(self, data: bytes) -> None:
-        """Send the data; where nobody is there any more, do nothing."""
+        """Send the data; do nothing if the connection is closed."""
 
     async def drain(self) -> None:
-        """Wait while the caller has too much yet to take."""
+        """Wait while too much is unsent."""
 
 
 class Exchange:
-    """A request whose body may still be coming, and the response to it."""
+    """A request whose body may still be arriving, and its response."""
 
     __slots__ = (
         "_body",
@@ -83,17 +83,17 @@ class Exchange:
         self._sender = sender
         self._request_id = request_id
         self._body: bytes | bytearray = b""
-        """What has come of the body, and was not received by the application."""
+        """What has arrived of the body and was not received by the application."""
         self._end_received = False
         self._disconnected = False
         self._changed: asyncio.Event | None = None
         self._chunked = False
         self._body_left: int | None = None
-        """How much of the response's body is left to send, where its length was said."""
+        """How much of the response's body is left to send, if its length was announced."""
 
     @property
     def waiting_bytes(self) -> int:
-        """How much of the body has come, and was not received by the application."""
+        """How much of the body has arrived and was not received by the application."""
         return len(self._body)
 
     def feed(self, body: bytes, *, is_whole: bool) -> None:
@@ -107,7 +107,7 @@ class Exchange:
         self._tell()
 
     def disconnect(self) -> None:
-        """Take note that nobody waits for the response any more."""
+        """Called when nobody waits for the response any more."""
         self._disconnected = True
         self._tell()
 
@@ -116,7 +116,7 @@ class Exchange:
             self._changed.set()
 
     async def run(self, app: App, scope: Mapping[str, Any]) -> None:
-        """Have the application answer. Where it does not, the server does; an answer in part stays one."""
+        """Have the application answer. If it sends nothing, the server does; a partial answer is left so."""
         try:
             await app(scope, self.receive, self.send)
         except Exception:  # noqa: BLE001 -- whatever it is, the caller is owed an answer
@@ -126,7 +126,7 @@ class Exchange:
             await self.respond(response.status, response.own_headers(), response.body)
 
     def scope(self, connection: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the request as ASGI has it, on a connection with this scope and state."""
+        """Return the ASGI scope of the request, given the scope and state of its connection."""
         head = self.head
         path, _, query = head.target.partition(b"?")
         text = path.decode("ascii")
@@ -142,7 +142,7 @@ class Exchange:
         }
 
     async def receive(self) -> Message:
-        """Return what comes next of the request, or its end; part of ASGI."""
+        """Return the next part of the request, or its end; part of ASGI."""
         while not (self._body or (self.body_is_whole and not self._end_received)):
             if self.is_complete or self._disconnected:
                 return {"type": "http.disconnect"}
@@ -151,7 +151,7 @@ class Exchange:
             self._changed.clear()
             await self._changed.wait()
         body, self._body = self._body, b""
-        # The end of a body in chunks comes by itself: it can be received after the body is refused.
+        # The end of a chunked body is a message of its own, and can be received after the body is refused.
         self._end_received = self.body_is_whole and not (body and self.head.body_bytes is None)
         self._connection.body_taken()
         return {"type": "http.request", "body": bytes(body), "more_body": not self._end_received}
@@ -164,10 +164,10 @@ class Exchange:
             case "http.response.body" if self.is_started and not self.is_complete:
                 await self._send_body(message.get("body", b""), is_end=not message.get("more_body", False))
             case unexpected:
-                raise RuntimeError(f"the application sends {unexpected} out of order")
+                raise RuntimeError(f"the application sent {unexpected} out of order")
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send a whole response in one go; its length and the date are added to the headers."""
+        """Send a whole response at once; its length and the date are added to the headers."""
         assert not self.is_started, "a request has one response"
         if self.closes or self._connection.is_last or CLOSE in headers:
             headers = (*(header for header in headers if header[0] != CLOSE[0]), CLOSE)
@@ -205,7 +205,7 @@ class Exchange:
             self._body_left -= len(body)
             assert self._body_left >= 0, "a body is as long as its head says"
         if is_end:
-            # Of a body that is shorter than its head says, the end is the end of the connection.
+            # Only closing the connection ends a body that is shorter than its head says.
             self.closes = self.closes or bool(self._body_left)
             self._complete()
         if self._chunked:
@@ -221,7 +221,7 @@ class Exchange:
 
 
 def refusal(status: int, exchange: Exchange | None) -> bytes:
-    """Return the response to what is not HTTP, behind or within a request."""
+    """Return the response to what is not HTTP, after a request or within one."""
     response = server_error(status)
     head = HEADS.whole(response.status, response.own_headers(), len(response.body), request_id(()))
     return head if exchange is not None and exchange.head.method == b"HEAD" else head + response.body

@@ -1,7 +1,7 @@
-"""The head of a request: its line and header fields, and how long its body is.
+"""The head of a request: its line, its header fields, and the length of its body.
 
 llhttp reads the fields, with every leniency off. What it leaves to its user is checked here: the request
-line, the one Host, the one transfer coding, and the size.
+line, the single Host, the single transfer coding, and the size.
 """
 
 import re
@@ -23,11 +23,11 @@ _REQUEST_LINE: Final = re.compile(
     rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9]\.[0-9])\r\n"  # RFC 9112, 3
 )
 LINE_11: Final = b"POST / HTTP/1.1\r\n"
-"""Stands for the request line where llhttp reads: it knows some methods and forms of targets only."""
+"""Shown to llhttp in place of the request line: it knows only some methods and forms of targets."""
 
 
 class RequestError(Exception):
-    """What came is not a request that can be served; the connection cannot go on. `status` says why."""
+    """The bytes are not a request that can be served, and the connection has to end. `status` says why."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -42,9 +42,9 @@ class RequestHead(NamedTuple):
     version: bytes
     headers: list[Header]
     body_bytes: int | None
-    """The length of the body; None where it comes in chunks."""
+    """The length of the body; None if it is chunked."""
     keeps_alive: bool
-    """Whether the caller means to send another request on the connection."""
+    """Whether the caller may send another request on the connection."""
     expects_continue: bool
 
 
@@ -62,15 +62,15 @@ class _Fields:
 
 
 def skip_empty_lines(data: bytes) -> bytes:
-    """Return the data without the empty lines before a request, which RFC 9112, 2.2 has servers ignore."""
+    """Return the data without empty lines before a request, which servers ignore (RFC 9112, 2.2)."""
     lines = _EMPTY_LINES.match(data)
     return data[lines.end() :] if lines else data
 
 
 def read_head(data: bytes, bytes_max: int) -> tuple[RequestHead, int] | None:
-    """Return the head at the beginning of the data and its length; None where it has yet to come whole.
+    """Return the head at the beginning of the data and its length; None if it is incomplete.
 
-    Raises RequestError where no request can begin like this, or the head is longer than `bytes_max`.
+    Raises RequestError if no request can begin like this, or if the head is longer than `bytes_max`.
     """
     end = data.find(_HEAD_END)
     size = end + len(_HEAD_END) if end >= 0 else len(data)
@@ -95,7 +95,7 @@ def _header_fields(lines: bytes) -> list[Header]:
     try:
         HttpRequestParser(fields).feed_data(LINE_11 + lines)
     except HttpParserUpgrade:
-        # An offer to go on with another protocol, which is passed over.
+        # An offer to continue with another protocol, which is ignored.
         pass
     except HttpParserError:
         known = {name for name, _ in fields.headers}

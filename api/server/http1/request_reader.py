@@ -1,4 +1,4 @@
-"""Bytes to requests, without I/O: heads, and bodies of a known length or in chunks."""
+"""From bytes to requests, without I/O: heads, and bodies of known length or chunked."""
 
 from typing import Final
 
@@ -19,25 +19,25 @@ _EMPTY_LINE: Final = b"\n\r\n"
 
 
 class RequestReader:
-    """Reads one request after another; `head_bytes_max` bounds a head, and what frames a body in chunks."""
+    """Reads one request after another; `head_bytes_max` limits a head, and the framing of a chunked body."""
 
     def __init__(self, head_bytes_max: int) -> None:
         self.unread = b""
-        """What has come, and was not read yet."""
+        """What has arrived and was not read yet."""
         self._head_bytes_max = head_bytes_max
         self._chunks: ChunkedBody | None = None
         self._body_left = 0
 
     def add(self, data: bytes) -> None:
-        """Take what has come."""
+        """Take what has arrived."""
         self.unread = self.unread + data if self.unread else data
 
     def drop(self) -> None:
-        """Forget what was not read."""
+        """Drop what was not read."""
         self.unread = b""
 
     def read_head(self) -> RequestHead | None:
-        """Return the head of the next request; None where it has yet to come whole. Raises RequestError."""
+        """Return the head of the next request; None if it is incomplete. Raises RequestError."""
         self.unread = skip_empty_lines(self.unread)
         found = read_head(self.unread, self._head_bytes_max)
         if found is None:
@@ -49,7 +49,7 @@ class RequestReader:
         return head
 
     def read_body(self) -> tuple[bytes, bool]:
-        """Return what has come of the body since the last time, and whether that is its end.
+        """Return what has arrived of the body since the last call, and whether that is its end.
 
         Raises RequestError.
         """
@@ -76,12 +76,12 @@ class _Body:
         self.pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """Take note of the end."""
+        """Record the end."""
         self.is_whole = True
 
 
 class ChunkedBody:
-    """A body in chunks, of which `framing_bytes_max` bytes in a row may be anything but the body itself."""
+    """A chunked body, with at most `framing_bytes_max` bytes of framing in a row."""
 
     def __init__(self, framing_bytes_max: int) -> None:
         self._framing_bytes_max = framing_bytes_max
@@ -92,15 +92,15 @@ class ChunkedBody:
         self._last_two = b""
 
     def read(self, data: bytes) -> tuple[bytes, int, bool]:
-        """Return the part of the body in the data, how much of the data it took, and whether it is the last.
+        """Return the part of the body in the data, how much of the data was used, and whether it is the last.
 
-        Raises RequestError where the data is not what a body in chunks goes on with.
+        Raises RequestError if a chunked body cannot continue like this.
         """
         body = self._body
         at = 0
         with memoryview(data) as view:
             while at < len(data) and not body.is_whole:
-                # llhttp reads on into what follows the body, so it is shown no more than may belong to it.
+                # llhttp would read past the end of the body, so it gets no more than may belong to it.
                 end = self._piece_end(data, at)
                 pieces = len(body.pieces)
                 try:

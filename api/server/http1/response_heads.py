@@ -1,4 +1,4 @@
-"""The heads of responses as bytes; those that are alike within a second are made once."""
+"""The heads of responses as bytes. Equal ones are made once a second."""
 
 import time
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class ResponseHeads:
         return self._date
 
     def whole(self, status: int, headers: Headers, body_bytes: int, request_id: bytes) -> bytes:
-        """Return the head of a response with a body of so many bytes."""
+        """Return the head of a response with a body of `body_bytes`."""
         date = self.date()
         which = status, headers, body_bytes
         made = self._made.get(which)
@@ -39,13 +39,13 @@ class ResponseHeads:
         return b"%b%b: %b\r\n\r\n" % (made, HEADER, request_id)
 
     def started(self, status: int, headers: Iterable[tuple[bytes, bytes]], request_id: bytes) -> bytes:
-        """Return the head of a response whose headers say themselves where its body ends."""
+        """Return the head of a response whose headers say where its body ends."""
         return _lines(status, [*headers, (b"date", self.date()), (HEADER, request_id)]) + b"\r\n"
 
 
 def _lines(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
     lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-    assert lines.count(b"\r") == lines.count(b"\n") == len(headers), "no header can end its line itself"
+    assert lines.count(b"\r") == lines.count(b"\n") == len(headers), "no header has a line break"
     return b"HTTP/1.1 %d \r\n%b" % (status, lines)
 
 

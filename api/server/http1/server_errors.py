@@ -1,4 +1,4 @@
-"""The server's own responses: to what is not a request, and where the application gives none."""
+"""The server's own responses: to what is not a request, and if the application gives none."""
 
 import logging
 import secrets
@@ -11,17 +11,17 @@ _log = logging.getLogger("rule_detector.api")
 
 _MEANINGS: Final = {
     400: "the request is not HTTP/1.1 by its grammar",
-    431: "the head of the request is too large, or a line of its body's framing",
-    501: "Transfer-Encoding: `chunked` is the only one that is known",
-    505: "the protocol is HTTP/1.1; no other version is served",
+    431: "the head of the request, or a line of its body's framing, is too large",
+    501: "Transfer-Encoding: only `chunked` is supported",
+    505: "only HTTP/1.1 is supported",
 }
 
 
 def server_error(status: int) -> Response:
     """Return the response, after which the connection ends.
 
-    Code 1006 stands for whatever cannot be read as a request, and has the status 400, so 431 and 501 become
-    400. Only another version of HTTP keeps its status, 505.
+    Whatever cannot be read as a request has the code 1006 and its status 400, even where HTTP has 431 or 501.
+    Only another version of HTTP keeps its status, 505.
     """
     if status not in _MEANINGS:
         reference = secrets.token_hex(6)
