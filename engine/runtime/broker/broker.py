@@ -31,7 +31,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Broker(Protocol):
-    """Knows tokens, catalogue and places of detectors. Every coroutine may raise DetectorUnavailable."""
+    """Knows tokens, catalogue and routes of detectors. Every coroutine may raise DetectorUnavailable."""
 
     async def start(self) -> None:
         """Open the data folder. Raises StorageError, including FolderInUse."""
@@ -75,22 +75,20 @@ class Broker(Protocol):
         """
 
     async def route(self, detector_id: str, left_epoch: int) -> Route:
-        """Return where a detector is, once it is active; not in the activation of `left_epoch`.
+        """Return a detector's route, once it is active.
 
+        `left_epoch` is the epoch of an activation that the caller found over or out of reach; 0 for none.
         Raises Refusal 1200.
         """
 
     async def move(self, detector_id: str, node: str) -> Route:
-        """Have a detector active on a node, or with an empty one on any but its own; return where it is.
+        """Move a detector to a node, or with an empty one to any but its own; return its route.
 
         Raises Refusal 1200 and 1204.
         """
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
-        """Have all detectors of a node moved, and keep others away; or let them come again.
-
-        Raises Refusal 1204.
-        """
+        """Drain a node: move its detectors away and place none there; or end that. Raises Refusal 1204."""
 
     async def tally(self, counted: Tallies) -> None:
         """Add to the metrics of front ends."""
@@ -99,7 +97,7 @@ class Broker(Protocol):
         """Return the current state."""
 
     async def tell(self, figures: FrontEndFigures) -> None:
-        """Take what a front end tells of itself."""
+        """Record the figures of a front end."""
 
     async def cluster(self) -> ClusterFigures:
         """Return what runs where."""

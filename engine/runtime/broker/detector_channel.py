@@ -29,22 +29,22 @@ _log = logging.getLogger(__name__)
 _SENT_MAX: Final = 2
 """How often an evaluation with an idempotency key is sent if the worker's process dies."""
 
-_LATE_S: Final = 0.25
-"""How long the last word of a worker may take that the detector has left."""
+_NOTE_S: Final = 0.25
+"""How long a worker's note that the detector has left may take to arrive."""
 
-_IDS_TOLD: Final = 10
+_IDS_LOGGED: Final = 10
 """How many ids of requests in flight a log line shows."""
 
 
 class Locate(Protocol):
-    """Asks where a detector is."""
+    """Asks the broker for the route of a detector."""
 
     async def __call__(self, detector_id: str, left_epoch: int) -> Route:
-        """Return it, once the detector is active. Raises Refusal 1200 and DetectorUnavailable."""
+        """Return the route, once the detector is active. Raises Refusal 1200 and DetectorUnavailable."""
 
 
 Reach = Callable[[Route, "DetectorChannel"], Awaitable[LinkClient]]
-"""Returns the connection to a worker, and remembers whom it concerns that it ends. Raises OSError."""
+"""Returns the connection to a worker, and registers the channel for its notes. Raises OSError."""
 
 
 class DetectorChannel:
@@ -65,13 +65,13 @@ class DetectorChannel:
         self._number = 0
         """Of the batch in flight."""
         self._sent_at_s = 0.0
-        self._asking: asyncio.Task[None] | None = None
-        """Asks whether the detector has left, while a batch is in flight for long."""
+        self._checking: asyncio.Task[None] | None = None
+        """Asks whether the detector has moved, if a batch has been in flight for long."""
         self._client: LinkClient | None = None
-        """The connection to the worker that has the detector, as far as is known."""
+        """The connection to the worker that has the detector; None if that is unknown."""
         self._epoch = 0
         self._left_epoch = 0
-        """The latest activation that is known to have ended, or cannot be reached."""
+        """The latest activation that has ended or cannot be reached."""
         self._finding: asyncio.Task[None] | None = None
         self._sending = False
         """Whether the next batch is sent in the loop's next turn."""
@@ -115,7 +115,7 @@ class DetectorChannel:
             self._finding.cancel()
 
     def left(self, epoch: int) -> None:
-        """Note that an activation is over. A batch of it that has no answer was not begun."""
+        """Note that an activation is over. Its batch was not started if it is unanswered."""
         if epoch == self._epoch and self._client is not None:
             client, self._client = self._client, None
             if self._in_flight:
@@ -137,19 +137,20 @@ class DetectorChannel:
         for request in self._in_flight:
             _fail(request, outcome_unknown("the server is shutting down"))
 
-    def doubt(self, before_s: float) -> None:
-        """If a batch has been in flight since that time, ask whether its worker is still the detector's.
+    def check_route(self, sent_before_s: float) -> None:
+        """Ask whether the detector has moved if a batch sent before that time is unanswered.
 
         A worker that was stopped or cut off does not end its connections.
         """
-        if self._in_flight and self._sent_at_s <= before_s and self._asking is None:
-            self._asking = self._loop.create_task(self._ask_whether_left(), name=f"doubt {self.detector_id}")
-            self._asking.add_done_callback(self._asked)
+        if self._in_flight and self._sent_at_s <= sent_before_s and self._checking is None:
+            name = f"route check of {self.detector_id}"
+            self._checking = self._loop.create_task(self._check_route(), name=name)
+            self._checking.add_done_callback(self._checked)
 
     # -- sending ---------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Send the next batch soon, or find the detector first."""
+        """Send the next batch in the next turn of the loop, or find the detector first."""
         if self._in_flight or not len(self._mailbox):
             return
         if self._client is not None and self._client.link.usable:
@@ -181,7 +182,7 @@ class DetectorChannel:
         )
 
     async def _find(self) -> None:
-        """Find the detector, or refuse what waits for it."""
+        """Find the detector and connect to its worker, or refuse the waiting requests."""
         try:
             while self._client is None:
                 route = await self._locate(self.detector_id, self._left_epoch)
@@ -200,15 +201,15 @@ class DetectorChannel:
         except (Refusal, DetectorUnavailable) as error:
             known = error
             self._refuse_waiting(lambda: known)
-        except Exception as error:  # noqa: BLE001 -- it is logged, and those who wait must be answered
+        except Exception as error:  # noqa: BLE001 -- it is logged, and waiting requests must be answered
             reference = self._reference("it cannot be found", [], error)
             self._refuse_waiting(lambda: DetectorUnavailable(STARTING, reference, self._settings.retry_s))
         finally:
             self._finding = None
-            # More may have come after the last one who waited had gone.
+            # More requests may have come after the last waiting one was dropped.
             self._go_on()
 
-    async def _ask_whether_left(self) -> None:
+    async def _check_route(self) -> None:
         client, number, epoch = self._client, self._number, self._epoch
         while client is not None and self._in_flight and self._number == number:
             try:
@@ -216,16 +217,16 @@ class DetectorChannel:
             except (Refusal, DetectorUnavailable):
                 return
             if route.epoch != epoch:
-                await asyncio.sleep(_LATE_S)
+                await asyncio.sleep(_NOTE_S)
                 if self._in_flight and self._number == number:
                     # Whatever else is in flight there is lost as well.
                     client.link.abort()
                 return
 
-    def _asked(self, asking: asyncio.Task[None]) -> None:
-        self._asking = None
-        if not asking.cancelled() and (error := asking.exception()) is not None:
-            _log.error("detector %s: where it is could not be asked", self.detector_id, exc_info=error)
+    def _checked(self, checking: asyncio.Task[None]) -> None:
+        self._checking = None
+        if not checking.cancelled() and (error := checking.exception()) is not None:
+            _log.error("detector %s: its route could not be checked", self.detector_id, exc_info=error)
 
     # -- outcomes --------------------------------------------------------------------------------------------
 
@@ -258,7 +259,7 @@ class DetectorChannel:
         self._go_on()
 
     def _failed(self, batch: list[Request], error: Exception) -> str:
-        """Answer a batch whose execution failed; returns why it is not known what became of the rest."""
+        """Answer a batch whose execution failed; return the reason why other outcomes are unknown."""
         if isinstance(error, WriteFailed):
             said = f"nothing was evaluated: {error}"
             for request in batch:
@@ -306,12 +307,12 @@ class DetectorChannel:
     def _fields(self, batch: list[Request]) -> dict[str, str]:
         """Return the log fields: the detector, and a few of the requests in flight."""
         ids = [request.request_id for request in batch if request.request_id]
-        more = f" and {len(ids) - _IDS_TOLD} more" if len(ids) > _IDS_TOLD else ""
-        return {"detector": self.detector_id, "requests": " ".join(ids[:_IDS_TOLD]) + more}
+        more = f" and {len(ids) - _IDS_LOGGED} more" if len(ids) > _IDS_LOGGED else ""
+        return {"detector": self.detector_id, "requests": " ".join(ids[:_IDS_LOGGED]) + more}
 
     def _refuse_waiting(self, make: Callable[[], Exception]) -> None:
         for request in self._mailbox.drain():
-            # An unknown detector has executed nothing that anyone could ask for.
+            # If there is no such detector, nothing that was sent counts any more.
             error = make()
             _fail(request, _was_sent() if request.sent and not isinstance(error, Refusal) else error)
 

@@ -1,4 +1,4 @@
-"""The fleet of detectors as a front end sees it: tokens, the catalogue, and calls to detectors."""
+"""The service as a front end sees it: tokens, the catalogue, and calls to detectors."""
 
 import secrets
 
@@ -27,7 +27,7 @@ from engine.runtime.transport.link_client import LinkClient
 
 
 class Fleet:
-    """Tokens and catalogue of a front end, and the ways to broker and workers. For one event loop.
+    """A front end's access to tokens, catalogue and detectors. For one event loop.
 
     Errors of callers are Refusals, raised or inside an answer. Errors after which a retry may succeed are
     DetectorUnavailable.
@@ -65,7 +65,7 @@ class Fleet:
         """Save all detectors and stop; return a sentence for each one that could not be saved."""
         self._closing = True
         self._lag.end()
-        # The cache comes first: a question to a closed directory would start it again.
+        # The cache comes first: its next poll would start a closed directory again.
         await self._cache.close()
         await self.router.drain()
         unsaved = await self.broker.close()
@@ -80,7 +80,7 @@ class Fleet:
         return self._cache.fresh
 
     def look_again(self) -> None:
-        """Ask the directory soon: tokens or detectors have changed elsewhere."""
+        """Poll the directory soon: tokens or detectors have changed elsewhere."""
         self._cache.look_again()
 
     async def status(self) -> Status:
@@ -115,7 +115,7 @@ class Fleet:
         return ClusterFigures([], figures.process, [figures], [], [], None, {})
 
     async def tell(self) -> None:
-        """Tell the broker of this front end. Raises DetectorUnavailable."""
+        """Send this front end's figures to the broker. Raises DetectorUnavailable."""
         await self.broker.tell(self._figures())
 
     def _figures(self) -> FrontEndFigures:
@@ -211,7 +211,7 @@ class Fleet:
         self.router.deleted(detector_id)
 
     async def move_detector(self, detector_id: str, node: str) -> Route:
-        """Have a detector active on a node, or with an empty one on any but its own; return where it is.
+        """Move a detector to a node, or with an empty one to any but its own; return its route.
 
         Raises Refusal 1200 and 1204.
         """
@@ -219,7 +219,7 @@ class Fleet:
         return await self.broker.move(detector_id, node)
 
     async def drain_node(self, node: str, *, draining: bool) -> NodeFigures:
-        """Have all detectors of a node moved, or let them come again. Raises Refusal 1204."""
+        """Drain a node: move its detectors away and place none there; or end that. Raises Refusal 1204."""
         return await self.broker.drain(node, draining)
 
     async def _catch_up(self) -> None:

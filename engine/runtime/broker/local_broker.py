@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 _PURGE_WAIT_S = 1.0
 _ADOPT_S = 5.0
-"""How long a worker of an earlier broker may take to say what it has."""
+"""How long a worker of an earlier broker may take to list its detectors."""
 
 
 class LocalBroker(Broker):
@@ -47,15 +47,10 @@ class LocalBroker(Broker):
         workers: WorkerStarter,
         directories: DirectoryStarter,
         *,
-        workers_trouble: Callable[[], str | None] = lambda: None,
         nodes: NodesPort | None = None,
         leave: Callable[[], None] | None = None,
     ) -> None:
-        """Start nothing yet.
-
-        `workers_trouble` returns what keeps workers from starting, if anything. `leave` ends the process,
-        for a successor on another node to take over.
-        """
+        """Start nothing yet. `leave` ends the process, and a successor on another node takes over."""
         self._directory = DirectoryClient(directories, settings)
         self._settings = settings
         self._slots = ActivationSlots(settings.max_resident)
@@ -79,11 +74,10 @@ class LocalBroker(Broker):
         self._purges: set[asyncio.Task[None]] = set()
         self._forks: set[asyncio.Task[int]] = set()
         self._tallies: dict[tuple[str, ...], float] = {}
-        self._workers_trouble = workers_trouble
         self._closing = False
 
     def _started(self, workers: int) -> None:
-        """Open the slots of the workers that are started, and of those that are about to be."""
+        """Open as many slots as the workers have room for, and one for the next worker if none is spare."""
         settings, no_room = self._settings, self._workers.no_room is not None
         # If no worker is started ahead, one extra open slot lets the next one start.
         ahead = 0 if settings.spares or no_room else 1
@@ -125,7 +119,7 @@ class LocalBroker(Broker):
             async with asyncio.timeout(_ADOPT_S):
                 held = await port.adopt()
         except (ActorDied, TimeoutError) as error:
-            _log.warning("the worker %s is ended, for it cannot be adopted: %r", port.name, error)
+            _log.warning("the worker %s cannot be adopted, and is ended: %r", port.name, error)
             await port.end()
             return []
         worker.taken = worker.activations = len(held)
@@ -197,20 +191,20 @@ class LocalBroker(Broker):
             raise
 
     async def _make_fork(self, source_id: str, detector_id: str) -> None:
-        """Have the worker that has the source make the folder of the other one."""
+        """Have the worker of the source make the folder of the new detector."""
         left_epoch = 0
         while True:
             route = await self.route(source_id, left_epoch)
             for worker in self._workers.all:
                 if worker.port.name == route.worker and await worker.port.fork(route.epoch, detector_id):
                     return
-            # It has been passivated since, or was lost.
+            # It has been passivated meanwhile, or was lost.
             left_epoch = route.epoch
 
     def _forked(self, fork: asyncio.Task[int]) -> None:
         self._forks.discard(fork)
         if not fork.cancelled():
-            # Whoever asked has been told, if still there.
+            # The caller has raised it, unless it is gone; this marks it as retrieved.
             fork.exception()
 
     async def delete_detector(self, detector_id: str) -> int:
@@ -253,16 +247,16 @@ class LocalBroker(Broker):
         """Return the detector as it is placed, or as one that is active nowhere."""
         placed = self._placed.get(detector_id)
         if placed is None:
-            placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._left)
+            placed = self._placed[detector_id] = PlacedDetector(detector_id, self._services, self._forget)
         return placed
 
     async def _leave(self) -> None:
         """End this process. Workers and their detectors go on, and a successor adopts them."""
-        assert self._leave_process is not None, "who cannot leave is not asked to"
+        assert self._leave_process is not None, "it is called only if the process can leave"
         await self._directory.close()
         self._leave_process()
 
-    def _left(self, placed: PlacedDetector) -> None:
+    def _forget(self, placed: PlacedDetector) -> None:
         """Forget a passivated detector: there may be many more detectors than slots."""
         if self._placed.get(placed.detector_id) is placed:
             del self._placed[placed.detector_id]
@@ -289,8 +283,6 @@ class LocalBroker(Broker):
             reasons.append("no detector worker is running")
         if self._directory.trouble is not None:
             reasons.append(f"the owner of tokens and detectors cannot be asked: {self._directory.trouble}")
-        if (trouble := self._workers_trouble()) is not None:
-            reasons.append(trouble)
         no_room = [] if self._workers.no_room is None else [self._workers.no_room]
         return Status(
             reasons=reasons,

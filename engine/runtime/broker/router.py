@@ -22,7 +22,7 @@ Connect = Callable[[Address], Awaitable[LinkClient]]
 
 _CHANNELS_KEPT: Final = 1_000
 _LOOK_S: Final = 0.01
-_DOUBTS_PER_TIMEOUT: Final = 4
+_CHECKS_PER_TIMEOUT: Final = 4
 
 
 class Router:
@@ -39,8 +39,8 @@ class Router:
         self._clients: dict[str, LinkClient] = {}
         """By the name of the worker."""
         self._connecting: dict[str, asyncio.Task[LinkClient]] = {}
-        self._doubt_s = settings.node_timeout_s / _DOUBTS_PER_TIMEOUT
-        self._doubting: asyncio.TimerHandle | None = None
+        self._check_s = settings.node_timeout_s / _CHECKS_PER_TIMEOUT
+        self._next_check: asyncio.TimerHandle | None = None
         self._users: dict[LinkClient, dict[int, DetectorChannel]] = {}
         """The channels to the detectors of a worker, by the epochs of their activations."""
 
@@ -89,27 +89,27 @@ class Router:
         await asyncio.gather(*connecting, return_exceptions=True)
         for client in list(self._clients.values()):
             client.close()
-        if self._doubting is not None:
-            self._doubting.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
 
     def _new_channel(self, detector_id: str) -> DetectorChannel:
         if len(self._channels) >= self._channels_max:
             # An idle channel is forgotten; the next call makes another one.
             self._channels = {key: channel for key, channel in self._channels.items() if channel.busy}
             self._channels_max = max(self._channels_kept, 2 * len(self._channels))
-        if self._doubting is None:
-            self._doubt()
+        if self._next_check is None:
+            self._check_routes()
         channel = self._channels[detector_id] = DetectorChannel(
             detector_id, self._settings, self._locate, self._reached
         )
         return channel
 
-    def _doubt(self) -> None:
+    def _check_routes(self) -> None:
         """Have each channel check its route if its worker is slow to answer; repeat this later."""
-        before_s = self._loop.time() - 2 * self._doubt_s
+        before_s = self._loop.time() - 2 * self._check_s
         for channel in self._channels.values():
-            channel.doubt(before_s)
-        self._doubting = self._loop.call_later(self._doubt_s, self._doubt)
+            channel.check_route(before_s)
+        self._next_check = self._loop.call_later(self._check_s, self._check_routes)
 
     async def _reached(self, route: Route, channel: DetectorChannel) -> LinkClient:
         """Return the connection to a worker. Raises OSError."""

@@ -1,4 +1,4 @@
-"""Looks after the nodes: drained ones lose their detectors, fuller ones give some away."""
+"""Moves detectors away from drained nodes, and from fuller nodes to emptier ones."""
 
 import asyncio
 import logging
@@ -20,13 +20,13 @@ _log = logging.getLogger(__name__)
 _MEASURE_S: Final = 5.0
 """The interval of measurements, where there are several nodes."""
 _IDLE_S: Final = 30.0
-"""A detector that has served nothing for so long notices least that it is moved."""
+"""Only detectors that have been idle for so long are moved to even the nodes out."""
 
 
 class Rebalancer:
-    """Does once a second what the nodes need.
+    """Looks at the nodes every `nodes_s`, and moves detectors.
 
-    `leave` ends this process, for another one to do its work on another node.
+    `leave` ends this process once its own node is drained; a successor continues on another node.
     """
 
     def __init__(
@@ -54,18 +54,18 @@ class Rebalancer:
         """Why a drained node still has detectors, by the node's id."""
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to look at the nodes."""
         self._running = self._loop.create_task(self._run(), name="rebalancer")
 
     async def end(self) -> None:
-        """Look no more."""
+        """Stop, and cancel the moves in progress."""
         tasks = [*self._moves.values(), *([self._running] if self._running else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def move(self, placed: PlacedDetector, node: str) -> Route:
-        """Have a detector active on a node, or with an empty one on any but its own; return where it is.
+        """Move a detector to a node, or with an empty one to any but its own; return its route.
 
         Raises Refusal 1200 and 1204; DetectorUnavailable 1501 and 1503.
         """
@@ -81,7 +81,7 @@ class Rebalancer:
         return await move(placed, self._services, node or None)
 
     async def drain(self, node: str, *, draining: bool) -> NodeFigures:
-        """Have all detectors of a node moved, or let them come again. Raises Refusal 1204."""
+        """Drain a node: move its detectors away and place none there; or end that. Raises Refusal 1204."""
         await self._nodes.look()
         if node not in self._nodes.known:
             raise no_such_node(node)
@@ -93,7 +93,7 @@ class Rebalancer:
             try:
                 await self.look()
             except Exception:  # noqa: BLE001 -- the next look follows
-                _log.exception("the nodes could not be looked after")
+                _log.exception("looking at the nodes failed")
             await asyncio.sleep(self._settings.nodes_s)
 
     async def look(self) -> None:
@@ -117,7 +117,7 @@ class Rebalancer:
                 self._even_out()
 
     def _give_up_without_room(self, now_s: float) -> None:
-        """Tell those who wait for a worker that there is no room for one."""
+        """Tell the detectors that wait for a worker if no node has room for one."""
         if (why := self._workers.no_room) is not None:
             shared = bool(self._workers.all)
             for placed in list(self._placed()):
@@ -125,11 +125,11 @@ class Rebalancer:
 
     async def _go_elsewhere(self) -> None:
         if self._leave is not None and any(not node.draining for node in self._nodes.known.values()):
-            _log.warning("the directory leaves its node, which is drained")
+            _log.warning("the directory ends here, for its node is drained; it continues on another one")
             await self._leave()
 
     def _even_out(self) -> None:
-        """Have the fullest node give an idle detector to the least full one, one after the other."""
+        """Move one idle detector from the fullest node to the least full one."""
         giver = self._workers.giver()
         to = None if giver is None else self._workers.node_for_worker(but=[giver])
         if to is None:

@@ -783,12 +783,5 @@ async def test_a_process_that_is_lost_loses_nothing_that_it_wrote_but_what_was_n
             assert len(await fleet.close()) == lost
 
 
-async def test_what_keeps_processes_from_starting_is_told(tmp_path):
-    async with local_service(tmp_path) as service:
-        assert (await service.fleet.status()).reasons == []
-        service.broker._workers_trouble = lambda: "ray does not answer"
-        assert (await service.fleet.status()).reasons == ["ray does not answer"]
-
-
 async def _hang(_: str) -> None:
     await asyncio.Event().wait()

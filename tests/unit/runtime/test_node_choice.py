@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime.placement.nodes.node_choice import Ask, NodeLoad, giver, has_room, node_for_worker, ranks
+from engine.runtime.placement.nodes.node_choice import (
+    Demand,
+    NodeLoad,
+    giver,
+    has_room,
+    node_for_worker,
+    ranks,
+)
 
-ASK = Ask(0.1, 100)
+DEMAND = Demand(0.1, 100)
 
 
 def node(name: str, **given: Any) -> NodeLoad:
@@ -37,8 +44,8 @@ def test_the_next_worker_goes_to_the_node_with_the_smallest_largest_share(fuller
     for names in ("ab", "ba"):
         full, empty = node(names[0], **fuller), node(names[1], **emptier)
         for nodes in ([full, empty], [empty, full]):
-            assert node_for_worker(nodes, ASK) == empty.id
-            assert ranks(nodes, ASK)[empty.id] == 0
+            assert node_for_worker(nodes, DEMAND) == empty.id
+            assert ranks(nodes, DEMAND)[empty.id] == 0
 
 
 @pytest.mark.parametrize(
@@ -56,12 +63,12 @@ def test_the_next_worker_goes_to_the_node_with_the_smallest_largest_share(fuller
     ],
 )
 def test_a_node_without_room_gets_no_worker(given, room):
-    assert has_room(node("a", **given), ASK) is room
-    assert (node_for_worker([node("a", **given)], ASK) == "a") is room
+    assert has_room(node("a", **given), DEMAND) is room
+    assert (node_for_worker([node("a", **given)], DEMAND) == "a") is room
 
 
 def test_workers_that_ask_for_nothing_have_room_everywhere():
-    assert node_for_worker([node("a", cpus=0.0, cpus_free=0.0, workers=9)], Ask()) == "a"
+    assert node_for_worker([node("a", cpus=0.0, cpus_free=0.0, workers=9)], Demand()) == "a"
 
 
 @given(st.integers(0, 30), st.sampled_from([1.0, 2.0, 4.0]), st.sampled_from([1.0, 2.0, 4.0]))
@@ -72,7 +79,7 @@ def test_a_new_node_gets_its_share_and_then_nothing_is_moved_to_and_fro(detector
             node("old", cpus=cpus, cpus_free=cpus, detectors=held["old"]),
             node("new", cpus=more_cpus, cpus_free=more_cpus, detectors=held["new"]),
         ]
-        found = giver(nodes, ASK)
+        found = giver(nodes, DEMAND)
         if found is None:
             break
         assert found == "old"
@@ -83,5 +90,5 @@ def test_a_new_node_gets_its_share_and_then_nothing_is_moved_to_and_fro(detector
 
 
 def test_one_node_gives_nothing_away():
-    assert giver([], ASK) is None
-    assert giver([node("a", detectors=9)], ASK) is None
+    assert giver([], DEMAND) is None
+    assert giver([node("a", detectors=9)], DEMAND) is None

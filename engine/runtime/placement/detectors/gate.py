@@ -1,4 +1,4 @@
-"""Whether those who ask for a detector are refused, and why."""
+"""Whether requests for a detector are refused, and why."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from engine.runtime.contract.errors import STARTING, DetectorUnavailable, no_suc
 
 
 class Gate:
-    """Lets those who ask for a detector pass, until it is deleted, closed or in trouble."""
+    """Admits requests for a detector until it is deleted or closed, or an activation fails."""
 
     def __init__(self, detector_id: str, retry_s: float) -> None:
         self._detector_id = detector_id
@@ -14,26 +14,26 @@ class Gate:
         self._loop = asyncio.get_running_loop()
         self.deleted = False
         self.closing = False
-        self._trouble = ""
-        self._trouble_until_s = 0.0
+        self._failure = ""
+        self._refused_until_s = 0.0
 
     def check(self) -> None:
-        """Raise Refusal 1200, and DetectorUnavailable 1501 or 1503, if those who ask are refused."""
+        """Raise Refusal 1200, and DetectorUnavailable 1501 or 1503, if requests are refused."""
         if self.deleted:
             raise no_such_detector(self._detector_id)
         if self.closing:
             raise shutting_down()
         if self.refuses_for_now:
-            message = f"the detector cannot be activated now: {self._trouble}"
+            message = f"the detector cannot be activated now: {self._failure}"
             raise DetectorUnavailable(STARTING, message, self._retry_s)
 
     def refuse_for_now(self, reason: str) -> float:
-        """Refuse all who ask for `retry_s`, with the reason for a failure; return until when."""
-        self._trouble = reason
-        self._trouble_until_s = self._loop.time() + self._retry_s
-        return self._trouble_until_s
+        """Refuse requests for `retry_s`, with the reason for a failure; return until when."""
+        self._failure = reason
+        self._refused_until_s = self._loop.time() + self._retry_s
+        return self._refused_until_s
 
     @property
     def refuses_for_now(self) -> bool:
-        """Whether a failure was too short ago to try again."""
-        return self._loop.time() < self._trouble_until_s
+        """Whether the last failure is too recent to try again."""
+        return self._loop.time() < self._refused_until_s

@@ -1,4 +1,4 @@
-"""Moves a detector to another worker, in order: saved here, activated there."""
+"""Moves a detector to another worker: it is saved in the one, then activated in the other."""
 
 import asyncio
 
@@ -9,16 +9,16 @@ from engine.runtime.placement.detectors.services import Services
 
 
 async def move(placed: PlacedDetector, services: Services, node: str | None = None) -> Route:
-    """Have a detector active in another worker: on a node, or where most room is.
+    """Move a detector to another worker on a node, or with None on the emptiest one; return its route.
 
-    It is passivated after its turn, once there is a worker for it. What waits for it follows in order. Raises
-    Refusal 1200, and DetectorUnavailable 1501 and 1503.
+    It is passivated after its turn, once there is a worker for it. Requests that wait for it follow in order.
+    Raises Refusal 1200, and DetectorUnavailable 1501 and 1503.
     """
     retry_s = services.settings.retry_s
     if placed.moving:
         raise DetectorUnavailable(STARTING, "the detector is being moved already", retry_s)
     placed.moving = True
-    with placed.asked():
+    with placed.needed():
         try:
             async with asyncio.timeout(services.settings.deadline_s):
                 if node is not None and node == placed.node:

@@ -1,4 +1,4 @@
-"""One detector as the supervisor knows it: activated in a worker, given back, or lost with the worker."""
+"""One detector as the broker places it: activated in a worker, passivated, or lost with the worker."""
 
 import asyncio
 import logging
@@ -24,48 +24,48 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS: Final = 3
 _FAST_S: Final = 0.25
 """Shorter than starting a process takes."""
-_NEWS_S: Final = 1.0
-"""How long to wait for news of an activation that a front end cannot reach."""
+_OVER_S: Final = 1.0
+"""How long to wait for the end of an activation that a front end cannot reach."""
 _BUSY_S: Final = 0.2
 """A detector that has served requests so recently counts as busy."""
 
 
 class PlacedDetector:
-    """A detector's worker, while it has one, and its activation slot. Whoever asks first has it activated."""
+    """Where a detector is active, and its activation slot. Asking for its route activates it."""
 
     def __init__(
-        self, detector_id: str, services: Services, left: Callable[["PlacedDetector"], None]
+        self, detector_id: str, services: Services, forget: Callable[["PlacedDetector"], None]
     ) -> None:
         self.detector_id = detector_id
         self.used_at_s = 0.0
         self.reserved: DetectorWorker | None = None
-        """The worker in which it is to be active next."""
+        """The worker that is reserved for its next activation."""
         self.moving = False
         self._gate = Gate(detector_id, services.settings.retry_s)
         self._services = services
         self._settings = services.settings
-        self._left = left
-        """Called when the detector may be forgotten."""
+        self._forget = forget
+        """Called when this object is no longer needed."""
         self._loop = asyncio.get_running_loop()
         self._worker: DetectorWorker | None = None
         self._epoch = 0
-        self._news = asyncio.Event()
-        """Set when the worker is no longer the one that it was."""
+        self._over = asyncio.Event()
+        """Set when the current activation is over."""
         self._activated_in_s = 0.0
         self._room_wanted = False
         """Whether another detector waits for the slot."""
         self._activating: asyncio.Task[None] | None = None
         self._dropping: asyncio.Task[None] | None = None
-        """Ends an activation that is not wanted any more, in a worker that has other detectors."""
-        self._askers = 0
+        """Drops a detector whose activation was cancelled, in a worker that has other detectors."""
+        self._waiters = 0
         self._waits_since_s: float | None = None
-        """Since when it waits for a slot or a worker."""
+        """Since when it has waited for a slot or a worker; None if it does not wait."""
         self._waits_for_worker = False
         self._at_risk = False
-        """Whether data would be lost with the process, or was when the worker was lost."""
+        """Whether the death of the worker would lose data, or has lost data."""
         self._lost_because = ""
 
-    # -- what slots ask --------------------------------------------------------------------------------------
+    # -- as the holder of a slot -----------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
@@ -117,48 +117,48 @@ class PlacedDetector:
         return self._epoch
 
     async def route(self, left_epoch: int) -> Route:
-        """Return where the detector is; activate it if it is nowhere.
+        """Return the detector's route; activate the detector first if it is not active.
 
-        `left_epoch` is the activation that the front end knows and cannot use: another one follows. Raises
-        Refusal 1200, and DetectorUnavailable 1501 and 1503. If all who asked are cancelled, the detector is
-        not activated.
+        `left_epoch` is the epoch of an activation that the front end cannot use. If it is the current one,
+        its end is awaited for a moment. If all callers are cancelled, the detector is not activated. Raises
+        Refusal 1200, and DetectorUnavailable 1501 and 1503.
         """
-        with self.asked():
+        with self.needed():
             if self._worker is not None and self._epoch == left_epoch:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_NEWS_S):
-                        await self._news.wait()
+                    async with asyncio.timeout(_OVER_S):
+                        await self._over.wait()
             while self._worker is None:
                 self._gate.check()
                 if self._activating is None:
-                    self._activating = self._loop.create_task(self._activate_or_say_why())
-                # One that is cancelled must not cancel it for the others.
+                    self._activating = self._loop.create_task(self._try_to_activate())
+                # A caller that is cancelled must not cancel the activation for the others.
                 await asyncio.shield(self._activating)
             return Route(self._worker.port.name, self._worker.port.address, self._epoch)
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
-        """Be wanted active, or at least remembered."""
-        self._askers += 1
+    def needed(self) -> Iterator[None]:
+        """Keep this object, and any activation that has begun, within this context."""
+        self._waiters += 1
         try:
             yield
         finally:
-            self._askers -= 1
-            self._forget_if_idle()
+            self._waiters -= 1
+            self._forget_if_unneeded()
 
     async def vacate(self) -> None:
-        """Have the detector passivated after its turn, unless it is where it is to be."""
+        """Have the detector passivated after its turn, unless it is active in the reserved worker already."""
         if self._activating is not None:
             await asyncio.wait({self._activating})
         if self._worker is not None and self.reserved is not None:
             self.make_room()
-            await self._news.wait()
+            await self._over.wait()
 
     def no_room(self, why: str, *, give_up_s: float, shared: bool) -> None:
-        """Note that no worker more is coming.
+        """Note that no node has room for another worker.
 
-        Those who have asked since `give_up_s` are refused. Others wait for a slot, if workers are `shared`:
-        the one that they have was meant for the worker that is not coming.
+        A detector that has waited since `give_up_s` or longer is refused. If there are workers to be
+        `shared`, a later one gives its slot back and waits for another: its slot was meant for a new worker.
         """
         if self._activating is None or self._waits_since_s is None:
             return
@@ -210,7 +210,7 @@ class PlacedDetector:
         return self._lost_because if self._at_risk else None
 
     def refuse_all(self) -> None:
-        """Refuse all who ask: the time to serve them is over. `close` still saves."""
+        """Refuse all requests: the time to serve them is over. `close` still saves the detector."""
         self._gate.closing = True
         if self._activating is not None:
             self._activating.cancel()
@@ -222,13 +222,13 @@ class PlacedDetector:
             self._activating.cancel()
             await asyncio.wait({self._activating})
 
-    async def _activate_or_say_why(self) -> None:
-        """Activate the detector, or note for those who ask why that failed."""
+    async def _try_to_activate(self) -> None:
+        """Activate the detector; if that fails, note the reason for the callers that wait."""
         try:
             if not await self._activate():
                 self._gate.deleted = True
         except asyncio.CancelledError:
-            # Those who wait are told why.
+            # Whoever cancels it has noted the reason.
             pass
         except ActorDied:
             self._refuse_for_now("the processes that tried to activate it died")
@@ -238,17 +238,17 @@ class PlacedDetector:
             self._refuse_for_now(str(error))
         except DetectorUnavailable as error:
             self._refuse_for_now(error.message)
-        except Exception:  # noqa: BLE001 -- the error is logged, and those who wait must be told
+        except Exception:  # noqa: BLE001 -- it is logged, and the callers that wait must be answered
             said = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
             extra = {"fields": {"detector": self.detector_id}}
             _log.exception("detector %s, activation failed: %s", self.detector_id, said, extra=extra)
             self._refuse_for_now(said)
         finally:
             self._activating = None
-            self._forget_if_idle()
+            self._forget_if_unneeded()
 
     async def _activate(self) -> bool:
-        """Activate the detector in a worker, unless nobody asks any more when one is free.
+        """Activate the detector in a worker, unless nobody waits for it any more when there is one.
 
         Returns False if the detector does not exist. Raises StorageError, DetectorUnavailable, and ActorDied
         if several workers in a row died of it.
@@ -259,7 +259,7 @@ class PlacedDetector:
         try:
             await self._services.slots.acquire(self)
             for _ in range(_ATTEMPTS):
-                if not self._askers:
+                if not self._waiters:
                     return True
                 try:
                     return await self._activate_once()
@@ -313,13 +313,13 @@ class PlacedDetector:
         return True
 
     def _host(self, worker: DetectorWorker) -> None:
-        """Take what the worker reports of the detector from now on, and has reported already."""
+        """Receive what the worker reports of the detector, and what it has reported already."""
         worker.host(self._epoch, Hosted(partial(self._reported, worker), self._found_dead))
 
     def _set_active(self, worker: DetectorWorker, epoch: int) -> None:
         self._worker = worker
         self._epoch = epoch
-        self._news = asyncio.Event()
+        self._over = asyncio.Event()
         self.used_at_s = self._loop.time()
         self._at_risk = False
         if self._room_wanted:
@@ -370,24 +370,24 @@ class PlacedDetector:
         if self._worker is not None:
             self._worker.leave(self._epoch)
         self._worker = None
-        self._news.set()
+        self._over.set()
         self._release_slot()
-        self._forget_if_idle()
+        self._forget_if_unneeded()
 
     def _release_slot(self) -> None:
         self._room_wanted = False
         self._services.slots.release(self)
 
     def _refuse_for_now(self, reason: str) -> None:
-        """Refuse all who ask for `retry_s`, with the reason for the failure."""
+        """Refuse all requests for `retry_s`, with the reason for the failure."""
         self._waits_since_s = None
-        self._loop.call_at(self._gate.refuse_for_now(reason), self._forget_if_idle)
+        self._loop.call_at(self._gate.refuse_for_now(reason), self._forget_if_unneeded)
 
-    def _forget_if_idle(self) -> None:
-        """Go if a new object could replace this one without loss."""
-        idle = self._worker is None and self._activating is None and not self._askers
+    def _forget_if_unneeded(self) -> None:
+        """Have this object forgotten if a new one could replace it without loss."""
+        idle = self._worker is None and self._activating is None and not self._waiters
         if idle and not self._gate.refuses_for_now:
-            self._left(self)
+            self._forget(self)
 
     async def _within(self, call: Awaitable[T], hung_s: float) -> T:
         """Await a worker's answer; after `hung_s` the worker counts as dead."""

@@ -1,4 +1,4 @@
-"""The nodes of the cluster as the pool of workers sees them: what they have, and what is taken of it."""
+"""The nodes of the cluster: what Ray knows of them, and what workers use of them."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from engine.runtime.contract.measurements.figures import NodeFigures, WorkerAnsw
 from engine.runtime.contract.ports import NodesPort
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.nodes import node_choice
-from engine.runtime.placement.nodes.node_choice import Ask, NodeLoad
+from engine.runtime.placement.nodes.node_choice import Demand, NodeLoad
 
 _log = logging.getLogger(__name__)
 
@@ -35,12 +35,12 @@ class NoNodes(NodesPort):
 
 
 class Nodes:
-    """What Ray told last of the nodes, and what was measured of workers last."""
+    """The nodes as Ray last described them, with the last measurements of their workers."""
 
     def __init__(self, port: NodesPort, settings: RuntimeSettings) -> None:
         self._port = port
-        self.ask = Ask(settings.worker_cpus, settings.worker_memory_bytes)
-        """What each worker asks of its node."""
+        self.demand = Demand(settings.worker_cpus, settings.worker_memory_bytes)
+        """What each worker reserves."""
         self._figures: dict[str, NodeFigures] = {}
         """The living ones, by id."""
         self._looking: asyncio.Task[Sequence[NodeFigures]] | None = None
@@ -56,7 +56,7 @@ class Nodes:
         return self._port.here
 
     async def look(self) -> None:
-        """Ask for the nodes. While Ray does not answer, what it told last holds."""
+        """Ask Ray for the nodes. While Ray does not answer, its last answer is used."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._port.look())
         try:
@@ -67,12 +67,12 @@ class Nodes:
             self._figures = {node.id: node for node in found if node.alive}
 
     async def drain(self, node: str, *, draining: bool) -> None:
-        """Have a node drained, or not any more."""
+        """Mark a node as drained, or as not drained."""
         await self._port.drain(node, draining=draining)
         await self.look()
 
     def measure(self, now_s: float, answers: Mapping[str, WorkerAnswer]) -> None:
-        """Take what workers, by name, have answered."""
+        """Update the measurements with the last answers of the workers, by name."""
         seconds = max(now_s - self._measured_at_s, 0.1)
         self._measured_at_s = now_s
         self._cpus_used, self._resident_bytes = {}, Counter()
@@ -85,12 +85,12 @@ class Nodes:
 
     @property
     def known(self) -> Mapping[str, NodeFigures]:
-        """The living nodes, by id; none if it is not known on what workers run."""
+        """The living nodes, by id; none if the nodes are unknown."""
         return self._figures
 
     @property
     def several(self) -> bool:
-        """Whether there is a choice."""
+        """Whether there is more than one node."""
         return len(self._figures) > 1
 
     @property
@@ -111,15 +111,15 @@ class Nodes:
     def for_worker(self, occupancy: Occupancy, but: Collection[str] = ()) -> str | None:
         """Return the node for the next worker, other than those in `but`; None if no node has room."""
         loads = [load for load in self._loads(occupancy) if load.id not in but]
-        return node_choice.node_for_worker(loads, self.ask)
+        return node_choice.node_for_worker(loads, self.demand)
 
     def giver(self, occupancy: Occupancy) -> str | None:
         """Return the node that should give a detector to another one; None if they are even."""
-        return node_choice.giver(self._loads(occupancy), self.ask)
+        return node_choice.giver(self._loads(occupancy), self.demand)
 
     def ranks(self, occupancy: Occupancy) -> dict[str, int]:
         """Return the rank of each node by fullness, the least full first."""
-        return node_choice.ranks(self._loads(occupancy), self.ask)
+        return node_choice.ranks(self._loads(occupancy), self.demand)
 
     def _loads(self, occupancy: Occupancy) -> list[NodeLoad]:
         """Return the loads of the nodes that take workers."""
@@ -141,10 +141,10 @@ class Nodes:
 
     @property
     def no_room(self) -> str:
-        """Say that a worker more does not find room anywhere."""
-        asked = f"{self.ask.cpus:g} CPUs and {self.ask.memory_bytes / 1e6:.0f} MB"
+        """The message that no node has room for another worker."""
+        asks = f"{self.demand.cpus:g} CPUs and {self.demand.memory_bytes / 1e6:.0f} MB"
         takers = [node for node in self._figures.values() if not node.draining]
         return (
-            f"no node has room for a worker, which asks for {asked} (--worker-cpus, --worker-memory-bytes); "
+            f"no node has room for a worker, which asks for {asks} (--worker-cpus, --worker-memory-bytes); "
             f"{len(takers)} of {len(self._figures)} nodes take workers"
         )

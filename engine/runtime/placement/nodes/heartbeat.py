@@ -1,4 +1,4 @@
-"""Whether a worker answers, judged by the beats that it leaves unanswered; and nodes where none does."""
+"""The heartbeats of workers, and the nodes that are avoided because no worker there answers."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,16 +8,16 @@ BEATS: Final = 4
 """A silent worker counts as dead after so many beats."""
 
 _AVOIDED_S: Final = 60.0
-"""Ray notices by then that a node is gone."""
+"""By then Ray has noticed that a node is gone."""
 _DOUBTFUL_BEATS: Final = 2
 _ACTIVATING_FACTOR: Final = 4
-"""To read a large snapshot may keep all threads of a worker waiting."""
+"""Reading a large snapshot may block all threads of a worker."""
 
 
 class Heartbeat:
-    """Counts the beats in a row without an answer.
+    """Counts the beats in a row that were not answered.
 
-    Not the time: whoever counts may have been stopped, too, and then finds the answer unread.
+    It counts beats and not seconds: this process may have been stopped itself, and finds the answer later.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Heartbeat:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the worker should be given no detector."""
+        """Whether the worker should get no detector for now."""
         return self.missed >= _DOUBTFUL_BEATS
 
     def dead(self, *, activating: bool) -> bool:

@@ -4,81 +4,81 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 STEP: Final = 0.1
-"""Shares that differ by less count as equal: they vary by as much from one look to the next."""
+"""Shares that differ by less count as equal: that much they vary from one measurement to the next."""
 
 
-class Ask(NamedTuple):
-    """What a worker asks of its node."""
+class Demand(NamedTuple):
+    """The resources that each worker reserves on its node."""
 
     cpus: float = 0.0
     memory_bytes: int = 0
 
 
 class NodeLoad(NamedTuple):
-    """What a node has, and what is taken of it.
+    """What a node has, and how much of it is in use.
 
-    Events a second are in the CPU that workers use: what an event costs differs from rule to rule.
+    The rate of events shows in the CPU that workers use: what an event costs differs from rule to rule.
     """
 
     id: str
     cpus: float
     memory_bytes: int
     cpus_free: float
-    """What Ray has not given away; it may not know yet of workers that are just being started."""
+    """What Ray has not reserved. It may not count workers yet that are just starting."""
     memory_free_bytes: int
     cpus_used: float = 0.0
     """By workers, as measured."""
     resident_bytes: int = 0
     """Of workers, as measured."""
     workers: int = 0
-    """Those that are being started, too."""
+    """Those that are starting, too."""
     detectors: int = 0
     """Those that are being activated, too."""
 
 
-def fullness(node: NodeLoad, ask: Ask) -> tuple[int, float]:
-    """Return how full a node is: the largest of its shares, in steps, and its detectors for each CPU."""
+def fullness(node: NodeLoad, demand: Demand) -> tuple[int, float]:
+    """Return how full a node is: the largest share in use, in steps, and its detectors per CPU."""
     cpus, memory_bytes = max(node.cpus, STEP), max(node.memory_bytes, 1)
     share = max(
         node.cpus_used / cpus,
         (node.cpus - node.cpus_free) / cpus,
-        node.workers * ask.cpus / cpus,
+        node.workers * demand.cpus / cpus,
         node.resident_bytes / memory_bytes,
         (node.memory_bytes - node.memory_free_bytes) / memory_bytes,
-        node.workers * ask.memory_bytes / memory_bytes,
+        node.workers * demand.memory_bytes / memory_bytes,
     )
     return int(share / STEP), node.detectors / cpus
 
 
-def has_room(node: NodeLoad, ask: Ask) -> bool:
-    """Whether a worker more can be started on a node."""
-    # Less by what floating point loses in a sum.
-    cpus_free = min(node.cpus_free, node.cpus - node.workers * ask.cpus) + 1e-6
-    memory_free_bytes = min(node.memory_free_bytes, node.memory_bytes - node.workers * ask.memory_bytes)
-    return cpus_free >= ask.cpus and memory_free_bytes >= ask.memory_bytes
+def has_room(node: NodeLoad, demand: Demand) -> bool:
+    """Whether another worker can be started on a node."""
+    # The margin is for rounding errors in sums.
+    cpus_free = min(node.cpus_free, node.cpus - node.workers * demand.cpus) + 1e-6
+    memory_free_bytes = min(node.memory_free_bytes, node.memory_bytes - node.workers * demand.memory_bytes)
+    return cpus_free >= demand.cpus and memory_free_bytes >= demand.memory_bytes
 
 
-def node_for_worker(nodes: Iterable[NodeLoad], ask: Ask) -> str | None:
+def node_for_worker(nodes: Iterable[NodeLoad], demand: Demand) -> str | None:
     """Return the least full node that has room for a worker; None if none has."""
-    with_room = [node for node in nodes if has_room(node, ask)]
+    with_room = [node for node in nodes if has_room(node, demand)]
     if not with_room:
         return None
-    return min(with_room, key=lambda node: (*fullness(node, ask), node.workers, node.id)).id
+    return min(with_room, key=lambda node: (*fullness(node, demand), node.workers, node.id)).id
 
 
-def ranks(nodes: Iterable[NodeLoad], ask: Ask) -> dict[str, int]:
-    """Return the place of each node in the order of fullness; equally full ones have the same."""
-    full = {node.id: fullness(node, ask) for node in nodes}
+def ranks(nodes: Iterable[NodeLoad], demand: Demand) -> dict[str, int]:
+    """Return the rank of each node by fullness, 0 for the least full; equally full nodes have the same."""
+    full = {node.id: fullness(node, demand) for node in nodes}
     order = {each: rank for rank, each in enumerate(sorted(set(full.values())))}
     return {node_id: order[each] for node_id, each in full.items()}
 
 
-def giver(nodes: Iterable[NodeLoad], ask: Ask) -> str | None:
-    """Return the node that should give a detector to the least full one; None if they are even.
+def giver(nodes: Iterable[NodeLoad], demand: Demand) -> str | None:
+    """Return the node that should give a detector to the least full one; None if none should.
 
-    It gives only as long as it has more detectors for each CPU afterwards, so none is moved to and fro.
+    It gives one only if it still has no fewer detectors per CPU afterwards, so none is moved back and forth.
     """
-    ordered = sorted(nodes, key=lambda node: (*fullness(node, ask), node.id))
+    ordered = sorted(nodes, key=lambda node: (*fullness(node, demand), node.id))
     if not ordered:
         return None
     least, most = ordered[0], ordered[-1]

@@ -11,7 +11,7 @@ from engine.runtime.placement.nodes.heartbeat import Heartbeat
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """Who is told what becomes of a detector that is active in a worker."""
+    """The callbacks of a detector that is active in a worker."""
 
     reported: Callable[[Report], None]
     on_death: Callable[[], None]
@@ -34,12 +34,12 @@ class DetectorWorker:
     hosted: dict[int, Hosted] = field(default_factory=dict, repr=False)
     """The active detectors, by the epochs of their activations."""
     early: list[Report] = field(default_factory=list, repr=False)
-    """Reports of detectors whose activation is not known to be over."""
+    """Reports of detectors whose activation is not complete yet."""
     watchers: list[asyncio.Task[None]] = field(default_factory=list, repr=False)
     heartbeat: Heartbeat = field(default_factory=Heartbeat, repr=False)
 
     def host(self, epoch: int, hosted: Hosted) -> None:
-        """Note that a detector is active in it, and pass on what was reported of it already."""
+        """Note that a detector is active in it, and pass on the reports that came early."""
         self.hosted[epoch] = hosted
         early = [report for report in self.early if report.epoch == epoch]
         self.early = [report for report in self.early if report.epoch != epoch]
@@ -51,7 +51,7 @@ class DetectorWorker:
         self.hosted.pop(epoch, None)
 
     def reported(self, report: Report) -> None:
-        """Pass a report on."""
+        """Pass a report on to its detector."""
         if (hosted := self.hosted.get(report.epoch)) is not None:
             hosted.reported(report)
         elif self.activating:

@@ -21,13 +21,13 @@ _SLOW_START_S: Final = 10.0
 """A start that takes longer may wait for a node that is gone, and no longer keeps others from starting."""
 
 
-class _Wish(NamedTuple):
-    """What a taker needs."""
+class _Need(NamedTuple):
+    """What kind of worker a taker needs."""
 
     alone: bool
-    """A worker to itself."""
+    """One without other detectors."""
     node: str | None
-    """A worker on that node; None for anywhere."""
+    """The node that it must be on; None for any."""
 
 
 class WorkerPool:
@@ -46,31 +46,31 @@ class WorkerPool:
     ) -> None:
         """Start with no worker.
 
-        `changed` is called with the number of started workers when it changes, and when there is no more room
-        for others or is again.
+        `changed` is called with the number of started workers when that changes, and when the nodes run out
+        of room for workers or have room again.
         """
         self._nodes = nodes or Nodes(NoNodes(), settings)
         self.no_room: str | None = None
-        """That no node has room for a worker that is wanted, and what it asks for; None if that is not so."""
+        """The message that no node has room for a worker that is needed; None if one has."""
         self._starter = starter
         self._settings = settings
         self._changed = changed
         self._per_worker = settings.detectors_per_worker
         self._open: list[DetectorWorker] = []
         """The workers that take detectors; the last one used is the last."""
-        self._takers: dict[asyncio.Future[DetectorWorker], _Wish] = {}
-        """Those who wait, in order."""
+        self._takers: dict[asyncio.Future[DetectorWorker], _Need] = {}
+        """The takers that wait, in order."""
         self._all: set[DetectorWorker] = set()
         self._starts: dict[asyncio.Task[None], str | None] = {}
-        """With the node that a taker wishes."""
+        """The starts in progress, with the node that each is for; None for any."""
         self._slow_starts: set[asyncio.Task[None]] = set()
         self._start_nodes: Counter[str] = Counter()
-        """Where the workers are that are being started."""
+        """How many workers are starting on each node."""
         self._avoided = AvoidedNodes()
         self._endings: set[asyncio.Task[None]] = set()
         self._closed = False
         self._trimming: asyncio.TimerHandle | None = None
-        """Set while more workers are unused than are kept."""
+        """Set while there are more unused workers than are kept."""
         # More than are started ahead: otherwise every passivation would end a process, and every activation
         # would start one.
         self._unused_most = max(1, 2 * settings.spares)
@@ -86,7 +86,7 @@ class WorkerPool:
         With `alone` it has no other detector, with `node` it is on that one.
         """
         taker: asyncio.Future[DetectorWorker] = asyncio.get_running_loop().create_future()
-        self._takers[taker] = _Wish(alone, node)
+        self._takers[taker] = _Need(alone, node)
         self._serve()
         self.fill()
         try:
@@ -106,7 +106,7 @@ class WorkerPool:
     async def drop(
         self, worker: DetectorWorker, epoch: int, activating: Awaitable[object] | None = None
     ) -> None:
-        """End an activation that nobody wants, once it is complete: others share the worker."""
+        """Drop an unwanted detector from a worker that others share, once its activation is complete."""
         try:
             async with asyncio.timeout(self._settings.activation_hung_s):
                 if activating is not None:
@@ -120,7 +120,7 @@ class WorkerPool:
             self.give_back(worker)
 
     def give_back(self, worker: DetectorWorker, resident_bytes: int = 0) -> None:
-        """Note that a worker has a detector less than before."""
+        """Note that a worker has one detector fewer."""
         if worker.dead:
             return
         worker.taken -= 1
@@ -135,7 +135,7 @@ class WorkerPool:
         self._reopen(worker)
 
     def _reopen(self, worker: DetectorWorker) -> None:
-        """Have a worker take more detectors if it can, as the last one used; end it if it is of no use."""
+        """Offer a worker as the last one used if it can take detectors; end it if it is no longer useful."""
         with contextlib.suppress(ValueError):
             self._open.remove(worker)
         if not worker.taken and (worker.worn or self._closed):
@@ -162,7 +162,7 @@ class WorkerPool:
             self.lose(worker)
 
     def lose(self, worker: DetectorWorker) -> None:
-        """End a worker at once: it is worn out, dead, or its state must not answer."""
+        """End a worker at once: it is worn out or dead, or its state must not answer any more."""
         worker.dead = True
         if worker not in self._all:
             return
@@ -198,7 +198,7 @@ class WorkerPool:
     # -- nodes -----------------------------------------------------------------------------------------------
 
     def node_for_worker(self, but: Collection[str] = ()) -> str | None:
-        """Return the node that the next worker is for, none of some; None if no node has room."""
+        """Return the node for the next worker, other than those in `but`; None if no node has room."""
         return self._nodes.for_worker(self._occupancy(), but)
 
     def giver(self) -> str | None:
@@ -213,7 +213,7 @@ class WorkerPool:
         return Occupancy(workers, detectors)
 
     def look_for_room(self) -> None:
-        """Start workers anew if there was no room, and is now, perhaps where Ray was told not to look."""
+        """Repeat the pending starts if there is room again, perhaps on a node that Ray was told to avoid."""
         if not self._nodes.take_workers(None):
             self._note_room(self._nodes.no_room)
         elif self.no_room is not None and self.node_for_worker() is not None:
@@ -222,7 +222,7 @@ class WorkerPool:
                 start.cancel()
 
     def clear(self, node: str) -> bool:
-        """Let the workers of a node take no more detectors; whether none is left."""
+        """Give the workers of a node no more detectors; return whether the node has no worker left."""
         for worker in [one for one in self._all if one.port.node == node and not one.worn]:
             worker.worn = True
             self._reopen(worker)
@@ -233,33 +233,33 @@ class WorkerPool:
         return [worker for worker in self._open if not worker.taken and not worker.heartbeat.doubtful]
 
     def _serve(self) -> None:
-        """Hand workers with room to those who wait for one."""
+        """Hand workers with room to the takers that wait."""
         takers = list(self._takers.items()) if self._open else []
         ranks = self._nodes.ranks(self._occupancy()) if takers and self._nodes.several else {}
-        for taker, wish in takers:
-            worker = best(self._with_room(wish), ranks)
+        for taker, need in takers:
+            worker = best(self._with_room(need), ranks)
             if worker is None or taker.done():
                 continue
             del self._takers[taker]
             worker.activations += 1
             worker.taken += 1
-            worker.alone = wish.alone
-            if wish.alone or worker.taken == self._per_worker:
+            worker.alone = need.alone
+            if need.alone or worker.taken == self._per_worker:
                 self._open.remove(worker)
             taker.set_result(worker)
         self._trim_if_surplus()
 
-    def _with_room(self, wish: _Wish) -> Sequence[DetectorWorker]:
-        workers = self._unused if wish.alone else [one for one in self._open if not one.heartbeat.doubtful]
-        return workers if wish.node is None else [one for one in workers if one.port.node == wish.node]
+    def _with_room(self, need: _Need) -> Sequence[DetectorWorker]:
+        workers = self._unused if need.alone else [one for one in self._open if not one.heartbeat.doubtful]
+        return workers if need.node is None else [one for one in workers if one.port.node == need.node]
 
     def fill(self) -> None:
-        """Start the workers that are waited for or wanted as spares, unless they are starting already."""
+        """Start the workers that takers or the spares need, unless enough are starting already."""
         if self._closed:
             return
-        self._fill_wishes()
-        waiting = [wish for taker, wish in self._takers.items() if not taker.done() and wish.node is None]
-        alone = sum(wish.alone for wish in waiting)
+        self._fill_needs()
+        waiting = [need for taker, need in self._takers.items() if not taker.done() and need.node is None]
+        alone = sum(need.alone for need in waiting)
         waited_for = len(waiting) - alone
         starts = sum(node is None for node in self._starts.values())
         taken = sum(worker.taken for worker in self._all)
@@ -270,11 +270,11 @@ class WorkerPool:
         for _ in range(min(wanted, self._settings.starts_at_once - starts)):
             self._begin_start()
 
-    def _fill_wishes(self) -> None:
-        """Start the workers that are waited for on particular nodes, and that nobody waits for elsewhere."""
-        wishes = [wish.node for taker, wish in self._takers.items() if not taker.done() and wish.node]
+    def _fill_needs(self) -> None:
+        """Start the workers that takers need on particular nodes."""
+        needs = [need.node for taker, need in self._takers.items() if not taker.done() and need.node]
         starts = Counter(node for node in self._starts.values() if node is not None)
-        for node, wanted in Counter(wishes).items():
+        for node, wanted in Counter(needs).items():
             for _ in range(min(wanted, self._settings.starts_at_once) - starts[node]):
                 self._begin_start(node)
 
@@ -299,8 +299,8 @@ class WorkerPool:
             self._slow_starts.add(start)
             self.fill()
 
-    async def _start(self, wished: str | None) -> None:
-        node = wished or self._chosen_node()
+    async def _start(self, needed_on: str | None) -> None:
+        node = needed_on or self._chosen_node()
         if not self._nodes.take_workers(node):
             # What is started there would be ended at once.
             await asyncio.sleep(self._settings.retry_s)
@@ -349,7 +349,7 @@ class WorkerPool:
         self._died(worker, "died")
 
     async def _ping(self, worker: DetectorWorker) -> None:
-        """Find out that the event loop of a worker hangs, for example in a call to a disk."""
+        """Detect that the event loop of a worker hangs, for example in a call to a disk."""
         hung_s = self._settings.hung_s
         try:
             while True:
@@ -362,16 +362,16 @@ class WorkerPool:
             self._died(worker, f"cannot be reached: {error}")
 
     async def _count_beats(self, worker: DetectorWorker) -> None:
-        """Find out that a worker was stopped, or is on a node that was stopped or cut off."""
+        """Detect that a worker was stopped, or that its node was stopped or cut off."""
         timeout_s = self._settings.node_timeout_s
 
         def lost() -> bool:
-            # Once its node counts as gone, there is no other reason for the silence.
+            # If its node counts as gone, no activation explains the silence.
             avoided = worker.port.node in self._avoided.now()
             return worker.heartbeat.dead(activating=worker.activating > 0 and not avoided)
 
         def doubted() -> None:
-            # Others take its place, or it takes detectors again.
+            # Others replace it, or it takes detectors again.
             self._serve()
             self.fill()
 
