@@ -17,6 +17,7 @@ from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
 from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Held, Report, encode_report
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.background import Background
 from engine.runtime.process.usage import resident_bytes, usage
 from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_server import MOVED, LinkServer, Outcome
@@ -68,8 +69,8 @@ class DetectorService:
         self.servers: dict[LinkServer, str] = {}
         """With the transport of each."""
         self._supervisor: LinkServer | None = None
-        self._activating: set[asyncio.Task[Activated]] = set()
-        self._discards: set[asyncio.Task[None]] = set()
+        self._activating = Background()
+        self._discards = Background()
         self._cpu_s: dict[int, float] = {}
         """What each active detector had taken of a processor when that was looked at last."""
         self._looking: asyncio.TimerHandle | None = None
@@ -112,11 +113,8 @@ class DetectorService:
 
     async def _activate(self, supervisor: LinkServer, detector_id: str, epoch: int) -> Activated:
         self._supervisor = supervisor
-        activating = asyncio.create_task(self._begin(detector_id, epoch))
-        self._activating.add(activating)
         # If the supervisor is gone meanwhile, its successor finds the detector here, or none.
-        activating.add_done_callback(self._begun)
-        return await asyncio.shield(activating)
+        return await asyncio.shield(self._activating.begin(self._begin(detector_id, epoch)))
 
     async def _begin(self, detector_id: str, epoch: int) -> Activated:
         port = self._make_port()
@@ -146,12 +144,6 @@ class DetectorService:
             _log.warning("the detector %s leaves its worker", self.queues[found.epoch].detector_id)
             self.queues[found.epoch].move(alone=found.alone)
 
-    def _begun(self, activating: asyncio.Task[Activated]) -> None:
-        self._activating.discard(activating)
-        if not activating.cancelled():
-            # Whoever asked has been told, if still there.
-            activating.exception()
-
     def _report(self, epoch: int, port: DetectorPort, report: Report) -> None:
         told = encode_report(report)
         if report.ended is None:
@@ -171,9 +163,7 @@ class DetectorService:
         """Forget an activation. What a failed one leaves in memory can answer nobody, and is dropped."""
         self.queues.pop(epoch, None)
         if ended.reason is not None and not ended.hung:
-            discard = asyncio.create_task(_discard(port))
-            self._discards.add(discard)
-            discard.add_done_callback(self._discards.discard)
+            self._discards.begin(_discard(port))
 
     async def _adopt(self, supervisor: LinkServer) -> list[Held]:
         """Report to another supervisor from now on; return the active detectors."""

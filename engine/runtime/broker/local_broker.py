@@ -29,6 +29,7 @@ from engine.runtime.placement.nodes.cluster_nodes import Nodes, NoNodes
 from engine.runtime.placement.rebalancer import Rebalancer
 from engine.runtime.placement.workers.detector_worker import DetectorWorker
 from engine.runtime.placement.workers.worker_pool import WorkerPool
+from engine.runtime.process.background import Background
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -71,8 +72,7 @@ class LocalBroker(Broker):
             census=self._census,
             leave=None if leave is None else self._leave,
         )
-        self._purges: set[asyncio.Task[None]] = set()
-        self._forks: set[asyncio.Task[int]] = set()
+        self._background = Background()
         self._tallies: dict[tuple[str, ...], float] = {}
         self._closing = False
 
@@ -131,7 +131,7 @@ class LocalBroker(Broker):
         await self._rebalancer.end()
         all_placed = list(self._placed.values())
         reasons = await asyncio.gather(*(placed.close() for placed in all_placed))
-        await asyncio.gather(*self._purges, *self._forks, return_exceptions=True)
+        await asyncio.gather(*self._background, return_exceptions=True)
         await self._workers.close()
         await self._directory.close()
         return [
@@ -174,10 +174,7 @@ class LocalBroker(Broker):
 
     async def fork_detector(self, source_id: str, detector_id: str, name: str) -> int:
         # What is begun is completed or removed, even if the caller is gone.
-        fork = asyncio.create_task(self._fork(source_id, detector_id, name))
-        self._forks.add(fork)
-        fork.add_done_callback(self._forked)
-        return await asyncio.shield(fork)
+        return await asyncio.shield(self._background.begin(self._fork(source_id, detector_id, name)))
 
     async def _fork(self, source_id: str, detector_id: str, name: str) -> int:
         try:
@@ -201,17 +198,9 @@ class LocalBroker(Broker):
             # It has been passivated meanwhile, or was lost.
             left_epoch = route.epoch
 
-    def _forked(self, fork: asyncio.Task[int]) -> None:
-        self._forks.discard(fork)
-        if not fork.cancelled():
-            # The caller has raised it, unless it is gone; this marks it as retrieved.
-            fork.exception()
-
     async def delete_detector(self, detector_id: str) -> int:
         version = await self._directory.delete_detector(detector_id)
-        purge = asyncio.create_task(self._purge(detector_id))
-        self._purges.add(purge)
-        purge.add_done_callback(self._purges.discard)
+        purge = self._background.begin(self._purge(detector_id))
         # The detector is gone at once; usually its files are deleted too before the caller is answered.
         await asyncio.wait({purge}, timeout=_PURGE_WAIT_S)
         return version

@@ -20,6 +20,7 @@ from engine.runtime.contract.errors import (
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.background import mark_retrieved
 from engine.runtime.process.open_calls import OpenCalls
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.link_server import Methods
@@ -297,7 +298,7 @@ class RemoteBroker(Broker):
             return self._client
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._reconnect())
-            self._connecting.add_done_callback(_heed_no_error)
+            self._connecting.add_done_callback(mark_retrieved)
         return await asyncio.shield(self._connecting)
 
     async def _reconnect(self) -> LinkClient:
@@ -315,11 +316,6 @@ class RemoteBroker(Broker):
 
     def _out_of_reach(self, reason: str) -> DetectorUnavailable:
         return DetectorUnavailable(STARTING, _OUT_OF_REACH.format(reason), self._settings.retry_s)
-
-
-def _heed_no_error(connecting: asyncio.Task[LinkClient]) -> None:
-    if not connecting.cancelled():
-        connecting.exception()
 
 
 def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Methods:

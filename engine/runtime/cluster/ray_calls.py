@@ -10,6 +10,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from engine.runtime.contract.errors import ActorDied
+from engine.runtime.process.background import mark_retrieved
 from engine.runtime.process.threads import off_loop
 
 WATCH: Final = "watch"
@@ -78,13 +79,7 @@ async def created(create: Callable[[], Any]) -> Any:
 
 def _end_unwanted(creating: asyncio.Future[Any]) -> None:
     if not creating.cancelled() and creating.exception() is None:
-        off_loop(partial(ray.kill, creating.result()), "ray kill").add_done_callback(heed_no_error)
-
-
-def heed_no_error(ended: asyncio.Future[Any]) -> None:
-    """Mark the exception of a future as seen."""
-    if not ended.cancelled():
-        ended.exception()
+        off_loop(partial(ray.kill, creating.result()), "ray kill").add_done_callback(mark_retrieved)
 
 
 def first_line(error: Exception) -> str:

@@ -17,11 +17,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from engine.runtime.broker.remote_broker import Unreachable
 from engine.runtime.catalogue.directory import DirectorySettings
 from engine.runtime.cluster.actors.directory_actor import DirectoryActor
-from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line, heed_no_error
+from engine.runtime.cluster.ray_calls import OPTIONS, RayActor, first_line
 from engine.runtime.cluster.ray_nodes import look, node_for_directory
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import OtherSetting
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.background import mark_retrieved
 from engine.runtime.process.threads import off_loop
 from engine.runtime.transport.link_client import LinkClient
 from snapshots.errors import StorageError
@@ -157,7 +158,7 @@ class RayDirectory:
 
     def _got_over(self, getting: asyncio.Future[Any]) -> None:
         self._getting = None
-        heed_no_error(getting)
+        mark_retrieved(getting)
 
     async def _watch(self, actor: RayActor, client: LinkClient) -> None:
         """End the directory if its process does not answer: then another one takes its place.

@@ -18,7 +18,7 @@ from engine.runtime.contract.requests.operations import READS, STATE, Crash, Ope
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.active_detector import ActiveDetector, PendingSnapshot, Position, position
 from engine.runtime.detector.apply import Applied, apply
-from engine.runtime.detector.data_folder import DataFolder
+from engine.runtime.detector.data_folder import check_data_folder
 from engine.runtime.detector.persistence import detector_snapshot, journal_entries, replay
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from engine.runtime.detector.persistence.forking import make_fork
@@ -28,6 +28,7 @@ from engine.runtime.detector.persistence.replay_attempts import ReplayAttempt
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
 from engine.runtime.detector.storage_view import with_storage
 from engine.runtime.process.usage import resident_bytes
+from snapshots.data_folder.mounts import mount_check
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.store import Store
@@ -75,7 +76,7 @@ class DetectorActor:
         self._active: ActiveDetector | None = None
         self._read_only: ReadOnlyDetector | None = None
         """Set instead of the active detector if the disk is too full to activate it."""
-        self._folder = DataFolder(settings, self._files, check_mount)
+        self._check_mount = check_mount or mount_check(settings.data, self._files)
 
     def activate(self, detector_id: str, epoch: int) -> Activated:
         """Activate a detector in the state of its last answer; read-only if the disk is full.
@@ -85,7 +86,7 @@ class DetectorActor:
         """
         assert self._active is None, "a worker holds one detector at a time"
         assert self._read_only is None, "a worker holds one detector at a time"
-        self._folder.check()
+        check_data_folder(self._settings, self._files, self._check_mount)
         folder = self._settings.data / "detectors" / detector_id
         try:
             return self._take_over(detector_id, folder, epoch)

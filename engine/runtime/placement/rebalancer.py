@@ -10,7 +10,6 @@ from engine.runtime.contract.errors import STARTING, DetectorUnavailable, no_suc
 from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.requests.routes import Route
 from engine.runtime.placement.census import Census
-from engine.runtime.placement.detectors.moving import move
 from engine.runtime.placement.detectors.placed_detector import PlacedDetector
 from engine.runtime.placement.detectors.services import Services
 from engine.runtime.placement.nodes.cluster_nodes import Nodes
@@ -78,7 +77,36 @@ class Rebalancer:
             if not node:
                 message = "the detector is not moved: no other node has room for a worker"
                 raise DetectorUnavailable(STARTING, message, self._settings.retry_s)
-        return await move(placed, self._services, node or None)
+        return await self._move(placed, node or None)
+
+    async def _move(self, placed: PlacedDetector, node: str | None) -> Route:
+        """Move a detector to another worker on a node, or with None on the emptiest one; return its route.
+
+        It is passivated after its turn, once there is a worker for it. Requests that wait for it follow in
+        order.
+        """
+        retry_s = self._settings.retry_s
+        if placed.moving:
+            raise DetectorUnavailable(STARTING, "the detector is being moved already", retry_s)
+        placed.moving = True
+        with placed.needed():
+            try:
+                async with asyncio.timeout(self._settings.deadline_s):
+                    if node is not None and node == placed.node:
+                        return await placed.route(0)
+                    alone = placed.detector_id in self._services.alone
+                    placed.reserved = await self._workers.take(alone=alone, node=node)
+                    epoch = placed.epoch
+                    await placed.vacate()
+                    return await placed.route(epoch)
+            except TimeoutError:
+                why = self._workers.no_room or "there is no worker for it, or it cannot be passivated"
+                raise DetectorUnavailable(STARTING, f"the detector is not moved: {why}", retry_s) from None
+            finally:
+                placed.moving = False
+                if placed.reserved is not None:
+                    self._workers.give_back(placed.reserved)
+                    placed.reserved = None
 
     async def drain(self, node: str, *, draining: bool) -> NodeFigures:
         """Drain a node: move its detectors away and place none there; or end that. Raises Refusal 1204."""
@@ -144,12 +172,12 @@ class Rebalancer:
             if len(self._moves) >= self._settings.starts_at_once:
                 return
             if placed.detector_id not in self._moves:
-                self._moves[placed.detector_id] = self._loop.create_task(self._move(placed, to))
+                self._moves[placed.detector_id] = self._loop.create_task(self._move_away(placed, to))
 
-    async def _move(self, placed: PlacedDetector, to: str | None) -> None:
+    async def _move_away(self, placed: PlacedDetector, to: str | None) -> None:
         node = placed.node
         try:
-            await move(placed, self._services, to)
+            await self._move(placed, to)
         except Refusal:
             # It was deleted meanwhile.
             pass

@@ -20,6 +20,7 @@ from engine.runtime.contract.ports import WorkerPort, WorkerStarter
 from engine.runtime.contract.requests.calls import REPORT, Activated, Held, Report, decode_report
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.background import Background
 from engine.runtime.process.threads import off_loop
 from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Note
@@ -107,7 +108,7 @@ class RayWorkers(WorkerStarter):
     def __init__(self, settings: RuntimeSettings) -> None:
         self._settings = dataclasses.replace(settings, data=settings.data.absolute())
         self._remote = ray.remote(**OPTIONS)(WorkerActor)
-        self._endings: set[asyncio.Task[None]] = set()
+        self._endings = Background()
         self._prefix = f"worker-{settings.folder_id}-"
 
     async def start(self, avoid: frozenset[str] = frozenset(), node: str | None = None) -> WorkerPort:
@@ -154,9 +155,7 @@ class RayWorkers(WorkerStarter):
             for client in clients:
                 client.link.abort()
             # Nobody waits for that: Ray may not reach it either.
-            ending = asyncio.create_task(worker.end())
-            self._endings.add(ending)
-            ending.add_done_callback(self._endings.discard)
+            self._endings.begin(worker.end())
             if isinstance(error, OSError):
                 said = str(error) or "it does not answer"
                 raise ActorDied(f"it cannot be reached: {said}") from error

@@ -14,23 +14,7 @@ SNAPSHOT_PAUSE_SECONDS: Final = "snapshot_pause_seconds"
 SNAPSHOT_SECONDS: Final = "snapshot_seconds"
 ACTIVATION_SECONDS: Final = "activation_seconds"
 
-SECONDS: Final = (
-    0.0001,
-    0.0002,
-    0.0005,
-    0.001,
-    0.002,
-    0.005,
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.5,
-    1.0,
-    5.0,
-    30.0,
-)
+SECONDS: Final = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 NUMBERS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10000.0)
 
 HISTOGRAMS: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {

@@ -13,6 +13,7 @@ from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.placement.nodes.cluster_nodes import Nodes, NoNodes, Occupancy
 from engine.runtime.placement.nodes.heartbeat import BEATS, AvoidedNodes
 from engine.runtime.placement.workers.detector_worker import DetectorWorker, best
+from engine.runtime.process.background import Background
 from snapshots.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class WorkerPool:
         self._start_nodes: Counter[str] = Counter()
         """How many workers are starting on each node."""
         self._avoided = AvoidedNodes()
-        self._endings: set[asyncio.Task[None]] = set()
+        self._endings = Background()
         self._closed = False
         self._trimming: asyncio.TimerHandle | None = None
         """Set while there are more unused workers than are kept."""
@@ -172,9 +173,7 @@ class WorkerPool:
             self._open.remove(worker)
         for watcher in worker.watchers:
             watcher.cancel()
-        ending = asyncio.create_task(self._end(worker))
-        self._endings.add(ending)
-        ending.add_done_callback(self._endings.discard)
+        self._endings.begin(self._end(worker))
         self.fill()
         hosted, worker.hosted = worker.hosted, {}
         for one in hosted.values():
