@@ -31,7 +31,7 @@ class Mount:
 
 
 def mount_of(folder: Path, files: Files) -> Mount | None:
-    """Return the mount that an existing folder is on; None if the system does not tell."""
+    """Return the mount that an existing folder is on; None if the system does not say."""
     try:
         table = files.read(_TABLE)
     except OSError:

@@ -35,7 +35,7 @@ class Claim:
         may have another name elsewhere (`cp -al`).
         """
         if not self._file.is_named(self._path):
-            # This tells more, if a later owner has come.
+            # If a later owner has come, its error says more.
             self.check_latest()
             raise self._removed()
 

@@ -55,7 +55,7 @@ def read_headers(plan: RecoveryPlan, names: Listing, files: Files) -> list[Heade
 
 
 def judge_headerless(plan: RecoveryPlan, headerless: list[Headerless], history: set[int]) -> None:
-    """Skip a segment without a header if its write was torn, or nobody needs it. Raises Damaged."""
+    """Skip the segments without a header that are torn or not needed. Raises Damaged for any other."""
     latest = max(history)
     for one in headerless:
         epoch = one.place[0]

@@ -238,8 +238,8 @@ class DetectorChannel:
             case Answered():
                 self._pass_on(batch, response)
             case None:
-                said = "detector %s: its process died during requests"
-                _log.warning(said, self.detector_id, extra={"fields": self._fields(batch)})
+                message = "detector %s: its process died during requests"
+                _log.warning(message, self.detector_id, extra={"fields": self._fields(batch)})
                 # One with a key is safe to send again: if it was executed, its first answer is returned.
                 self._mailbox.put_back([one for one in batch if one.operation.key and one.sent < _SENT_MAX])
                 self._leave(epoch)
@@ -261,9 +261,9 @@ class DetectorChannel:
     def _failed(self, batch: list[Request], error: Exception) -> str:
         """Answer a batch whose execution failed; return the reason why other outcomes are unknown."""
         if isinstance(error, WriteFailed):
-            said = f"nothing was evaluated: {error}"
+            message = f"nothing was evaluated: {error}"
             for request in batch:
-                _fail(request, DetectorUnavailable(STARTING, said, self._settings.retry_s))
+                _fail(request, DetectorUnavailable(STARTING, message, self._settings.retry_s))
         elif not isinstance(error, StorageError):
             refused = Refused((Entry(INTERNAL, self._reference("the worker failed", batch, error)),))
             for request in batch:
@@ -282,11 +282,11 @@ class DetectorChannel:
                 request.sent -= 1
             self._mailbox.put_back(batch[done:])
             return
-        said = f"an internal error; its reference in the log is {crash.reference}"
+        message = f"an internal error; its reference in the log is {crash.reference}"
         fields = {"request": batch[done].request_id, "detector": self.detector_id}
         extra = {"fields": fields, "detail": crash.detail}
-        _log.error("detector %s: %s", self.detector_id, said, extra=extra)
-        _settle(batch[done], Refused((Entry(INTERNAL, said),)))
+        _log.error("detector %s: %s", self.detector_id, message, extra=extra)
+        _settle(batch[done], Refused((Entry(INTERNAL, message),)))
         self._mailbox.put_back(batch[done + 1 :])
 
     def _leave(self, epoch: int) -> None:
@@ -299,10 +299,10 @@ class DetectorChannel:
 
     def _reference(self, what: str, batch: list[Request], error: Exception) -> str:
         """Log an exception, and return the message that refers callers to it."""
-        said = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
+        message = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
         extra = {"fields": self._fields(batch)}
-        _log.error("detector %s, %s: %s", self.detector_id, what, said, exc_info=error, extra=extra)
-        return said
+        _log.error("detector %s, %s: %s", self.detector_id, what, message, exc_info=error, extra=extra)
+        return message
 
     def _fields(self, batch: list[Request]) -> dict[str, str]:
         """Return the log fields: the detector, and a few of the requests in flight."""

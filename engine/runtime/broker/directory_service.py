@@ -1,4 +1,4 @@
-"""What the directory's process does for the services of a data folder: any number, on any machine."""
+"""What the directory's process does for the services of a data folder, on any number of machines."""
 
 import asyncio
 import itertools
@@ -18,10 +18,10 @@ from engine.runtime.transport.link import Link
 from engine.runtime.transport.link_server import LinkServer
 
 LOOK: Final = "look"
-"""To a service: another one has revoked a token."""
+"""The note that another service has revoked a token."""
 
 LOGGED: Final = "logged"
-"""To a service: a record for its log."""
+"""The note that carries a record for the service's log."""
 
 _LINGER_S: Final = 2.0
 
@@ -37,9 +37,9 @@ class Logged(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DirectoryService:
-    """Serves the connections of services. The last one that leaves has everything saved.
+    """Serves the connections of services. When the last service leaves, everything is saved.
 
-    `ended` is called some time after all is saved.
+    `ended` is called a while after that.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DirectoryService:
         abandoned_s: float,
         ended: Callable[[], object],
     ) -> None:
-        """`of_the_folder` are the settings in force for all services, as they are written."""
+        """`of_the_folder` are the settings in force for all services of the folder, as text."""
         self._broker = broker
         self._folder = folder
         self._of_the_folder = of_the_folder
@@ -61,9 +61,9 @@ class DirectoryService:
         self._opened = False
         self._closing: asyncio.Task[list[str]] | None = None
         self._services: dict[LinkServer, None] = {}
-        """In the order in which they came."""
+        """In the order of their arrival."""
         self._other_settings: dict[LinkServer, list[OtherSetting]] = {}
-        """What services were started with that is not in force."""
+        """The settings that services were started with and that are not in force."""
         self._abandoned: asyncio.TimerHandle | None = None
         self._await_services()
 
@@ -74,17 +74,17 @@ class DirectoryService:
         return server.link()
 
     def log(self, record: logging.LogRecord, detail: str) -> None:
-        """Send a record to the service that came first: it has a log that people read."""
+        """Send a record to the first service, whose log people read."""
         fields: Mapping[str, Any] = getattr(record, "fields", None) or {}
         for server in self._services:
-            told = Logged(
+            logged = Logged(
                 record.name,
                 record.levelno,
                 record.getMessage(),
                 {name: str(value) for name, value in fields.items()},
                 detail,
             )
-            server.note(LOGGED, msgspec.msgpack.encode(told))
+            server.note(LOGGED, msgspec.msgpack.encode(logged))
             return
 
     async def _open(self, server: LinkServer, node: str) -> str:
@@ -141,7 +141,7 @@ class DirectoryService:
         self._forget(server)
         if self._services:
             return None
-        # The service may be gone before all is saved.
+        # The service may be gone before everything is saved.
         return await asyncio.shield(self._close())
 
     def _close(self) -> asyncio.Task[list[str]]:
@@ -153,7 +153,7 @@ class DirectoryService:
         try:
             return await self._broker.close() if self._opened else []
         finally:
-            # A service that has been answered ends the process earlier.
+            # A service that is still there ends the process earlier.
             asyncio.get_running_loop().call_later(_LINGER_S, self._ended)
 
     def _on_revoked(self, through: LinkServer) -> None:

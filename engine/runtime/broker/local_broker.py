@@ -183,8 +183,8 @@ class LocalBroker(Broker):
         except Exception as error:
             await self._purge(detector_id)
             if isinstance(error, ActorDied | StorageError):
-                said = f"nothing was created: {error}"
-                raise DetectorUnavailable(STARTING, said, self._settings.retry_s) from error
+                message = f"nothing was created: {error}"
+                raise DetectorUnavailable(STARTING, message, self._settings.retry_s) from error
             raise
 
     async def _make_fork(self, source_id: str, detector_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The broker as another process reaches it, over a connection that is made again when it ends."""
+"""The broker as other processes reach it: over a connection that is made again when it ends."""
 
 import asyncio
 import itertools
@@ -39,7 +39,7 @@ _SOON_S: Final = 5.0
 """How long the status may take."""
 _START_S: Final = 120.0
 _LEAVE_S: Final = 10.0
-"""How long a connection may take for the last word."""
+"""How long connecting may take when the service leaves."""
 _OUT_OF_REACH: Final = "the owner of tokens and detectors cannot be reached: {}"
 
 
@@ -60,9 +60,9 @@ class RemoteBroker(Broker):
 
     Repeating is safe: the caller chooses the id of what it creates, and what is gone when a removal is
     repeated was removed by the first attempt. `noted` is called with the broker's notes, and `lost` when a
-    connection ends. `trouble` returns what is wrong here, None if nothing is, and `ails` the same as long as
-    active detectors are served. With `end`, this is the broker of a whole service: it tells when it leaves,
-    and if it is the last one, it ends the broker's process.
+    connection ends. `trouble` returns what keeps this process from serving, and `ails` what is wrong although
+    active detectors are served; None if nothing is. With `end`, this is the broker of a whole service: on
+    closing it tells the broker's process, which `end` ends if this was its last service.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class RemoteBroker(Broker):
         self._connecting: asyncio.Task[LinkClient] | None = None
         self._calls = OpenCalls(settings.deadline_s)
         self._last: Status | None = None
-        """The last status that the broker has told."""
-        self._untold: dict[tuple[str, ...], float] = {}
+        """The last status that the broker returned."""
+        self._unsent: dict[tuple[str, ...], float] = {}
 
     async def start(self) -> None:
         """Connect to the broker's process. Raises StorageError and DetectorUnavailable."""
@@ -122,7 +122,7 @@ class RemoteBroker(Broker):
         return unsaved
 
     def refuse_all(self) -> None:
-        """Refuse all pending and future requests. The outcome of pending ones is unknown here."""
+        """Refuse all pending and future requests. The outcome of pending changes is unknown."""
         self._calls.refuse_all()
 
     def note(self, name: str, body: bytes = b"") -> None:
@@ -162,24 +162,24 @@ class RemoteBroker(Broker):
         return await self._remove("delete_detector", detector_id)
 
     async def move(self, detector_id: str, node: str) -> Route:
-        """Have a detector active on another node. To repeat it is harmless: it is there already."""
+        """Move a detector. Repeating it does no harm: the detector is there already."""
         return await self._ask("move", Route, detector_id, node, harmless=True)
 
     async def drain(self, node: str, draining: bool) -> NodeFigures:
         return await self._ask("drain", NodeFigures, node, draining, harmless=True)
 
     async def tally(self, counted: Tallies) -> None:
-        """Add to the metrics of front ends. What cannot be told now is told the next time."""
-        self._add_untold(counted)
-        told, self._untold = self._untold, {}
+        """Add to the metrics of front ends. What cannot be sent now is sent with the next call."""
+        self._add_unsent(counted)
+        sent, self._unsent = self._unsent, {}
         try:
-            await self._ask_soon("tally", type(None), list(told.items()))
+            await self._ask_soon("tally", type(None), list(sent.items()))
         except DetectorUnavailable:
-            self._add_untold(told)
+            self._add_unsent(sent)
             raise
 
     async def status(self) -> Status:
-        """Return the broker's state; while it is out of reach, the last one known, and that it is so.
+        """Return the broker's state; while it is out of reach, its last state with that problem added.
 
         Raises DetectorUnavailable 1501 if none is known.
         """
@@ -196,7 +196,7 @@ class RemoteBroker(Broker):
         return status
 
     async def tell(self, figures: FrontEndFigures) -> None:
-        """Take what a front end tells of itself. Raises DetectorUnavailable 1501 if that takes too long."""
+        """Record the figures of a front end. Raises DetectorUnavailable 1501 if that takes too long."""
         await self._ask_soon("tell", type(None), figures)
 
     async def cluster(self) -> ClusterFigures:
@@ -206,7 +206,7 @@ class RemoteBroker(Broker):
     # -- inside ----------------------------------------------------------------------------------------------
 
     async def _leave(self, end: Callable[[], Awaitable[None]]) -> list[str]:
-        """Tell the broker that this service leaves. If it is the last one, everything is saved first."""
+        """Tell the broker that this service leaves. The last one waits until everything is saved."""
         settings = self._settings
         reason = ""
         unsaved: list[str] | None
@@ -221,7 +221,7 @@ class RemoteBroker(Broker):
                             client = await self._connected()
                         unsaved = await client.ask("leave", list[str] | None)
                     except (ActorDied, OSError) as error:
-                        # A successor of a lost broker adopts the detectors and saves them.
+                        # The successor of a lost broker adopts the detectors, and saves them.
                         reason = str(error) or "it does not answer"
                         await asyncio.sleep(settings.ask_s)
                     else:
@@ -244,7 +244,7 @@ class RemoteBroker(Broker):
             raise self._out_of_reach("it does not answer") from None
 
     async def _remove(self, method: str, removed_id: str) -> int:
-        """Remove something; return 0 if an earlier attempt has removed it, for the version is unknown."""
+        """Remove something; return 0, for an unknown version, if an earlier attempt removed it."""
         attempts = itertools.count()
 
         async def remove(client: LinkClient) -> int:
@@ -284,8 +284,8 @@ class RemoteBroker(Broker):
                 raise shutting_down() from None
         if made and not harmless:
             why = "the server is shutting down" if self._calls.refused() else _OUT_OF_REACH.format(reason)
-            said = f"{why}; the outcome of the request is unknown"
-            raise DetectorUnavailable(OUTCOME_UNKNOWN, said, self._settings.retry_s)
+            message = f"{why}; the outcome of the request is unknown"
+            raise DetectorUnavailable(OUTCOME_UNKNOWN, message, self._settings.retry_s)
         raise self._out_of_reach(reason)
 
     @property
@@ -293,7 +293,7 @@ class RemoteBroker(Broker):
         return self._client is not None and self._client.link.usable
 
     async def _connected(self) -> LinkClient:
-        """Return the connection, or make one; all who need it wait for the same."""
+        """Return the connection, or make one. Concurrent callers share the attempt."""
         if self._client is not None and self._is_connected:
             return self._client
         if self._connecting is None:
@@ -310,16 +310,16 @@ class RemoteBroker(Broker):
         finally:
             self._connecting = None
 
-    def _add_untold(self, counted: Tallies) -> None:
+    def _add_unsent(self, counted: Tallies) -> None:
         for name, value in counted.items():
-            self._untold[name] = self._untold.get(name, 0) + value
+            self._unsent[name] = self._unsent.get(name, 0) + value
 
     def _out_of_reach(self, reason: str) -> DetectorUnavailable:
         return DetectorUnavailable(STARTING, _OUT_OF_REACH.format(reason), self._settings.retry_s)
 
 
 def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Methods:
-    """Return the methods that other processes ask for. `revoked` is called after a token was revoked."""
+    """Return the methods that other processes may call. `revoked` is called after a token was revoked."""
 
     async def revoke_token(token_id: str) -> int:
         version = await broker.revoke_token(token_id)

@@ -258,7 +258,7 @@ class Directory:
                 elif not has_snapshot(self._detectors_folder / detector_id, self._files):
                     raise DetectorUnavailable(STARTING, "nothing was created: its files passed for leftovers")
             except NoRoom:
-                # A retry comes with another id, so a leftover folder per attempt would fill the disk further.
+                # Each retry has another id: leftover folders would fill the disk further.
                 with contextlib.suppress(StorageError):
                     destroy_folder(self._detectors_folder / detector_id, self._files)
                 raise
@@ -304,8 +304,8 @@ class Directory:
         missing = self._store.missing()
         catalogue_state.apply(change, self._state)
         if missing is not None:
-            said = f"{missing} was removed or replaced while in use; a snapshot replaces it"
-            self._warnings = [*self._warnings, said][-_WARNINGS_KEPT:]
+            message = f"{missing} was removed or replaced while in use; a snapshot replaces it"
+            self._warnings = [*self._warnings, message][-_WARNINGS_KEPT:]
             self._save_if_can_be()
         self._save_if_long()
 
@@ -333,7 +333,7 @@ class Directory:
         try:
             self._store.check_owner()
         except Fenced:
-            # Another folder in the place of the right one is another trouble than a successor.
+            # If the folder was replaced by another one, that is the reason, and not a successor.
             with storage_errors(f"{self._data} cannot be read"):
                 self._check_folder()
             raise

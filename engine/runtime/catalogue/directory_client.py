@@ -160,8 +160,8 @@ class DirectoryClient:
         except DetectorUnavailable as error:
             if not attempts.unknown:
                 raise
-            said = f"{error.message}; the outcome of the request is unknown"
-            raise DetectorUnavailable(OUTCOME_UNKNOWN, said, self._settings.retry_s) from error
+            message = f"{error.message}; the outcome of the request is unknown"
+            raise DetectorUnavailable(OUTCOME_UNKNOWN, message, self._settings.retry_s) from error
         return answer, attempts.unknown
 
     async def _until_answered(

@@ -47,41 +47,41 @@ class TableCopy(Generic[K]):
     def __init__(self) -> None:
         self.seen = 0
         """The version of the last update."""
-        self._told: dict[K, str] = {}
+        self._received: dict[K, str] = {}
         self._added: dict[K, tuple[int, str]] = {}
         """Changes made here that are later than the last update: the version and the value."""
         self._removed: dict[K, int] = {}
 
     def __contains__(self, key: object) -> bool:
-        return key in self._told or key in self._added
+        return key in self._received or key in self._added
 
     def __bool__(self) -> bool:
-        return bool(self._told or self._added)
+        return bool(self._received or self._added)
 
     def get(self, key: K) -> str | None:
         """Return the value of a key, None if it does not exist."""
-        value = self._told.get(key)
+        value = self._received.get(key)
         if value is None and key in self._added:
             return self._added[key][1]
         return value
 
     def entries(self) -> list[tuple[K, str]]:
         """Return all keys and values, in order of creation."""
-        return [*self._told.items(), *self._added_entries()]
+        return [*self._received.items(), *self._added_entries()]
 
     def page(self, after: K | None, most: int) -> list[tuple[K, str]] | None:
         """Return a page in order, from the start or after a key; None for an unknown key."""
         added = dict(self._added_entries())
-        keys = [*self._told, *added]
+        keys = [*self._received, *added]
         try:
             begin = 0 if after is None else keys.index(after) + 1
         except ValueError:
             return None
-        return [(key, self._told.get(key) or added[key]) for key in keys[begin : begin + most]]
+        return [(key, self._received.get(key) or added[key]) for key in keys[begin : begin + most]]
 
     def _added_entries(self) -> Iterator[tuple[K, str]]:
         for key, (_, value) in sorted(self._added.items(), key=lambda entry: entry[1][0]):
-            if key not in self._told:
+            if key not in self._received:
                 yield key, value
 
     def note_added(self, key: K, value: str, version: int) -> None:
@@ -91,25 +91,25 @@ class TableCopy(Generic[K]):
 
     def note_removed(self, key: K, version: int) -> None:
         """Note a key that was removed here; version 0 means that the version is unknown."""
-        self._told.pop(key, None)
+        self._received.pop(key, None)
         self._added.pop(key, None)
         if version > self.seen:
             self._removed[key] = version
 
-    def take(self, news: TableUpdate[K]) -> None:
+    def take(self, update: TableUpdate[K]) -> None:
         """Apply an update, unless it is older than the last one."""
-        if news.version < self.seen:
+        if update.version < self.seen:
             return
-        if news.whole is not None:
-            self._told = {key: value for key, value in news.whole.items() if key not in self._removed}
+        if update.whole is not None:
+            self._received = {key: value for key, value in update.whole.items() if key not in self._removed}
         else:
-            assert news.version - len(news.changes) <= self.seen, "the owner skips no change"
+            assert update.version - len(update.changes) <= self.seen, "the owner skips no change"
             # Some may be known from an answer that overtook this one; applying them again changes nothing.
-            for key, value in news.changes:
+            for key, value in update.changes:
                 if value is None:
-                    self._told.pop(key, None)
+                    self._received.pop(key, None)
                 elif key not in self._removed:
-                    self._told[key] = value
-        self.seen = news.version
+                    self._received[key] = value
+        self.seen = update.version
         self._added = {key: entry for key, entry in self._added.items() if entry[0] > self.seen}
         self._removed = {key: version for key, version in self._removed.items() if version > self.seen}

@@ -1,4 +1,4 @@
-"""The directory as a service finds it: one in a cluster for each data folder, started by whoever needs it."""
+"""The directory as a service reaches it: one in the cluster for each data folder, started on demand."""
 
 import asyncio
 import dataclasses
@@ -36,16 +36,16 @@ _ANSWER_S: Final = 15.0
 """How long a directory may take to start, on a busy machine too."""
 _PING_S: Final = 1.0
 _PATIENCE_MAX: Final = 8
-"""The patience grows so many times at most, where one directory after the other is silent."""
+"""The longest timeout, as a multiple of the first, while one directory after the other is silent."""
 _TRUSTED_PINGS: Final = 30
-"""A directory that has answered so many pings is no longer one of a row of silent ones."""
+"""After so many answered pings, the timeout is the first again."""
 
 
 class RayDirectory:
     """Connects to the directory of a data folder."""
 
     def __init__(self, settings: RuntimeSettings, of_the_folder: Mapping[str, str]) -> None:
-        """`of_the_folder` are the settings for all services of the folder, if this one is the first."""
+        """`of_the_folder` are the settings that all services share; those of the first one are in force."""
         self._of_the_folder = dict(of_the_folder)
         self._other_settings: list[OtherSetting] = []
         """Those of this service that are not in force."""
@@ -115,7 +115,7 @@ class RayDirectory:
             )
 
     async def _compare(self, client: LinkClient) -> None:
-        """Log which settings of this service are not in force, if that is news."""
+        """Log which settings of this service are not in force, unless they are the same as last time."""
         given = self._of_the_folder
         found: list[OtherSetting] = await client.ask(
             "compare", list[OtherSetting], os.getpid(), socket.gethostname(), given
@@ -139,7 +139,7 @@ class RayDirectory:
             await self._actor.end()
 
     async def _got(self) -> Any:
-        """Return the actor. While Ray does not answer, all wait for one question."""
+        """Return the actor. Concurrent callers share one question to Ray."""
         if self._getting is None:
             self._getting = off_loop(self._get, "ray actor")
             self._getting.add_done_callback(self._got_over)
@@ -161,9 +161,9 @@ class RayDirectory:
         mark_retrieved(getting)
 
     async def _watch(self, actor: RayActor, client: LinkClient) -> None:
-        """End the directory if its process does not answer: then another one takes its place.
+        """End the directory if its process does not answer; another one replaces it.
 
-        Each one that is silent too makes this more patient: to replace it takes time from a busy machine.
+        The timeout doubles if the next one is silent, too: replacing it costs a busy machine time.
         """
         answered = 0
         while client.link.usable:

@@ -47,7 +47,7 @@ def fleet_on_ray(
     return fleet
 
 
-def _log(told: Logged) -> None:
+def _log(record: Logged) -> None:
     """Log what the directory has logged."""
-    extra = {"fields": told.fields, "detail": told.detail}
-    logging.getLogger(told.logger).log(told.level, "%s", told.message, extra=extra)
+    extra = {"fields": record.fields, "detail": record.detail}
+    logging.getLogger(record.logger).log(record.level, "%s", record.message, extra=extra)

@@ -318,11 +318,11 @@ class DetectorActor:
             self.discard()
             raise
         except StorageError as error:
-            said = f"nothing was done, because it could not be stored: {error}"
+            message = f"nothing was done, because it could not be stored: {error}"
             if active.store.broken is None:
-                return Refused((Entry(STARTING, said),))
+                return Refused((Entry(STARTING, message),))
             self.discard()
-            raise WriteFailed(said) from error
+            raise WriteFailed(message) from error
         return None
 
     def _make_last(
@@ -362,7 +362,7 @@ class DetectorActor:
         complete = self._settings.journal_sync != "off"
         clock_us, events_seen, verdicts = reached or position(detector)
         detector.verdicts.take()
-        told = JournalRecord(
+        record = JournalRecord(
             clock_us,
             events_seen,
             complete,
@@ -371,7 +371,7 @@ class DetectorActor:
             journal_entries.program_version(),
             verdicts if complete else None,
         )
-        store.append(journal_entries.encode(told), version=journal_entries.version_of(entries))
+        store.append(journal_entries.encode(record), version=journal_entries.version_of(entries))
 
     @contextlib.contextmanager
     def _dropping_if_broken(self, store: Store) -> Iterator[None]:

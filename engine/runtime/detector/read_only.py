@@ -66,8 +66,8 @@ class ReadOnlyDetector:
     def _answer(self, operation: Operation) -> Answer:
         if operation.kind in READS:
             return apply(self._detector, self.detector_id, IdempotencyCache(0, 0), operation, 0).answer
-        said = f"nothing was done, because the detector is read-only: {self.reason}"
-        return Refused((Entry(STARTING, said),))
+        message = f"nothing was done, because the detector is read-only: {self.reason}"
+        return Refused((Entry(STARTING, message),))
 
     def _names_now(self) -> frozenset[str]:
         return frozenset(self._files.names(self._folder))

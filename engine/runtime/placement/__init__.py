@@ -1,1 +1,1 @@
-"""Which worker has which detector: activation slots, workers, leases."""
+"""Which worker has which detector, and on which node the workers are."""

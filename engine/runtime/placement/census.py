@@ -1,4 +1,4 @@
-"""What runs where: the broker's placement, and what workers and front ends tell of themselves."""
+"""What runs where: the broker's placement, and the figures of workers and front ends."""
 
 import asyncio
 import os
@@ -29,15 +29,15 @@ T = TypeVar("T")
 _ANSWER_S: Final = 1.0
 """How long workers, Ray and the file system may take to answer."""
 _FRESH_S: Final = 1.0
-"""Callers share what is so young: whoever asks, workers are asked at most once a second."""
+"""Figures are shared for so long, so that workers are asked at most once a second."""
 _FRONT_END_S: Final = 5.0
-"""A front end that has told nothing for so long is gone: they tell twice a second."""
+"""A front end counts as gone after so long without figures, which it sends twice a second."""
 
 
 class Census:
     """Asks all workers at the same time, and waits for a second at most.
 
-    What a worker has measured since it was last asked is lost with it.
+    When a worker dies, what it has measured since its last answer is lost.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class Census:
         self.answers: dict[str, WorkerAnswer] = {}
         """The last answer of each worker that runs."""
         self._known_nodes: list[NodeFigures] = []
-        """What Ray told last. A busy one, or one without its control store, tells nothing for a while."""
+        """Ray's last answer. A busy Ray, or one without its control store, gives none for a while."""
         self._ended: dict[str, Measured] = {}
-        """What the workers that ended have measured, by the node's address."""
+        """What the workers that have ended measured, by the node's address."""
         self._front_ends: dict[tuple[str, int], tuple[float, FrontEndFigures]] = {}
         self._taking: asyncio.Task[ClusterFigures] | None = None
         self._taken_at_s = -float("inf")
 
     def tell(self, figures: FrontEndFigures) -> None:
-        """Take what a front end tells of itself."""
+        """Record the figures of a front end."""
         self._front_ends[figures.process.host, figures.process.pid] = self._loop.time(), figures
 
     async def take(self) -> ClusterFigures:
@@ -90,7 +90,7 @@ class Census:
         self._known_nodes = _outcome(nodes) or self._known_nodes
         self._taken_at_s = now_s = self._loop.time()
         self._front_ends = {
-            key: told for key, told in self._front_ends.items() if told[0] >= now_s - _FRONT_END_S
+            key: entry for key, entry in self._front_ends.items() if entry[0] >= now_s - _FRONT_END_S
         }
         return ClusterFigures(
             nodes=self._known_nodes,
@@ -103,7 +103,7 @@ class Census:
         )
 
     def _figures(self, names: Iterable[str], answered: set[str]) -> list[WorkerFigures]:
-        """Return each worker as it answered; one that did not has what the broker placed in it."""
+        """Return each worker as it answered; for a silent one, what the broker has placed in it."""
         placed: dict[str, list[DetectorFigures]] = {}
         for one in self._placed():
             if one.worker_name is not None:
@@ -147,7 +147,7 @@ async def _listed(look: Awaitable[Sequence[NodeFigures]]) -> list[NodeFigures]:
 
 
 def _outcome(future: asyncio.Future[T]) -> T | None:
-    """Return what a future gave; None if that failed, or takes too long."""
+    """Return the result of a future; None if it failed or is not done."""
     if not future.done():
         future.cancel()
         return None

@@ -14,7 +14,7 @@ class OpenCalls:
         self._refused = False
 
     def refused(self) -> bool:
-        """Whether `refuse_all` was called, after which nobody should begin a call."""
+        """Whether `refuse_all` was called. No call may begin after that."""
         return self._refused
 
     def refuse_all(self) -> None:

@@ -21,7 +21,8 @@ class Link(asyncio.BufferedProtocol):
     """Sends messages, batched per turn of the loop, and hands over the received ones.
 
     While the peer does not read, nothing more is encoded. With `heeds`, nothing more is read from it either:
-    a peer that does not take answers must not ask more. `take` and `lost` are set before the first message.
+    a peer that does not read its answers must not send more requests. Set `take` and `lost` before the first
+    message.
     """
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[Any], *, heeds: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The asking end of a link: numbers its requests, and finds the one that each response is for."""
+"""The calling end of a link: numbers its requests, and matches each response to its request."""
 
 import asyncio
 import socket
@@ -76,7 +76,7 @@ class LinkClient:
         return number
 
     def withdraw(self, number: int) -> None:
-        """Say that nobody waits for an answer any more."""
+        """Drop a batch or ask: its caller is gone."""
         if self._open.pop(number, None) is not None:
             self.link.send(Withdraw(number))
 
@@ -115,7 +115,7 @@ class LinkClient:
         raise error_in(response)
 
     def abandon(self) -> None:
-        """Settle what is under way as if the connection had ended."""
+        """Settle everything unanswered as if the connection had ended."""
         pending, self._open = self._open, {}
         for settled in pending.values():
             settled(None)

@@ -1,4 +1,4 @@
-"""The answering end of a link: executes what the other process asks."""
+"""The serving end of a link: executes what the other process requests."""
 
 import asyncio
 import logging
@@ -35,21 +35,21 @@ from snapshots.errors import StorageError
 _log = logging.getLogger(__name__)
 
 MOVED: Exception = LookupError("the detector is not here")
-"""The outcome of a batch that has to go elsewhere."""
+"""The outcome of a batch whose detector is not here any more."""
 
 Outcome = Reply | Exception
 Methods = Mapping[str, Callable[..., Awaitable[Any]]]
 
 
 class Released(Protocol):
-    """A batch under way, which its caller may give up."""
+    """A batch in progress, which its caller may abandon."""
 
     def release(self) -> None:
         """Drop the batch: its caller is gone."""
 
 
 Submit = Callable[[Batch, Callable[[Outcome], None]], Released | None]
-"""Takes a batch, and has the outcome told once. None if it was told already."""
+"""Takes a batch, and calls back once with its outcome. Returns None if it has called back already."""
 
 
 class LinkServer:

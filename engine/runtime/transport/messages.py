@@ -23,7 +23,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Nobody waits for that answer any more."""
+    """The caller no longer waits for that answer."""
 
     number: int
 
@@ -47,7 +47,7 @@ class Answered(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """The answers to the first operations of a Batch, at least to one.
 
     If there are fewer answers than operations, the next operation crashed, or there was no room for more. The
-    operations behind were not begun.
+    later operations were not started.
     """
 
     number: int
@@ -86,7 +86,7 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Moved(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """The worker no longer has the detector. Nothing of the batch was begun."""
+    """The worker no longer has the detector. Nothing of the batch was started."""
 
     number: int
 

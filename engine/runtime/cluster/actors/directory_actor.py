@@ -33,7 +33,7 @@ class DirectoryActor(ServingActor):
         self._directory = directory
         self._service: DirectoryService | None = None
 
-    def _link(self, transport: str) -> Link:  # noqa: ARG002 -- it serves all alike
+    def _link(self, transport: str) -> Link:  # noqa: ARG002 -- all are served alike
         if self._service is None:
             broker = LocalBroker(
                 self._settings,

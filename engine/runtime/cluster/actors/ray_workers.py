@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _START_S: Final = 60.0
 """How long a worker may take to start."""
 _ROOM_S: Final = 600.0
-"""How long a worker waits for a node with room before it is asked for anew."""
+"""How long to wait for a node with room before the worker is requested again."""
 _FOUND_S: Final = 3.0
 """How long a worker of an earlier supervisor may take to be reached."""
 
 
 class RayWorkerPort(RayActor, WorkerPort):
-    """A worker in another process. Ray tells of its death; all else goes by the connection."""
+    """A worker in another process. Ray reports its death; everything else uses the connection."""
 
     def __init__(
         self, actor: RayActor, node: str, address: Address, client: LinkClient, beats: LinkClient
@@ -88,7 +88,7 @@ class RayWorkerPort(RayActor, WorkerPort):
                 watch.cancel()
 
     async def end(self) -> None:
-        # At once: whoever waits for an answer need not wait for Ray.
+        # The connection ends first: callers that wait for an answer need not wait for Ray.
         self._client.link.abort()
         self._beats.link.abort()
         await super().end()
@@ -154,11 +154,11 @@ class RayWorkers(WorkerStarter):
         except BaseException as error:
             for client in clients:
                 client.link.abort()
-            # Nobody waits for that: Ray may not reach it either.
+            # It is not awaited: Ray may not reach the worker either.
             self._endings.begin(worker.end())
             if isinstance(error, OSError):
-                said = str(error) or "it does not answer"
-                raise ActorDied(f"it cannot be reached: {said}") from error
+                message = str(error) or "it does not answer"
+                raise ActorDied(f"it cannot be reached: {message}") from error
             raise
         return RayWorkerPort(worker, node, address, *clients)
 

@@ -53,7 +53,7 @@ class Serving:
 
 
 class ServingActor(ABC):
-    """Ray starts it, ends it and tells of its death; calls go beside."""
+    """A Ray actor that is called by connections: Ray starts it, ends it and reports its death."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

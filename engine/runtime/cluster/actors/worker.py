@@ -55,7 +55,7 @@ class DetectorThread(DetectorPort):
     def __init__(
         self, actor: MeasuredActor, threads: WorkerThreads, alone: Callable[[], bool] = lambda: True
     ) -> None:
-        """`alone` tells whether no other detector is active in this process."""
+        """`alone` returns whether no other detector is active in this process."""
         self._actor = actor
         self._threads = threads
         self._alone = alone

@@ -57,19 +57,19 @@ def _attempt(address: str, within_s: float) -> str | None:
         start_new_session=True,
     )
     try:
-        _, said = child.communicate(timeout=within_s)
+        _, output = child.communicate(timeout=within_s)
     except subprocess.TimeoutExpired:
         return f"that takes longer than {within_s:.0f} s"
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-    return None if child.returncode == 0 else _in_words(said.decode("utf-8", "replace"))
+    return None if child.returncode == 0 else _in_words(output.decode("utf-8", "replace"))
 
 
-def _in_words(said: str) -> str:
+def _in_words(output: str) -> str:
     """Return the message of the exception that ended a process, or else its last line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     raised = [match[1] for line in lines if (match := _RAISED.match(line))]
     last = (raised or lines or ["ray's process ended without a word"])[-1]
     return last.rstrip(".")

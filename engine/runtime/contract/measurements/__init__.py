@@ -1,1 +1,1 @@
-"""What processes measure and tell of themselves."""
+"""What processes measure and report of themselves."""

@@ -1,4 +1,4 @@
-"""What processes and the broker tell of themselves: what runs where, and how much there is of it now.
+"""Figures that processes and the broker report: what runs where, and how much of it.
 
 Times end in `_ms` and count from 1970; durations end in `_s`.
 """
@@ -40,7 +40,7 @@ class ProcessFigures(msgspec.Struct, frozen=True):
 
 
 class WorkerAnswer(msgspec.Struct, frozen=True):
-    """What a worker tells when it is asked."""
+    """A worker's own figures, as it answers."""
 
     process: ProcessFigures
     node: str
@@ -143,4 +143,4 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     other_settings: list[OtherSetting] = []
     """The settings of services that are not in force."""
     no_room: str = ""
-    """That a worker is wanted for which no node has room; empty if that is not so."""
+    """The message that no node has room for a worker that is needed; empty if one has."""

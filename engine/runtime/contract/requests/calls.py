@@ -1,4 +1,4 @@
-"""What the supervisor and a worker tell each other about the worker's detectors."""
+"""Messages between the broker and a worker about the worker's detectors."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ class Activated(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A detector that is active in a worker, for a supervisor that has just come."""
+    """A detector that is active in a worker, for a broker that adopts the worker."""
 
     detector_id: str
     epoch: int
@@ -32,26 +32,26 @@ class Ended(msgspec.Struct, frozen=True):
     reason: str | None = None
     """Why the activation failed, so that its state must not answer; None if it ended regularly."""
     hung: bool = False
-    """Whether a call may still run in the process, which is then of no use to other detectors either."""
+    """Whether a call may still run in the process; then the process must end."""
     resident_bytes: int = 0
     alone: bool = False
     """Whether the detector takes so much that it needs a worker of its own."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What happened to an active detector of a worker, for the supervisor."""
+    """What happened to an active detector of a worker, for the broker."""
 
     epoch: int
     counts: dict[str, int] = {}
     """Increments, by the names of `counters`."""
     used: bool = False
-    """Whether it has served requests since the last report; told a few times a second."""
+    """Whether it has served requests since the last such report, of which there are ten a second at most."""
     trouble: str | None = None
     """Why it cannot be saved or written; empty once it can be again, None if that did not change."""
     removed: str | None = None
     """What happened to its files while it was active."""
     stays: bool = False
-    """Whether it cannot make room now, although it was asked to."""
+    """Whether it cannot give its slot up now, although another detector waits for it."""
     at_risk: bool | None = None
     """Whether the death of the process would lose what was answered; None if that did not change."""
     ended: Ended | None = None
@@ -62,7 +62,7 @@ REPORT: Final = "report"
 
 LEFT: Final = "left"
 """The name of the note to front ends that the activation of an epoch is over: batches without an answer
-were not begun."""
+were not started."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Report)

@@ -34,7 +34,7 @@ BATCH_FORMS: Final[dict[str, BatchForm]] = {EVALUATE_BATCH: "json", EVALUATE_MSG
 """The encoding of the payload, for each kind that evaluates batches."""
 
 DRY_BATCH_FORMS: Final[dict[str, BatchForm]] = {DRY_RUN_BATCH: "json", DRY_RUN_MSGPACK: "msgpack"}
-"""The same for the kinds that only tell what a batch would do."""
+"""The same for the kinds that evaluate batches without effect."""
 
 READS: Final = frozenset(
     {DRY_RUN, DRY_RUN_EXPLAINED, *DRY_BATCH_FORMS, EXPLAIN, STATE, TIMELINE, COMPARISON, RULES, RULE}
@@ -45,7 +45,7 @@ BATCH_KINDS: Final = {form: kind for kind, form in BATCH_FORMS.items()}
 """The kind that evaluates a batch of an encoding."""
 
 DRY_BATCH_KINDS: Final = {form: kind for kind, form in DRY_BATCH_FORMS.items()}
-"""The kind that only tells what a batch would do."""
+"""The kind that evaluates a batch without effect."""
 
 
 class Operation(NamedTuple):
@@ -171,7 +171,7 @@ def promote(rule_id: str) -> Operation:
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """An operation broke the engine. The caller is told `reference`; the log has `detail`."""
+    """An operation broke the engine. The caller gets `reference`; the log has both."""
 
     reference: str
     detail: str

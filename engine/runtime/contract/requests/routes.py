@@ -1,4 +1,4 @@
-"""Where detectors are, as front ends are told."""
+"""The routes to detectors, for front ends."""
 
 from typing import Optional
 

@@ -198,11 +198,11 @@ class IdempotencyCache:
                     raise Refusal(Entry(1006, "Idempotency-Key: it was used with another request"))
                 return Done(*generation.results.at(rest[REQUEST_DIGEST_BYTES:]))
         if self._generations and self.size_bytes >= self._bytes_max:
-            said = (
+            message = (
                 f"the answers to {len(self)} evaluations are stored for their idempotency keys, "
                 "which is the limit; nothing of this one was evaluated"
             )
-            raise Refusal(Entry(TOO_MANY_WAIT, said))
+            raise Refusal(Entry(TOO_MANY_WAIT, message))
         return None
 
     def keep(self, answer: CachedAnswer, at_us: int) -> None:

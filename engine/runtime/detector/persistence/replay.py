@@ -77,17 +77,17 @@ def restore(
             )
         reached(record)
         try:
-            told = journal_entries.decode(record.payload)
-            if not replay.take(told):
-                diverged.note(record, told)
-            tells_limits = tells_limits or any(isinstance(entry, LimitsSet) for entry in told.entries)
+            decoded = journal_entries.decode(record.payload)
+            if not replay.take(decoded):
+                diverged.note(record, decoded)
+            tells_limits = tells_limits or any(isinstance(entry, LimitsSet) for entry in decoded.entries)
         except Exception as error:
             raise Poisoned(
                 f"{record.path} at {record.offset}: the record {record.sequence} cannot be replayed: "
                 f"{type(error).__name__}: {error}"
             ) from error
         records += 1
-    return Restored(replay.detector, records, tells_limits, diverged.said)
+    return Restored(replay.detector, records, tells_limits, diverged.summary)
 
 
 class _Diverged:
@@ -101,17 +101,17 @@ class _Diverged:
         self._count = 0
         self._first = ""
 
-    def note(self, record: Record, told: JournalRecord) -> None:
+    def note(self, record: Record, decoded: JournalRecord) -> None:
         if not self._count:
             self._first = (
                 f"{record.path} at {record.offset}: at the events of record {record.sequence}, "
                 f"other rules fire in version {program_version()} "
-                f"than fired when version {told.program} evaluated them"
+                f"than fired when version {decoded.program} evaluated them"
             )
         self._count += 1
 
     @property
-    def said(self) -> str | None:
+    def summary(self) -> str | None:
         if self._count <= 1:
             return self._first or None
         return f"{self._first}; the same holds for {self._count} records in all"

@@ -3,7 +3,7 @@
 Each attempt writes the number of the record that it is about to replay to the file `replaying`, and removes
 the file on success. It writes the first number, and then one every `MARK_MS`, so that a long journal of small
 records does not cost a write each. If it dies, the next attempt writes every number from that one on, and
-counts the first death at the record of the second: that record was in the first attempt's way, too.
+counts the first death at the record of the second, which the first attempt had not passed either.
 
 A record at which several processes in a row died is not replayed for some time. A
 process that crashes by itself (a segmentation fault, an abort) writes a crash report to the same file.
@@ -38,7 +38,7 @@ LEFT_ALONE_S: Final = 600
 """How long after the last attempt; then the count starts anew."""
 
 MARK_MS: Final = 100
-"""How often an attempt marks its place where none has died."""
+"""The interval of marks, as long as no process has died."""
 
 _MAGIC: Final = b"RDMARK2\n"
 _MARK: Final = struct.Struct("<QIIq")
@@ -81,12 +81,12 @@ class Deaths:
 
     def __str__(self) -> str:
         """Describe them: `2 processes crashed at record 7 (Segmentation fault)`."""
-        told = []
+        parts = []
         if self.crashes:
-            told.append(f"{_processes(self.crashes)} crashed{f' ({self.crash})' if self.crash else ''}")
+            parts.append(f"{_processes(self.crashes)} crashed{f' ({self.crash})' if self.crash else ''}")
         if self.kills:
-            told.append(f"{_processes(self.kills)} {'was' if self.kills == 1 else 'were'} killed")
-        return f"{' and '.join(told)} at record {self.sequence}{'' if self.located else ' or soon after'}"
+            parts.append(f"{_processes(self.kills)} {'was' if self.kills == 1 else 'were'} killed")
+        return f"{' and '.join(parts)} at record {self.sequence}{'' if self.located else ' or soon after'}"
 
 
 class ReplayAttempt:

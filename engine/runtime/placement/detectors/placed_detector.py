@@ -239,10 +239,10 @@ class PlacedDetector:
         except DetectorUnavailable as error:
             self._refuse_for_now(error.message)
         except Exception:  # noqa: BLE001 -- it is logged, and the callers that wait must be answered
-            said = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
+            message = f"an internal error; its reference in the log is {secrets.token_hex(6)}"
             extra = {"fields": {"detector": self.detector_id}}
-            _log.exception("detector %s, activation failed: %s", self.detector_id, said, extra=extra)
-            self._refuse_for_now(said)
+            _log.exception("detector %s, activation failed: %s", self.detector_id, message, extra=extra)
+            self._refuse_for_now(message)
         finally:
             self._activating = None
             self._forget_if_unneeded()

@@ -38,8 +38,8 @@ class Services:
             self.problems.note(f"detector {detector_id}: set aside: {damage}")
         if activated.diverged is not None:
             self.counts[DIVERGED] += 1
-            said = f"{activated.diverged}; answers before and after differ in that"
-            self.problems.note(f"detector {detector_id}: {said}")
+            message = f"{activated.diverged}; answers before and after differ in that"
+            self.problems.note(f"detector {detector_id}: {message}")
 
     def reported(self, detector_id: str, report: Report) -> None:
         """Note what a worker reports of a detector, even of one that it no longer has."""
