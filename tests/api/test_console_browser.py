@@ -106,6 +106,10 @@ async def test_a_rule_is_compared_with_its_draft_which_is_promoted(console: Cons
     comparison = page.get_by_label("Comparison with the draft")
     await expect(comparison).to_contain_text("3 events. Fired: only the rule 0, only the draft 2, both 1")
     await expect(comparison.get_by_text('"a":2')).to_have_count(2)
+    await console.caller.evaluate(detector, {"a": 2, "b": 1})
+    await expect(comparison).to_contain_text("4 events. Fired: only the rule 0, only the draft 3, both 1")
+    await comparison.locator("summary").filter(has_text='"b":1').click()
+    await expect(comparison.locator(".explained")).to_contain_text(["falsea == 1", "truea in [1, 2]"])
     await comparison.get_by_role("button", name="Promote the draft").click()
     await expect(page.locator("summary").first).to_contain_text("a in [1, 2]")
     answer = await console.caller.evaluate(detector, {"a": 2})
@@ -178,13 +182,31 @@ async def test_a_timeline_follows_events_as_they_happen(console: Console) -> Non
     page = console.page
     await console.sign_in()
     await console.open(detector, "timeline")
-    await expect(page.get_by_text("Watching.")).to_be_visible()
+    await expect(page.get_by_text("Watching. Events appear here as they happen. Those from")).to_be_visible()
     for user in ("ada", "bob", "ada"):
         event = {"fields": {**FIELDS, "user": user, "ok": user == "bob"}, "timestamp_ms": 1000}
         await console.caller("POST", f"/api/detectors/{detector}/evaluate", {"event": event})
     await expect(page.get_by_text("3 events seen")).to_be_visible()
     await expect(page.locator("tbody tr")).to_have_count(2)
     await expect(page.locator(".plot canvas")).to_be_visible()
+
+
+async def test_a_timeline_begins_with_what_is_remembered(console: Console) -> None:
+    detector = await console.create(
+        "shop", "per user once within 10m ok == false and not previous ok == true"
+    )
+    for at_ms, ok in ((1000, False), (5000, True)):
+        event = {"fields": {"user": "ada", "ok": ok}, "timestamp_ms": at_ms}
+        await console.caller("POST", f"/api/detectors/{detector}/evaluate", {"event": event})
+    page = console.page
+    await console.sign_in()
+    await console.open(detector, 'timeline?key={"user":"ada"}')
+    await expect(page.get_by_text("Until then, the plot shows since when")).to_be_visible()
+    await expect(page.locator(".plot canvas")).to_be_visible()
+    await console.caller.evaluate(detector, {"user": "ada"}, 6000)
+    await expect(page.get_by_text("1 event seen")).to_be_visible()
+    await page.get_by_label("Rule", exact=True).fill("no such rule")
+    await expect(page.get_by_text("1 event seen")).to_be_visible()
 
 
 async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(console: Console) -> None:
@@ -295,6 +317,19 @@ async def test_five_thousand_rules_are_listed_and_searched(tmp_path: Path) -> No
         await expect(page.get_by_role("status").filter(has_text="is off")).to_be_visible()
         rules: list[Any] = (await console.caller("GET", path)).result["rules"]
         assert [rule["enabled"] for rule in rules if rule["name"] == "rule 4999"] == [False]
+        await console.open(detector, "event")
+        await page.get_by_label("Fields").fill(json.dumps({"kind": 4998}))
+        await page.get_by_role("button", name="Explain").click()
+        await expect(page.get_by_text("1 rule of 5000 would fire.")).to_be_visible()
+        await expect(page.get_by_text("only those that fire are shown")).to_be_visible()
+        await expect(page.locator("details.rule")).to_have_count(1)
+        # The browser itself reports that the first request was refused.
+        console.trouble.clear()
+        await page.get_by_label("Rule", exact=True).fill("rule 499")
+        assert await page.locator("datalist option").count() == 11
+        await page.get_by_label("Rule", exact=True).fill("rule 4997")
+        await page.get_by_role("button", name="Explain").click()
+        await expect(page.locator("details.rule")).to_contain_text("rule 4997")
         # Nothing is wider than the window.
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert console.trouble == []

@@ -2,20 +2,56 @@
 
 import { action, count, h, time } from "./dom.js";
 import { call } from "./service.js";
+import { explainedTree } from "./tree.js";
 
 const KINDS = { only_rule: "only the rule", only_draft: "only the draft", both: "both" };
 
+const LOOK_MS = 2000;
+const SHOWN = 50;
+
 // `promoted` is called with the rule once it has exchanged its condition with the draft's.
 export async function comparisonOf(path, rule, promoted) {
-  const found = await call("GET", `${path}/${rule.id}/comparison`);
+  const found = await call("GET", `${path}/${rule.id}/comparison?after=0`);
   const examples = Object.entries(KINDS).flatMap(([kind, label]) =>
     found.examples[kind].map((one) => h("li", {}, `${label}, ${time(one.timestamp_ms)} `, h("code", {}, JSON.stringify(one.fields)))));
   const young = found.young_until_ms === null ? "The draft looks back without a window, and has seen fewer events."
     : found.young_until_ms && `Until ${time(found.young_until_ms)} the draft may differ because it has seen fewer events.`;
-  return h("section", { "aria-label": "Comparison with the draft" },
-    h("p", {}, h("strong", {}, "Draft: "), `${count(found.events, "event")}. Fired: `,
-      Object.entries(KINDS).map(([kind, label]) => `${label} ${found[kind]}`).join(", ")),
+  const numbers = h("span");
+  const differences = h("div", { "aria-live": "polite" });
+  const section = h("section", { "aria-label": "Comparison with the draft" },
+    h("p", {}, h("strong", {}, "Draft: "), numbers),
     young && h("p", { class: "quiet" }, young),
     examples.length > 0 && h("ul", {}, ...examples),
+    differences,
     action("Promote the draft", async () => promoted(await call("POST", `${path}/${rule.id}/promote`))));
+  tell(found);
+  setTimeout(look, LOOK_MS, found);
+  return section;
+
+  function tell(found) {
+    numbers.textContent = `${count(found.events, "event")}. Fired: ` +
+      Object.entries(KINDS).map(([kind, label]) => `${label} ${found[kind]}`).join(", ");
+    differences.prepend(...found.differences.map(difference).reverse());
+    while (differences.childElementCount > SHOWN) differences.lastChild.remove();
+  }
+
+  // Goes on while somebody can see it, so that what both remembered is known where they differ.
+  async function look(before) {
+    if (!section.isConnected || !section.closest("details")?.open) return;
+    let found = before;
+    try {
+      found = await call("GET", `${path}/${rule.id}/comparison?after=${before.since_event + before.events}`);
+      tell(found);
+    } catch {
+      // The pair may be gone; what was found stays.
+    }
+    setTimeout(look, LOOK_MS, found);
+  }
+}
+
+function difference(one) {
+  const trees = [["the rule", one.rule], ["the draft", one.draft]].filter(([, node]) => node);
+  return h("details", { class: "rule" },
+    h("summary", {}, `${KINDS[one.fired]}, ${time(one.timestamp_ms)} `, h("code", {}, JSON.stringify(one.fields))),
+    trees.map(([label, node]) => [h("p", { class: "quiet" }, `Why ${label} ${node.verdict ? "fired" : "did not fire"}:`), explainedTree(node, one.timestamp_ms)]));
 }

@@ -1,10 +1,12 @@
 // A form for an event: explains what it would do, or has it evaluated.
 
+import { ruleChoice } from "./choice.js";
 import { count, field, h, say, time } from "./dom.js";
 import { call } from "./service.js";
 import { explainedTree } from "./tree.js";
 
 const SHOWN = 200;
+const TOO_LARGE = 1400;
 
 export async function eventView(detector, query, signal) {
   const path = `detectors/${detector.id}`;
@@ -13,8 +15,7 @@ export async function eventView(detector, query, signal) {
   fields.value = remembered(detector.id) ?? '{\n  "user": "ada",\n  "ok": false\n}';
   const when = h("input", { placeholder: "now", autocomplete: "off", spellcheck: "false" });
   const vars = h("textarea", { rows: 2, spellcheck: "false", placeholder: "{}" });
-  const rule = h("select", {}, h("option", { value: "" }, "All rules"),
-    rules.slice(0, 5000).map((one) => h("option", { value: one.id, selected: one.id === query.get("rule") }, one.name)));
+  const rule = ruleChoice(rules, query.get("rule"), undefined, "All rules");
   const only = h("input", { type: "checkbox" });
   const shown = h("div", { "aria-live": "polite" });
 
@@ -27,14 +28,35 @@ export async function eventView(detector, query, signal) {
 
   const explain = async () => {
     const asked = body();
-    const result = await call("POST", `${path}/explain`, rule.value ? { ...asked, ruleId: rule.value } : asked, signal);
-    const found = result.rules.filter((one) => one.verdict || !only.checked);
+    const one = rule.value();
+    const { all, complete } = one
+      ? { all: (await call("POST", `${path}/explain`, { ...asked, ruleId: one }, signal)).rules, complete: true }
+      : await explainAll(asked);
+    const found = all.filter((one) => one.verdict || !only.checked);
     shown.replaceChildren(
-      h("p", {}, `At ${time(asked.event.timestamp_ms)}, ${count(result.rules.filter((one) => one.verdict).length, "rule")} ` +
-        `of ${result.rules.length} would fire. Nothing was recorded.`),
+      h("p", {}, `At ${time(asked.event.timestamp_ms)}, ${count(all.filter((one) => one.verdict).length, "rule")} ` +
+        `of ${one ? 1 : rules.length} would fire. Nothing was recorded.`),
+      complete ? "" : h("p", { class: "quiet" }, "There are too many rules to explain each of them at once, so only those " +
+        "that fire are shown. Choose a rule to see why it does not."),
       ...found.slice(0, SHOWN).map((one) => explained(one, asked.event.timestamp_ms, found.length < 6)),
       found.length > SHOWN ? h("p", { class: "quiet" }, `${found.length - SHOWN} more are not shown.`) : "");
   };
+
+  // All rules; or, if they are too large together, those that would fire.
+  async function explainAll(asked) {
+    try {
+      return { all: (await call("POST", `${path}/explain`, asked, signal)).rules, complete: true };
+    } catch (error) {
+      if (!error.errors?.some((entry) => entry.code === TOO_LARGE)) throw error;
+    }
+    try {
+      const { actions } = await call("POST", `${path}/evaluate?dry_run=true&explain=true`, asked, signal);
+      return { all: actions.map((one) => ({ ...one, verdict: true })), complete: false };
+    } catch (error) {
+      if (!error.errors?.some((entry) => entry.code === TOO_LARGE)) throw error;
+      throw new Error("The rules are too many to be explained at once. Choose one.");
+    }
+  }
 
   const evaluate = async () => {
     const asked = body();
@@ -61,7 +83,7 @@ export async function eventView(detector, query, signal) {
       field("Fields, as JSON", fields),
       field("Time", when, "Empty for now; or ISO 8601; or milliseconds since 1970"),
       h("details", {}, h("summary", {}, "Variables"), field("Variables, as JSON", vars, "What names with a $ stand for")),
-      field("Rule", rule),
+      field("Rule", rule.element, rules.length > 1 && "Type a part of its name; empty for all rules"),
       h("label", { class: "check" }, only, " Only rules that fire"),
       h("div", { class: "bar" },
         h("button", { type: "submit", class: "first" }, "Explain"),
@@ -76,7 +98,7 @@ function explained(one, now_ms, open) {
     h("summary", {}, h("span", { class: `verdict ${one.verdict}` }, one.verdict ? "fires" : "does not fire"), h("strong", {}, one.name)),
     needed.length > 0 && h("p", { class: "quiet" }, one.verdict ? "It would not fire without: " : "It would fire if these turned: ",
       needed.map((text, number) => [number ? ", " : "", h("code", {}, text)])),
-    explainedTree(one.node, now_ms));
+    one.node ? explainedTree(one.node, now_ms) : h("p", { class: "quiet" }, "Choose this rule to see why."));
 }
 
 function parsed(text, what) {

@@ -2,7 +2,7 @@
 
 import { clusterView } from "./cluster.js";
 import { detectorsView } from "./detectors.js";
-import { field, failure, h } from "./dom.js";
+import { field, failure, h, say } from "./dom.js";
 import { eventView } from "./event.js";
 import { rulesView } from "./rules.js";
 import { call, session, signedIn, signIn, signOut } from "./service.js";
@@ -15,6 +15,8 @@ const VIEWS = {
   state: ["State", stateView],
   timeline: ["Timeline", timelineView],
 };
+
+const SLOW_MS = 2000;
 
 const main = document.getElementById("main");
 const where = document.getElementById("where");
@@ -35,6 +37,7 @@ async function show() {
   const [path, query] = location.hash.slice(2).split("?");
   const [kind, detectorId, name = "rules"] = path.split("/");
   main.setAttribute("aria-busy", "true");
+  const slow = setTimeout(() => say("Still loading: a detector that was not active reads its files first"), SLOW_MS);
   try {
     const view = kind === "d" ? await detector(detectorId, name, new URLSearchParams(query), signal)
       : await (kind === "cluster" ? clusterView : detectorsView)(signal);
@@ -42,6 +45,7 @@ async function show() {
   } catch (error) {
     if (!signal.aborted) main.replaceChildren(failure(error));
   } finally {
+    clearTimeout(slow);
     if (!signal.aborted) main.removeAttribute("aria-busy");
   }
 }

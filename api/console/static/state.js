@@ -1,5 +1,6 @@
 // What a detector holds: in numbers, its keys, its memories, and what its rules cost.
 
+import { ruleChoice } from "./choice.js";
 import { action, bytes, count, failure, h, table, time } from "./dom.js";
 import { call } from "./service.js";
 import { explainedTree } from "./tree.js";
@@ -24,17 +25,17 @@ export async function stateView(detector, query, signal) {
     h("a", { href: `#/d/${detector.id}/timeline?rule=${one.ruleId}` }, one.name),
     one.times_true.toLocaleString("en"), share(one.evaluated_share), share(one.time_share)]);
 
+  let rules;
   // The rules for one key, as they stand between two events.
   async function look(key) {
-    const { rules } = await call("GET", `detectors/${detector.id}/rules`, undefined, signal);
-    const chosen = h("select", { "aria-label": "Rule", onchange: draw }, rules.slice(0, 5000).map((rule) =>
-      h("option", { value: rule.id }, rule.name)));
+    rules ??= (await call("GET", `detectors/${detector.id}/rules`, undefined, signal)).rules;
+    const chosen = ruleChoice(rules, null, draw);
     const shown = h("div");
     async function draw() {
-      const { node, clock_ms } = await ask({ rule: chosen.value, key: JSON.stringify(key) });
+      const { node, clock_ms } = await ask({ rule: chosen.value(), key: JSON.stringify(key) });
       shown.replaceChildren(explainedTree(node, clock_ms ?? Date.now()));
     }
-    tree.replaceChildren(h("h2", {}, "For ", keyText(key)), chosen, shown);
+    tree.replaceChildren(h("h2", {}, "For ", keyText(key)), chosen.element, shown);
     await draw();
     tree.scrollIntoView({ block: "nearest" });
   }

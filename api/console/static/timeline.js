@@ -1,21 +1,40 @@
 // A timeline: when each temporal condition of a rule was true at the last events, as they happen.
 
+import { ruleChoice } from "./choice.js";
 import { count, field, h, time } from "./dom.js";
 import { call, stream } from "./service.js";
 
 const KEPT = 500;
 const LANE = 34;
+const PAST_MS = 60_000;
+
+// The temporal conditions as they stand between two events: `row`, `verdict`, and since when that is known to be so.
+async function before(detector, rule, key, signal) {
+  try {
+    const asked = new URLSearchParams({ rule, key });
+    const { node, clock_ms } = await call("GET", `detectors/${detector.id}/state?${asked}`, undefined, signal);
+    return clock_ms === undefined ? [] : rowsOf(node, "", clock_ms);
+  } catch {
+    // Without all keys of the rule, nothing is known of its slices.
+    return [];
+  }
+}
+
+function rowsOf(node, per, now_ms) {
+  const inside = node.key ? Object.keys(node.key).map((name) => `per ${name}: `).join("") : per;
+  const own = node.verdict === undefined ? [] : [{ row: per + node.text, verdict: node.verdict, since_ms: node.witness_ms, now_ms }];
+  return [...own, ...(node.nodes ?? []).flatMap((inner) => rowsOf(inner, inside, now_ms))];
+}
 
 export async function timelineView(detector, query, signal) {
   const { rules } = await call("GET", `detectors/${detector.id}/rules`, undefined, signal);
   if (!rules.length) return h("p", { class: "quiet" }, "There are no rules to watch yet.");
-  const chosen = h("select", { onchange: watch }, rules.slice(0, 5000).map((rule) =>
-    h("option", { value: rule.id, selected: rule.id === query.get("rule") }, rule.name)));
+  const chosen = ruleChoice(rules, query.get("rule"), watch);
   const key = h("input", { placeholder: '{"user": "ada"}', spellcheck: "false", value: query.get("key") ?? "", onchange: watch });
   const told = h("p", { class: "quiet", role: "status" });
   const plot = h("div", { class: "plot" });
   const fired = h("tbody");
-  let watching = new AbortController(), moments = [], chart = null;
+  let watching = new AbortController(), moments = [], known = [], chart = null;
   signal.addEventListener("abort", () => watching.abort());
 
   async function watch() {
@@ -26,13 +45,16 @@ export async function timelineView(detector, query, signal) {
     chart = null;
     plot.replaceChildren();
     fired.replaceChildren();
-    const wanted = new URLSearchParams({ rule: chosen.value, key: key.value.trim() });
+    const wanted = new URLSearchParams({ rule: chosen.value(), key: key.value.trim() });
     history.replaceState(null, "", `#/d/${detector.id}/timeline?${wanted}`);
     const filter = new URLSearchParams({ key: key.value.trim() || "{}" });
     told.textContent = "Connecting …";
+    const remembered = await before(detector, chosen.value(), key.value.trim() || "{}", until);
+    if (until.aborted) return;
+    known = remembered;
     while (!until.aborted) {
       try {
-        await stream(`detectors/${detector.id}/rules/${chosen.value}/timeline?${filter}`, show, until);
+        await stream(`detectors/${detector.id}/rules/${chosen.value()}/timeline?${filter}`, show, until);
       } catch (error) {
         if (until.aborted) return;
         told.textContent = error.message;
@@ -55,27 +77,40 @@ export async function timelineView(detector, query, signal) {
     moments = [...moments, ...added].slice(-KEPT);
     told.textContent = moments.length
       ? `${count(moments.length, "event")} seen since ${time(moments[0].time_ms)}`
-      : "Watching. Events appear here as they happen. Those from before cannot be drawn: a detector remembers times and counts, not events.";
+      : `Watching. Events appear here as they happen. ${known.length
+        ? "Until then, the plot shows since when conditions have been as they are, as far as the detector remembers."
+        : "Those from before cannot be drawn: a detector remembers times and counts, not events."}`;
     draw(news);
     fired.prepend(...added.filter((moment) => moment.verdict).reverse().map((moment) =>
       h("tr", {}, h("td", {}, time(moment.time_ms)), h("td", {}, h("code", {}, JSON.stringify(moment.key))))));
     while (fired.rows.length > 100) fired.lastChild.remove();
   }
 
+  // What was so before the first event, as moments. What is long past would leave no room for the events.
+  function past(rows) {
+    if (!known.length) return [];
+    const now_ms = known[0].now_ms, last_ms = moments.at(-1)?.time_ms ?? now_ms;
+    const begin_ms = now_ms - Math.max(PAST_MS, last_ms - now_ms);
+    const since = rows.map((row) => known.find((one) => one.row === row)).map((one) =>
+      one && { verdict: one.verdict, since_ms: Math.max(one.since_ms ?? now_ms, begin_ms) });
+    const times = [...new Set([begin_ms, ...since.map((one) => one?.since_ms ?? now_ms), now_ms])].sort((one, two) => one - two);
+    return times.map((time_ms) => ({ time_ms, verdicts: since.map((one) => (one && one.since_ms <= time_ms ? one.verdict : null)) }));
+  }
+
   function draw({ rows, text }) {
-    if (!moments.length) return;
+    if (!moments.length && !known.length) return;
     const labels = [`fires: ${text}`, ...rows];
     if (!globalThis.uPlot) {
       plot.replaceChildren(h("p", { class: "quiet" }, "Plots need uPlot, which the service's extra `console` installs."));
       return;
     }
     // Several events may have one time: each stands a little behind the one before.
-    const times = [];
-    for (const moment of moments) times.push(Math.max(moment.time_ms / 1000, (times.at(-1) ?? -Infinity) + 1e-4));
+    const times = [], drawn = [...past(rows), ...moments];
+    for (const moment of drawn) times.push(Math.max(moment.time_ms / 1000, (times.at(-1) ?? -Infinity) + 1e-4));
     const top = labels.length;
-    const data = [times, ...labels.map((_, lane) => moments.map((moment) => {
+    const data = [times, ...labels.map((_, lane) => drawn.map((moment) => {
       const verdict = lane ? moment.verdicts[lane - 1] : moment.verdict;
-      return verdict === null ? null : top - lane - 1 + (verdict ? 0.7 : 0);
+      return verdict == null ? null : top - lane - 1 + (verdict ? 0.7 : 0);
     }))];
     if (chart) {
       chart.setData(data);
@@ -98,7 +133,7 @@ export async function timelineView(detector, query, signal) {
   new ResizeObserver(() => chart?.setSize({ width: Math.max(320, plot.clientWidth), height: chart.height })).observe(plot);
   watch();
   return h("section", {},
-    h("div", { class: "bar" }, field("Rule", chosen), field("Only events with", key, "Values as a JSON object; empty for all")),
+    h("div", { class: "bar" }, field("Rule", chosen.element, "Type a part of its name"), field("Only events with", key, "Values as a JSON object; empty for all")),
     told, plot, h("h2", {}, "Fired"),
     h("div", { class: "scroll" }, h("table", {},
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Time"), h("th", { scope: "col" }, "Key"))), fired)));

@@ -1,0 +1,55 @@
+// A field in which one of many rules is chosen by typing a part of its name.
+
+import { h } from "./dom.js";
+
+const OFFERED = 50;
+let made = 0;
+
+// `changed` is called with each other rule that is chosen. With `none`, a text for it, no rule is a choice, too.
+export function ruleChoice(rules, chosen, changed, none) {
+  const named = labels(rules);
+  const list = h("datalist", { id: `rules-${made++}` });
+  const input = h("input", {
+    list: list.id, placeholder: none ?? "Type a part of a name", autocomplete: "off", spellcheck: "false",
+    "aria-label": "Rule", oninput: () => { offer(); take(); }, onfocus: offer, onchange: check,
+  });
+  const first = rules.find((rule) => rule.id === chosen) ?? (none === undefined ? rules[0] : undefined);
+  let value = first?.id ?? "";
+  if (first) input.value = [...named].find(([, id]) => id === first.id)[0];
+
+  function offer() {
+    const wanted = input.value.toLowerCase();
+    const found = [];
+    for (const label of named.keys()) {
+      if (label.toLowerCase().includes(wanted) && found.push(label) === OFFERED) break;
+    }
+    // What is chosen already may match itself only, which is no help to choose another one.
+    const offered = found.length === 1 && found[0] === input.value ? [...named.keys()].slice(0, OFFERED) : found;
+    list.replaceChildren(...offered.map((label) => h("option", { value: label })));
+  }
+
+  function take() {
+    const id = input.value === "" && none !== undefined ? "" : named.get(input.value);
+    input.setCustomValidity(id === undefined ? "No rule has this name" : "");
+    if (id === undefined || id === value) return;
+    value = id;
+    changed?.();
+  }
+
+  function check() {
+    take();
+    input.reportValidity();
+  }
+
+  return { element: h("span", {}, input, list), value: () => value };
+}
+
+// The rules' ids by what they are called here: the name, and the id where several have the name.
+function labels(rules) {
+  const found = new Map();
+  for (const { name, id } of rules) {
+    const label = name.replace(/\s+/g, " ").trim();
+    found.set(label === "" || found.has(label) ? `${label} ${id}` : label, id);
+  }
+  return found;
+}
