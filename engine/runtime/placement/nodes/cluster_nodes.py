@@ -106,7 +106,7 @@ class Nodes:
     def big_enough(self, node: str) -> bool:
         """Whether a living node, if nothing else ran there, would have room for a worker."""
         figures = self._figures[node]
-        return figures.cpus >= self.ask.cpus and figures.memory_bytes >= self.ask.memory_bytes
+        return figures.cpus >= self.demand.cpus and figures.memory_bytes >= self.demand.memory_bytes
 
     def for_worker(self, occupancy: Occupancy, but: Collection[str] = ()) -> str | None:
         """Return the node for the next worker, other than those in `but`; None if no node has room."""
