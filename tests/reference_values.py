@@ -18,10 +18,12 @@ def look_up(name: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) 
     return found
 
 
+KINDS = {bool: "boolean", int: "number", float: "number", str: "string", type(None): "null"}
+
+
 def kind(value: Any) -> str:
     """Give the JSON type of a value. Python's True is an int, JSON's is no number."""
-    kinds = {bool: "boolean", int: "number", float: "number", str: "string", type(None): "null"}
-    return kinds.get(type(value)) or ("object" if isinstance(value, dict) else "array")
+    return KINDS.get(type(value)) or ("object" if isinstance(value, dict) else "array")
 
 
 def scalar(value: Any) -> bool:
@@ -31,11 +33,12 @@ def scalar(value: Any) -> bool:
 
 def equal(one: Any, other: Any) -> bool:
     """Typed equality: `1` is `1.0`, but neither `true` nor `"1"`."""
-    if kind(one) != kind(other):
+    both = kind(one)
+    if both != kind(other):
         return False
-    if kind(one) == "array":
+    if both == "array":
         return len(one) == len(other) and all(map(equal, one, other))
-    if kind(one) == "object":
+    if both == "object":
         return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
     return bool(one == other)
 

@@ -56,6 +56,7 @@ def run_shell(url: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("service", ["apart"], indirect=True)
 async def test_its_examples_can_be_run_from_top_to_bottom(service: LocalService, settings: Settings) -> None:
     async with served(create_app(settings, service.fleet), settings) as wire:
         url = f"http://127.0.0.1:{wire.port}"

@@ -298,6 +298,7 @@ async def test_a_detector_is_moved_and_a_node_is_drained_after_a_question(tmp_pa
         assert console.trouble == []
 
 
+@pytest.mark.storm
 async def test_five_thousand_rules_are_listed_and_searched(tmp_path: Path) -> None:
     async with console_at(tmp_path / "data", width=420) as console:
         detector = await console.create("many")

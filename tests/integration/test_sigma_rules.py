@@ -1,5 +1,7 @@
 """The bounds on patterns against what people really write: none of it is lost."""
 
+import pytest
+
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.rule_book.preparation import Preparation
 from engine.language.condition import Any, Leaf
@@ -12,6 +14,7 @@ LEAVES_MAX = 1_000
 """One rule has 4 432 values, more than a condition may have conditions; it is taken in parts."""
 
 
+@pytest.mark.storm
 def test_every_rule_is_taken_as_one_condition_and_all_of_them_by_one_detector() -> None:
     rules = sigma_rules()
     assert len(rules) > 3_100

@@ -42,6 +42,8 @@ CLIENTS = 5
 REQUESTS = 100
 DETECTORS = 2
 NODE_TIMEOUT_S = 0.1
+KILLED_EVERY = 40
+"""Requests. What is under way when its worker dies makes a history longer to explain."""
 
 
 def operation_of(subject: Subject, asked: Asked) -> Operation:
@@ -118,8 +120,12 @@ async def _nothing() -> None:
 async def kill_workers(service: LocalService, load: LocalLoad) -> None:
     """Kill workers with detectors, before and after what they do, and take others for dead that are not."""
     chance = load.chance
+    asked = 0
     while not load.over:
-        await asyncio.sleep(0.08)
+        await asyncio.sleep(0.01)
+        if load.outcomes.total() < asked:
+            continue
+        asked = load.outcomes.total() + KILLED_EVERY
         busy = [worker for worker in service.actors.started if worker.hosts and not worker.dead]
         if not busy:
             continue

@@ -6,12 +6,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from engine.evaluation.wire.events import Done
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.contract.measurements.counters import ACTIVATIONS
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
 from tests.local_runtime import LocalActors, LocalDirectories, LocalService, local_service, until
+
+pytestmark = pytest.mark.skipping_clock
 
 
 def event(timestamp_ms: float) -> Operation:

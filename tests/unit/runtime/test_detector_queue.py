@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import json
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +18,8 @@ from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.detector import apply as apply_module
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import LocalService, LocalWorker, local_service, until
+
+pytestmark = pytest.mark.skipping_clock
 
 
 class Gate:
@@ -273,7 +274,7 @@ async def test_what_is_overdue_is_not_sent_even_if_the_loop_was_late(scene):
         tasks = s.asks(999)
         await asyncio.sleep(0)
         # The loop is held up between the moment when the request was queued and that when it would be sent.
-        time.sleep(0.35)  # noqa: ASYNC251
+        asyncio.get_running_loop().clock.now_s += 0.35
         assert await outcomes(tasks) == [1501]
         assert await clock_of(s) == 1
 
@@ -362,8 +363,8 @@ async def test_a_detector_that_no_actor_survives_is_1501_and_is_tried_again_late
 
 
 async def test_death_while_it_saves_or_passivates_loses_no_request(scene):
-    for call in ("begin_saving", "passivate"):
-        async with scene(snapshot_interval_s=0.01, passivate_after_s=0.05) as s:
+    for call, soon in (("begin_saving", "snapshot_interval_s"), ("passivate", "passivate_after_s")):
+        async with scene(**{soon: 0.01}) as s:
             s.gate.held = {call}
             assert await outcomes(s.asks(1)) == ["done"]
             await s.held()

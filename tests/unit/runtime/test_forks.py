@@ -18,6 +18,9 @@ from snapshots.errors import Fenced, StorageError
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import LocalService, front_end, local_service, newborn, until
 
+pytestmark = pytest.mark.skipping_clock
+
+
 QUICK: dict[str, Any] = {"retry_s": 0.01}
 
 

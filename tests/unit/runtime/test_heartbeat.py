@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import selectors
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -18,29 +17,18 @@ from engine.runtime.placement.nodes.heartbeat import BEATS, Heartbeat
 from engine.runtime.placement.workers.detector_worker import DetectorWorker, Hosted
 from engine.runtime.placement.workers.worker_pool import WorkerPool
 from tests.local_runtime import LocalActors, LocalService, LocalWorker, local_service, until
+from tests.skipping_clock import Skipping, SkippingLoop
 
 TIMEOUT_S = 4.0
 BEAT_S = TIMEOUT_S / BEATS
 
 
-class Skipping(selectors.DefaultSelector):
-    """Does not wait: the clock is set forward instead."""
-
-    now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        found = super().select(0)
-        if not found and timeout:
-            self.now_s += timeout
-        return found
-
-
 class Scene:
     """A pool whose clock is fake, and the workers that it has started."""
 
-    def __init__(self, folder: Path, selector: Skipping, **settings: Any) -> None:
+    def __init__(self, folder: Path, clock: Skipping, **settings: Any) -> None:
         chosen = RuntimeSettings(data=folder, node_timeout_s=TIMEOUT_S, **{"spares": 0, **settings})
-        self.selector = selector
+        self.clock = clock
         self.actors = LocalActors(chosen)
         self.pool = WorkerPool(self.actors, chosen)
         self.lost: list[tuple[str, float]] = []
@@ -51,7 +39,7 @@ class Scene:
         worker = await self.pool.take(alone=alone)
         worker.port.node = node
         name = worker.port.name
-        died = lambda: self.lost.append((name, self.selector.now_s))  # noqa: E731 -- two words
+        died = lambda: self.lost.append((name, self.clock.now_s))  # noqa: E731 -- two words
         worker.host(len(self.actors.started), Hosted(lambda _: None, died))
         return worker
 
@@ -64,12 +52,10 @@ def play(tmp_path: Path) -> Play:
     """Runs a test over a scene, with a clock that passes as fast as nothing happens."""
 
     def play(test: Callable[[Scene], Coroutine[Any, Any, None]], **settings: Any) -> None:
-        selector = Skipping()
-        loop = asyncio.SelectorEventLoop(selector)
-        loop.time = lambda: selector.now_s  # type: ignore[method-assign]
+        loop = SkippingLoop()
 
         async def whole() -> None:
-            scene = Scene(tmp_path, selector, **settings)
+            scene = Scene(tmp_path, loop.clock, **settings)
             try:
                 await test(scene)
             finally:
@@ -107,7 +93,7 @@ def test_a_silent_worker_is_lost_in_time_and_its_neighbour_stays(play: Play) -> 
         one, other = await scene.taken(), await scene.taken()
         await asyncio.sleep(100)
         assert not scene.lost
-        silent_s = scene.selector.now_s
+        silent_s = scene.clock.now_s
         silence(one)
         await asyncio.sleep(100)
         ((name, lost_s),) = scene.lost
@@ -164,7 +150,7 @@ def test_who_was_stopped_itself_loses_nobody(play: Play) -> None:
             # The beat is on its way when the time passes, and the answer is read after that.
             silence(worker).silent = True
             await asyncio.sleep(BEAT_S)
-            scene.selector.now_s += 1_000
+            scene.clock.now_s += 1_000
             silence(worker).silent = False
             await asyncio.sleep(BEAT_S)
         assert not scene.lost
@@ -185,10 +171,10 @@ def test_a_start_that_takes_long_does_not_keep_others_from_starting(play: Play) 
             return await begin()
 
         scene.actors.start = start  # type: ignore[method-assign]
-        began_s = scene.selector.now_s
+        began_s = scene.clock.now_s
         await scene.taken()
         assert begun == 2
-        assert scene.selector.now_s - began_s < 20
+        assert scene.clock.now_s - began_s < 20
 
     play(test, starts_at_once=1)
 

@@ -11,6 +11,9 @@ from engine.runtime.contract.measurements.figures import NodeFigures
 from engine.runtime.contract.requests import operations as ops
 from tests.local_runtime import LocalNodes, LocalService, local_service, until
 
+pytestmark = pytest.mark.skipping_clock
+
+
 QUICK = {"worker_cpus": 0.5, "retry_s": 0.01, "turn_s": 0.0, "spares": 1, "nodes_s": 0.02}
 EVENT = b'{"event": {"fields": {"a": 1}, "timestamp_ms": 1000}}'
 

@@ -11,6 +11,8 @@ from engine.runtime.placement.workers.detector_worker import Hosted
 from engine.runtime.placement.workers.worker_pool import WorkerPool
 from tests.local_runtime import LocalActors, until
 
+pytestmark = pytest.mark.skipping_clock
+
 
 async def settled() -> None:
     for _ in range(20):
