@@ -42,6 +42,9 @@ class Claim:
     def check_latest(self) -> None:
         """Raise Fenced if a later owner has claimed the folder, or this claim is gone. Raises OSError."""
         names = listing(self._files.names(self._folder))
+        if names.epoch <= self._epoch and self._epoch not in names.claims:
+            # A directory that changes while it is read may lack both the file that goes and the one that came.
+            names = listing(self._files.names(self._folder))
         if names.epoch > self._epoch:
             raise Fenced(f"{self._folder} is owned by epoch {names.epoch}, later than {self._epoch}")
         if self._epoch not in names.claims:

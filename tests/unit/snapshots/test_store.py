@@ -448,6 +448,32 @@ def test_a_claim_whose_name_somebody_takes_again_is_still_gone(folder):
     assert recovered(folder) == (b"born", [b"one", b"two"])
 
 
+class NamesWhileOneComes(RealFiles):
+    """Real files; a directory read while a later owner comes lacks its files, which came, and those that went.
+
+    POSIX says so of readdir.
+    """
+
+    later: Callable[[], object] | None = None
+
+    def names(self, folder: Path) -> list[str]:
+        before = super().names(folder)
+        if self.later is None:
+            return before
+        later, self.later = self.later, None
+        later()
+        return [name for name in before if (folder / name).exists()]
+
+
+def test_a_claim_that_went_while_the_names_were_read_went_to_a_later_owner(folder):
+    files = NamesWhileOneComes()
+    first = write(opened(folder, 1, files=files), b"one")
+    files.later = lambda: opened(folder, 2)
+    with pytest.raises(Fenced, match="later than 1"):
+        first.save([b"late"], version=7, sequence=first.begin_snapshot())
+    assert files.later is None
+
+
 def test_a_claim_that_has_a_second_name_elsewhere_still_gives_way(folder, tmp_path):
     first = write(opened(folder, 1), b"one")
     # A backup of names alone, which takes no room.
