@@ -40,73 +40,45 @@ class Transformer:
     def since(self, parts: list[SpannedObject]) -> SpannedObject:
         """`a since b`."""
         left, right = parts
-        return _condition("since", SpannedObject({"left": left, "right": right}))
+        return _form("since", left=left, right=right)
 
     def since_within(self, parts: list[Any]) -> SpannedObject:
         """`a since within 8h b`."""
         left, window, right = parts
-        return _condition(
-            "since_within",
-            SpannedObject(
-                {"left": left, "right": right, "window_secs": window.value}, {"window_secs": window.offset}
-            ),
-        )
+        return _form("since_within", left=left, right=right, window_secs=window)
 
-    def negation(self, parts: list[SpannedObject]) -> SpannedObject:
-        """`not a`."""
-        return _condition("not", *parts)
+    def prefix(self, parts: list[Any]) -> SpannedObject:
+        """`not a`, `once a`, `historically a`, `previous a`, `earlier a`."""
+        word, inner = parts
+        return _condition(str(word), inner)
 
-    def once(self, parts: list[SpannedObject]) -> SpannedObject:
-        """`once a`."""
-        return _condition("once", *parts)
-
-    def once_within(self, parts: list[Any]) -> SpannedObject:
-        """`once within 10m a`."""
-        window, inner = parts
-        return _condition("once_within", _windowed(inner, window))
-
-    def historically(self, parts: list[SpannedObject]) -> SpannedObject:
-        """`historically a`."""
-        return _condition("historically", *parts)
+    def windowed(self, parts: list[Any]) -> SpannedObject:
+        """`once within 10m a`, `earlier within 5m a`."""
+        word, window, inner = parts
+        return _form(f"{word}_within", inner=inner, window_secs=window)
 
     def historically_for(self, parts: list[Any]) -> SpannedObject:
         """`historically for 5m a`, `historically for 5m strong a`."""
         window, *boundary, inner = parts
-        content = _windowed(inner, window)
-        if boundary:
-            (content["boundary"],) = boundary
-        return _condition("historically_for", content)
+        given = {"boundary": boundary[0]} if boundary else {}
+        return _form("historically_for", inner=inner, window_secs=window, **given)
 
     def keyed(self, parts: list[Any]) -> SpannedObject:
         """`per NAME a`, `per NAME where w a`."""
         key, *filtered, inner = parts
-        content = SpannedObject({"inner": inner, "key": key.value}, {"key": key.offset})
-        if filtered:
-            _, content["where"] = filtered
-        return _condition("keyed", content)
-
-    def prefixed_word(self, parts: list[Any]) -> SpannedObject:
-        """`previous a`, `earlier a`."""
-        word, inner = parts
-        return _condition(str(word), inner)
-
-    def earlier_within(self, parts: list[Any]) -> SpannedObject:
-        """`earlier within 5m a`."""
-        _, window, inner = parts
-        return _condition("earlier_within", _windowed(inner, window))
+        given = {"where": filtered[1]} if filtered else {}
+        return _form("keyed", inner=inner, key=key, **given)
 
     def count(self, parts: list[Any]) -> SpannedObject:
         """`count(a) within 10m >= 5`, `count(a) >= 5`."""
         word, inner, *compared = parts
-        return _condition(str(word), _compared(SpannedObject({"inner": inner}), *compared))
+        return _form(str(word), inner=inner, **_comparison(*compared))
 
     def aggregate(self, parts: list[Any]) -> SpannedObject:
         """`distinct(x) within 1h > 20`, `sum(x where a) > 1000`, `avg(x) > 0.3 * y`."""
         word, (fact, where), *compared = parts
-        content = SpannedObject({"fact": fact.value}, {"fact": fact.offset})
-        if where is not None:
-            content["where"] = where
-        return _condition(str(word), _compared(content, *compared))
+        given = {} if where is None else {"where": where}
+        return _form(str(word), fact=fact, **given, **_comparison(*compared))
 
     def operand(self, parts: list[Any]) -> Operand:
         """`x`, `x where a` between the parentheses of an aggregate."""
@@ -125,52 +97,41 @@ class Transformer:
     def scaled(self, parts: list[Any]) -> Part:
         """`0.3 * x`."""
         times, _, name = parts
-        offsets = {"fact": name.offset, "times": times.offset}
-        return Part(SpannedObject({"fact": name.value, "times": times.value}, offsets), times.offset)
+        return Part(_object(fact=name, times=times), times.offset)
 
     def leaf(self, parts: list[Any]) -> SpannedObject:
         """`x == 1`, `x in [1]`, `x contains "a"`, `x matches "a"`."""
-        return _leaf(*parts)
+        fact, op, value = parts
+        return _form("leaf", fact=fact, op=op, value=value)
 
     def ref(self, parts: list[Any]) -> SpannedObject:
         """`x == y`, `x in y`."""
         fact, op, reference = parts
-        return _condition(
-            "ref",
-            SpannedObject(
-                {"fact": fact.value, "op": op, "reference": reference.value},
-                {"fact": fact.offset, "reference": reference.offset},
-            ),
-        )
+        return _form("ref", fact=fact, op=op, reference=reference)
 
     def between(self, parts: list[Part]) -> SpannedObject:
         """`x between 1 and 2`."""
         fact, low, high = parts
-        return _leaf(fact, "between", Part(_literals([low, high]), low.offset))
+        return self.leaf([fact, "between", Part(_literals([low, high]), low.offset)])
 
     def inequality(self, parts: list[Any]) -> SpannedObject:
         """`x > 1`, `x >= 1`, `x < 1`, `x <= 1`."""
         fact, sign, bound = parts
         open_end = Part(LARGEST if sign.startswith(">") else -LARGEST, bound.offset)
         ends = [bound, open_end] if sign.startswith(">") else [open_end, bound]
-        range_ = _leaf(fact, "between", Part(_literals(ends), bound.offset))
+        range_ = self.leaf([fact, "between", Part(_literals(ends), bound.offset)])
         is_strict = not sign.endswith("=")
-        return self.all_of([range_, _leaf(fact, "neq", bound)]) if is_strict else range_
+        return self.all_of([range_, self.leaf([fact, "neq", bound])]) if is_strict else range_
 
     def in_relation(self, parts: list[Part]) -> SpannedObject:
         """`rel(a, "b", 3)`."""
         relation, *arguments = parts
-        return _condition(
-            "in_relation",
-            SpannedObject(
-                {"args": _literals(arguments), "relation": relation.value}, {"relation": relation.offset}
-            ),
-        )
+        return _form("in_relation", args=_literals(arguments), relation=relation)
 
     def fact(self, parts: list[Part]) -> Part:
         """A name as an argument of a relation."""
         (name,) = parts
-        return Part(SpannedObject({"fact": name.value}, {"fact": name.offset}), name.offset)
+        return Part(_object(fact=name), name.offset)
 
     def operator(self, tokens: list[Any]) -> str:
         """`==`, `not in` and so on."""
@@ -191,8 +152,8 @@ class Transformer:
         (token,) = tokens
         return Part(from_backquotes(token), token.start_pos)
 
-    def string(self, tokens: list[Any]) -> Part:
-        """`"…"`."""
+    def scalar(self, tokens: list[Any]) -> Part:
+        """`"…"`, `5`, `1e3`, `true`, `false`."""
         (token,) = tokens
         return Part(json.loads(token), token.start_pos)
 
@@ -201,20 +162,10 @@ class Transformer:
         (token,) = tokens
         return Part(token[1:-1], token.start_pos)
 
-    def number(self, tokens: list[Any]) -> Part:
-        """`5`, `1e3`."""
-        (token,) = tokens
-        return Part(json.loads(token), token.start_pos)
-
     def duration(self, tokens: list[Any]) -> Part:
         """`10m`."""
         (token,) = tokens
         return Part(duration_seconds(*split_duration(token)), token.start_pos)
-
-    def truth(self, tokens: list[Any]) -> Part:
-        """`true`, `false`."""
-        (token,) = tokens
-        return Part(json.loads(token), token.start_pos)
 
     def array(self, parts: list[Any]) -> Part:
         """`[1, 2]`."""
@@ -229,8 +180,20 @@ def split_duration(token: str) -> tuple[str, str]:
     return token.removesuffix(unit), unit
 
 
-def _condition(member: str, content: object) -> SpannedObject:
-    return SpannedObject({member: content})
+def _condition(name: str, content: object) -> SpannedObject:
+    return SpannedObject({name: content})
+
+
+def _form(name: str, **members: object) -> SpannedObject:
+    """Return a condition whose content is an object of these members."""
+    return _condition(name, _object(**members))
+
+
+def _object(**members: object) -> SpannedObject:
+    """Return an object. The members given as parts have spans."""
+    parts = {name: member for name, member in members.items() if isinstance(member, Part)}
+    values = members | {name: part.value for name, part in parts.items()}
+    return SpannedObject(values, {name: part.offset for name, part in parts.items()})
 
 
 def _array(members: list[SpannedObject]) -> SpannedArray:
@@ -241,24 +204,6 @@ def _literals(parts: list[Part]) -> SpannedArray:
     return SpannedArray([part.value for part in parts], [part.offset for part in parts])
 
 
-def _windowed(inner: SpannedObject, window: Part) -> SpannedObject:
-    return SpannedObject({"inner": inner, "window_secs": window.value}, {"window_secs": window.offset})
-
-
-def _compared(content: SpannedObject, window: Part | None, op: str, value: Part) -> SpannedObject:
-    """Return the content of an aggregate, complete with its comparison."""
-    if window:
-        content["window_secs"], content.offsets["window_secs"] = window
-    content["op"] = op
-    content["value"], content.offsets["value"] = value
-    return content
-
-
-def _leaf(fact: Part, op: str, value: Part) -> SpannedObject:
-    return _condition(
-        "leaf",
-        SpannedObject(
-            {"fact": fact.value, "op": op, "value": value.value},
-            {"fact": fact.offset, "value": value.offset},
-        ),
-    )
+def _comparison(window: Part | None, op: str, value: Part) -> dict[str, object]:
+    """Return what an aggregate has besides what it is computed from."""
+    return ({"window_secs": window} if window else {}) | {"op": op, "value": value}
