@@ -3,20 +3,8 @@
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from engine.language.condition import (
-    All,
-    Avg,
-    Condition,
-    Count,
-    Distinct,
-    FactArg,
-    InRelation,
-    Keyed,
-    Leaf,
-    Ref,
-    ScaledFact,
-    Sum,
-)
+from engine.language import condition as language
+from engine.language.condition import Condition, FactArg, ScaledFact
 from engine.language.diagnostics import did_you_mean, enumerated, json_type, quoted
 from engine.language.operators import placed_children
 from engine.language.samples import Sample
@@ -24,6 +12,7 @@ from engine.language.text.printer import comparison_text
 from engine.language.text.printer import format as text_of
 
 _SCALARS = frozenset({"a string", "a number", "a boolean"})
+_NUMBER = frozenset({"a number"})
 _NEGATED_OPS = {"neq", "nin"}
 
 
@@ -61,33 +50,33 @@ class _Checker:
         """Yield the warnings about the condition at a place and about all conditions inside it."""
         prefix = f"{place}." if place else ""
         match node:
-            case Leaf():
+            case language.Leaf():
                 yield from self._leaf(node, f"{prefix}leaf", text_of(node))
-            case Ref():
+            case language.Ref():
                 yield from self._ref(node, f"{prefix}ref")
-            case InRelation():
+            case language.InRelation():
                 yield from self._in_relation(node, f"{prefix}in_relation")
-            case All((Leaf() as first, *_) as members) if comparison := comparison_text(members):
+            case language.All((language.Leaf() as first, *_)) if comparison := comparison_text(node.members):
                 # `x > 5` is two leaves to the engine and one comparison to its author.
                 yield from self._leaf(first, f"{prefix}all[0].leaf", comparison)
                 return
-            case Keyed(_, key):
+            case language.Keyed(_, key):
                 keys = "only strings, numbers and booleans are keys, so that this `per` is always false"
-                yield from self._scalar(key, f"{prefix}keyed.key", keys)
-            case Count():
+                yield from self._typed(key, f"{prefix}keyed.key", _SCALARS, keys)
+            case language.Count():
                 yield from _settled(node, f"{prefix}count.value")
-            case Distinct(fact):
+            case language.Distinct(fact):
                 counted = "only strings, numbers and booleans are counted, so that their number is always 0"
-                yield from self._scalar(fact, f"{prefix}distinct.fact", counted)
+                yield from self._typed(fact, f"{prefix}distinct.fact", _SCALARS, counted)
                 yield from _settled(node, f"{prefix}distinct.value")
-            case Sum():
+            case language.Sum():
                 yield from self._sum(node, f"{prefix}sum", "so that the sum is always 0")
-            case Avg():
+            case language.Avg():
                 yield from self._sum(node, f"{prefix}avg", "so that a comparison of the mean is always false")
         for step, child in placed_children(node):
             yield from self.warnings(child, prefix + step)
 
-    def _leaf(self, leaf: Leaf, place: str, text: str) -> Iterator[ConditionWarning]:
+    def _leaf(self, leaf: language.Leaf, place: str, text: str) -> Iterator[ConditionWarning]:
         yield from self._fact(leaf.fact, f"{place}.fact")
         types = self._types(leaf.fact)
         if not types:
@@ -101,7 +90,7 @@ class _Checker:
                 what = f"the arrays in `{leaf.fact}` hold {_only(elements)}"
                 yield ConditionWarning(f"{place}.value", f"{quoted(text)} is always false: {what}")
 
-    def _ref(self, ref: Ref, place: str) -> Iterator[ConditionWarning]:
+    def _ref(self, ref: language.Ref, place: str) -> Iterator[ConditionWarning]:
         yield from self._fact(ref.fact, f"{place}.fact")
         yield from self._fact(ref.reference, f"{place}.reference")
         types, others = self._types(ref.fact), self._types(ref.reference)
@@ -120,7 +109,7 @@ class _Checker:
         if elements and types.isdisjoint(elements):
             yield _mismatch(f"{place}.reference", ref, text_of(ref), types, elements)
 
-    def _in_relation(self, node: InRelation, place: str) -> Iterator[ConditionWarning]:
+    def _in_relation(self, node: language.InRelation, place: str) -> Iterator[ConditionWarning]:
         name, text = node.relation, text_of(node)
         if self._relations is not None and name not in self._relations and self._first("relation", name):
             asks = f"{quoted(text)} looks in the relation {quoted(name)}, which is not known"
@@ -131,28 +120,24 @@ class _Checker:
             if isinstance(argument, FactArg):
                 at = f"{place}.args[{index}].fact"
                 holds = f"relations hold strings, numbers and booleans; {quoted(text)} is always false"
-                yield from self._scalar(argument.fact, at, holds)
+                yield from self._typed(argument.fact, at, _SCALARS, holds)
 
-    def _sum(self, node: Sum | Avg, place: str, otherwise: str) -> Iterator[ConditionWarning]:
+    def _sum(
+        self, node: language.Sum | language.Avg, place: str, otherwise: str
+    ) -> Iterator[ConditionWarning]:
         """Warn about facts that have to be numbers and are not."""
-        yield from self._number(node.fact, f"{place}.fact", f"only numbers count, {otherwise}")
+        yield from self._typed(node.fact, f"{place}.fact", _NUMBER, f"only numbers count, {otherwise}")
         if isinstance(node.value, ScaledFact):
             at = f"{place}.value.fact"
-            yield from self._number(node.value.fact, at, f"{quoted(text_of(node))} is always false")
+            yield from self._typed(node.value.fact, at, _NUMBER, f"{quoted(text_of(node))} is always false")
 
-    def _number(self, name: str, place: str, otherwise: str) -> Iterator[ConditionWarning]:
+    def _typed(
+        self, name: str, place: str, wanted: frozenset[str], otherwise: str
+    ) -> Iterator[ConditionWarning]:
+        """Warn about a fact that has to be of one of these types and is not."""
         yield from self._fact(name, place)
         types = self._types(name)
-        if types and "a number" not in types:
-            yield ConditionWarning(
-                place, f"{quoted(name)} is {_only(types)} in every event that has it: {otherwise}"
-            )
-
-    def _scalar(self, name: str, place: str, otherwise: str) -> Iterator[ConditionWarning]:
-        """Warn about a fact that has to be a scalar and is not."""
-        yield from self._fact(name, place)
-        types = self._types(name)
-        if types and types.isdisjoint(_SCALARS):
+        if types and types.isdisjoint(wanted):
             yield ConditionWarning(
                 place, f"{quoted(name)} is {_only(types)} in every event that has it: {otherwise}"
             )
@@ -194,7 +179,7 @@ class _Checker:
         return self._sample.element_types(name) if self._sample else frozenset()
 
 
-def _settled(node: Count | Distinct, place: str) -> Iterator[ConditionWarning]:
+def _settled(node: language.Count | language.Distinct, place: str) -> Iterator[ConditionWarning]:
     """Warn about a comparison with 0 that every number of events passes, or none."""
     match node.op, node.value:
         case "gte", 0:
@@ -208,7 +193,7 @@ def _settled(node: Count | Distinct, place: str) -> Iterator[ConditionWarning]:
     )
 
 
-def _comparable_types(leaf: Leaf) -> frozenset[str]:
+def _comparable_types(leaf: language.Leaf) -> frozenset[str]:
     """Return the types of facts for which a leaf can be true."""
     match leaf.op, leaf.value:
         case (("in" | "nin" | "between"), tuple() as elements):
@@ -223,7 +208,7 @@ def _comparable_types(leaf: Leaf) -> frozenset[str]:
 
 
 def _mismatch(
-    place: str, node: Leaf | Ref, text: str, types: frozenset[str], wanted: frozenset[str]
+    place: str, node: language.Leaf | language.Ref, text: str, types: frozenset[str], wanted: frozenset[str]
 ) -> ConditionWarning:
     """Return the warning about a comparison of types that never meet."""
     name = quoted(node.fact)

@@ -4,33 +4,8 @@ import json
 import re
 from typing import assert_never
 
-from engine.language.condition import (
-    All,
-    Any,
-    Avg,
-    Condition,
-    Count,
-    Distinct,
-    Earlier,
-    EarlierWithin,
-    FactArg,
-    Historically,
-    HistoricallyFor,
-    InRelation,
-    Keyed,
-    Leaf,
-    LeafValue,
-    Not,
-    Once,
-    OnceWithin,
-    Previous,
-    Ref,
-    Scalar,
-    ScaledFact,
-    Since,
-    SinceWithin,
-    Sum,
-)
+from engine.language import condition as language
+from engine.language.condition import Condition, FactArg, LeafValue, Scalar, ScaledFact
 from engine.language.operators import COMPARISONS, FORM_OF, LARGEST, OPERATORS
 from engine.language.text.durations import duration_text
 from engine.language.text.names import name_text, relation_text
@@ -64,45 +39,42 @@ def _text(condition: Condition, required: int) -> str:
 def _written(condition: Condition) -> tuple[int, str]:
     """Return the precedence of the text of a condition, and the text."""
     match condition:
-        case Leaf() as leaf:
-            return _PREFIX, _leaf(leaf)
-        case Ref(fact, op, reference):
+        case language.Leaf():
+            return _PREFIX, _leaf(condition)
+        case language.Ref(fact, op, reference):
             return _PREFIX, f"{name_text(fact)} {OPERATORS[op].text} {name_text(reference)}"
-        case InRelation(relation, args):
+        case language.InRelation(relation, args):
             return _PREFIX, f"{relation_text(relation)}({', '.join(map(_argument, args))})"
-        case All(members):
+        case language.All(members):
             comparison = comparison_text(members)
             return (_PREFIX, comparison) if comparison else _group("all", " and ", members, _AND)
-        case Any(members):
+        case language.Any(members):
             return _group("any", " or ", members, _OR)
-        case Not(inner):
-            return _PREFIX, f"not {_text(inner, _PREFIX)}"
-        case Once(inner):
-            return _PREFIX, f"once {_text(inner, _PREFIX)}"
-        case Historically(inner):
-            return _PREFIX, f"historically {_text(inner, _PREFIX)}"
-        case OnceWithin(inner, window_secs):
-            return _PREFIX, f"once within {duration_text(window_secs)} {_text(inner, _PREFIX)}"
-        case HistoricallyFor(inner, window_secs, boundary):
+        case (
+            language.Not(inner)
+            | language.Once(inner)
+            | language.Historically(inner)
+            | language.Previous(inner)
+            | language.Earlier(inner)
+        ):
+            return _PREFIX, f"{FORM_OF[type(condition)].name} {_text(inner, _PREFIX)}"
+        case language.OnceWithin(inner, window_secs) | language.EarlierWithin(inner, window_secs):
+            word = "once" if isinstance(condition, language.OnceWithin) else "earlier"
+            return _PREFIX, f"{word} within {duration_text(window_secs)} {_text(inner, _PREFIX)}"
+        case language.HistoricallyFor(inner, window_secs, boundary):
             window = f"{duration_text(window_secs)} {boundary}" if boundary else duration_text(window_secs)
             return _PREFIX, f"historically for {window} {_text(inner, _PREFIX)}"
-        case Keyed(inner, key, where):
+        case language.Keyed(inner, key, where):
             filtered = f"where {_text(where, _PREFIX)} " if where else ""
             return _PREFIX, f"per {name_text(key)} {filtered}{_text(inner, _PREFIX)}"
-        case Previous(inner):
-            return _PREFIX, f"previous {_text(inner, _PREFIX)}"
-        case Earlier(inner):
-            return _PREFIX, f"earlier {_text(inner, _PREFIX)}"
-        case EarlierWithin(inner, window_secs):
-            return _PREFIX, f"earlier within {duration_text(window_secs)} {_text(inner, _PREFIX)}"
-        case Count(inner):
+        case language.Count(inner):
             return _PREFIX, _aggregate(condition, _text(inner, _OR))
-        case Distinct(fact, where) | Sum(fact, where) | Avg(fact, where):
+        case language.Distinct(fact, where) | language.Sum(fact, where) | language.Avg(fact, where):
             filtered = f" where {_text(where, _OR)}" if where else ""
             return _PREFIX, _aggregate(condition, name_text(fact) + filtered)
-        case Since(left, right):
+        case language.Since(left, right):
             return _SINCE, f"{_text(left, _PREFIX)} since {_text(right, _PREFIX)}"
-        case SinceWithin(left, right, window_secs):
+        case language.SinceWithin(left, right, window_secs):
             window = duration_text(window_secs)
             return _SINCE, f"{_text(left, _PREFIX)} since within {window} {_text(right, _PREFIX)}"
         case _:
@@ -116,7 +88,7 @@ def _group(word: str, joint: str, members: tuple[Condition, ...], precedence: in
     return precedence, joint.join(_text(member, precedence + 1) for member in members)
 
 
-def _aggregate(aggregate: Count | Distinct | Sum | Avg, over: str) -> str:
+def _aggregate(aggregate: language.Count | language.Distinct | language.Sum | language.Avg, over: str) -> str:
     window = "" if aggregate.window_secs is None else f" within {duration_text(aggregate.window_secs)}"
     comparison = f"{COMPARISONS[aggregate.op]} {_amount(aggregate.value)}"
     return f"{FORM_OF[type(aggregate)].name}({over}){window} {comparison}"
@@ -129,7 +101,7 @@ def _amount(value: float | ScaledFact) -> str:
     return name_text(value.fact) if value.times is None else f"{value.times!r} * {name_text(value.fact)}"
 
 
-def _leaf(leaf: Leaf) -> str:
+def _leaf(leaf: language.Leaf) -> str:
     fact = name_text(leaf.fact)
     match leaf.op, leaf.value:
         case "between", (low, high):
@@ -145,7 +117,10 @@ def _leaf(leaf: Leaf) -> str:
 def comparison_text(members: tuple[Condition, ...]) -> str | None:
     """Return `x > n` or `x < n` if the members of an `all` mean that, otherwise None."""
     match members:
-        case (Leaf(fact, "between", (low, high)), Leaf(same_fact, "neq", other)) if same_fact == fact:
+        case (
+            language.Leaf(fact, "between", (low, high)),
+            language.Leaf(same_fact, "neq", other),
+        ) if same_fact == fact:
             if not _is_number(other):
                 return None
             if high == LARGEST and low == other:

@@ -17,11 +17,8 @@ def check_text_size(text: str, limits: Limits) -> None:
     """Refuse a text that is too long, in bytes of UTF-8."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if size > limits.text_bytes_max:
-        raise ConditionError(
-            Entry(
-                TOO_LARGE,
-                f"the text of the condition has {size} bytes; at most {limits.text_bytes_max} are allowed",
-            )
+        raise _too_large(
+            f"the text of the condition has {size} bytes; at most {limits.text_bytes_max} are allowed"
         )
 
 
@@ -43,18 +40,16 @@ def check_size(document: object, limits: Limits, levels_above: int = 0) -> None:
     if deepest > limits.depth_max:
         raise too_deep(limits)
     if nodes > limits.nodes_max:
-        raise ConditionError(
-            Entry(
-                TOO_LARGE, f"the condition has more than {limits.nodes_max} conditions in it, itself included"
-            )
-        )
+        raise _too_large(f"the condition has more than {limits.nodes_max} conditions in it, itself included")
 
 
 def too_deep(limits: Limits) -> ConditionError:
     """Return the error for a condition that is nested too deep."""
-    return ConditionError(
-        Entry(TOO_LARGE, f"the condition is nested more than {limits.depth_max} levels deep")
-    )
+    return _too_large(f"the condition is nested more than {limits.depth_max} levels deep")
+
+
+def _too_large(sentence: str) -> ConditionError:
+    return ConditionError(Entry(TOO_LARGE, sentence))
 
 
 def json_levels_max(limits: Limits) -> int:

@@ -62,11 +62,22 @@ class Values:
         """Validate a string, number or boolean."""
         if isinstance(value, bool):
             return value
-        return self._text(value, location) if isinstance(value, str) else self._number(value, location)
+        return self._text(value, location) if isinstance(value, str) else self.number(value, location)
+
+    def number(self, value: object, location: Location) -> float | Invalid:
+        """Validate a number. Only callers in the same process can pass one that JSON cannot express."""
+        if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+            return self._report(location, f"expected a number, got {json_type(value)}")
+        if isinstance(value, float):
+            finite = math.isfinite(value)
+            return float(value) if finite else self._report(location, "expected a finite number")
+        if not self._has_few_digits(value):
+            return self._report(location, f"expected a number of at most {self._limits.digits_max} digits")
+        return int(value)
 
     def window(self, value: object, location: Location) -> float | Invalid:
         """Validate a window: a number of seconds, 0 or more."""
-        number = self._number(value, location)
+        number = self.number(value, location)
         if not isinstance(number, Invalid) and number < 0:
             return self._report(location, "expected a number of seconds that is not negative")
         return number
@@ -92,13 +103,9 @@ class Values:
             return self._report(location, f"{expected}, got {quoted(_shown(value))}")
         return int(value)
 
-    def number(self, value: object, location: Location) -> float | Invalid:
-        """Validate a number."""
-        return self._number(value, location)
-
     def factor(self, value: object, location: Location) -> float | Invalid:
         """Validate the number by which a fact is multiplied. It fits into a double."""
-        number = self._number(value, location)
+        number = self.number(value, location)
         if not isinstance(number, Invalid) and abs(number) > LARGEST:
             return self._report(
                 location, "expected a number within the range of a double (about 1.8e308 either way)"
@@ -111,11 +118,9 @@ class Values:
         def check(value: object, location: Location) -> str | Invalid:
             if isinstance(value, str) and value in allowed:
                 return str.__str__(value)
-            got = (
-                f"{quoted(value)}{did_you_mean(value, allowed)}"
-                if isinstance(value, str)
-                else json_type(value)
-            )
+            got = json_type(value)
+            if isinstance(value, str):
+                got = f"{quoted(value)}{did_you_mean(value, allowed)}"
             return self._report(location, f"expected {names_listed(allowed, 'or')}, got {got}")
 
         return check
@@ -178,18 +183,6 @@ class Values:
             reason = f"to compile it and those before it is more work than the {bound} units that are allowed"
             return self._report(location, f"the regular expression is refused: {reason}", BAD_PATTERN)
         return text
-
-    def _number(self, value: object, location: Location) -> float | Invalid:
-        """Validate a number. Only callers in the same process can pass one that JSON cannot express."""
-        if isinstance(value, bool) or not isinstance(value, _NUMBERS):
-            return self._report(location, f"expected a number, got {json_type(value)}")
-        if isinstance(value, float):
-            return (
-                float(value) if math.isfinite(value) else self._report(location, "expected a finite number")
-            )
-        if not self._has_few_digits(value):
-            return self._report(location, f"expected a number of at most {self._limits.digits_max} digits")
-        return int(value)
 
     def _has_few_digits(self, value: int) -> bool:
         bits_of_a_digit = 3
