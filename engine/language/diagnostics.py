@@ -78,7 +78,7 @@ class Source:
         return Position(line, offset - self._line_starts[line - 1] + 1)
 
     def end(self) -> int:
-        """Return the offset behind the last character that is not blank."""
+        """Return the offset after the last character that is not blank."""
         return len(self.text.rstrip(" \t\r\n"))
 
     def annotated(self, offset: int, sentence: str) -> str:

@@ -8,7 +8,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.explanation.explaining import Reading, predicates_at
 from engine.evaluation.explanation.nodes import Node
-from engine.evaluation.explanation.past.remembered import Copied, Remembered
+from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
 from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.rule_book.shadows import Comparison, Example
@@ -54,7 +54,7 @@ class Differences:
             for live, each in zip(pair, needed, strict=True)
             for node, path in each.memories
         ]
-        self._before: tuple[int, Copied] | None = None
+        self._before: tuple[int, Remembered] | None = None
         """The number of the event that is evaluated next, and what is remembered before it."""
         self._second, self._explained = 0, 0
 
@@ -70,7 +70,7 @@ class Differences:
         elif self._is_small:
             seen = self._detector.events_seen
             remembered = Remembered(self._detector.state, seen, fields, sent)
-            self._before = seen + 1, remembered.copied(self._names)
+            self._before = seen + 1, remembered.keep(self._names)
 
     def differed(self, kind: str, example: Example, event: Event) -> None:
         """Keep an event at which only one fired."""

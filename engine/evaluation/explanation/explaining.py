@@ -12,7 +12,7 @@ from engine.evaluation.events.warnings import warnings_on
 from engine.evaluation.explanation.nodes import ExplainedRule, Explanation, Node
 from engine.evaluation.explanation.past.decisive_events import Temporal, settle
 from engine.evaluation.explanation.past.futures import Future, every, negated, some
-from engine.evaluation.explanation.past.remembered import Memories, Remembered
+from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.explanation.past.tallies import Entry as Counted
 from engine.evaluation.explanation.past.tallies import entries_of, future_of, told_at
 from engine.evaluation.explanation.predicates import Predicate, Predicates
@@ -81,7 +81,7 @@ class Reading(NamedTuple):
     """The time at which the event is evaluated."""
     messages: tuple[Entry, ...]
     predicates: Predicates
-    remembered: Memories
+    remembered: Remembered
 
     def node(self, live: LiveRule) -> Node:
         """Explain the condition of an enabled rule."""

@@ -28,7 +28,7 @@ def evaluate_explained(
     detector: Detector, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]
 ) -> Firings:
     """Evaluate an event that consists of JSON values, and explain what fires. Raises Refusal 1402."""
-    remembered = Remembered(detector.state, detector.events_seen, fields, sent).copied()
+    remembered = Remembered(detector.state, detector.events_seen, fields, sent).keep()
     try:
         outcome = detector.submit_clean_one(fields, timestamp_ms, sent)
         assert detector.clock_us is not None, "an event was evaluated"

@@ -17,7 +17,7 @@ EVENTS_KEPT: Final = 500
 ROWS_MAX: Final = 32
 TIMELINES_MAX: Final = 8
 LOOKED_AT_S: Final = 30.0
-"""A timeline at which nobody has looked for so long ends."""
+"""A timeline ends when nobody has looked at it for this long."""
 
 _TOO_MANY: Final = 1400
 

@@ -79,7 +79,7 @@ _SHADOWS_FROM: Final = 8
 
 _SHORT_BYTES: Final = 1024
 _READ_LATELY: Final = 1024
-"""So many short conditions are kept as they were read: a few megabytes."""
+"""This many short conditions stay in memory once they are read: a few megabytes."""
 
 
 def dump(detector: Saved, events: Sequence[Event] | None = None) -> bytes:

@@ -79,9 +79,8 @@ class RuleBook:
     ) -> Rule:
         """Change the given parts of a rule, those that are not None, and give the rule.
 
-        A different condition and enabling the rule start a new history. A draft that becomes no shadow rule
-        is no draft any more. Raises as `add_rule` does, and
-        Refusal 1201 for an unknown rule.
+        A different condition starts a new history, and so does enabling the rule. With `shadow` false, a
+        draft ceases to be one. Raises as `add_rule` does, and Refusal 1201 for an unknown rule.
         """
         before = self._named(rule_id).rule
         if name is not None:

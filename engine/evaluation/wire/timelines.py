@@ -1,6 +1,5 @@
 """What asks for a timeline, and its answer as JSON."""
 
-import json
 import time
 from typing import Any
 
@@ -9,6 +8,7 @@ import msgspec
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.timelines import Timelines
 from engine.evaluation.wire.events import Done
+from engine.evaluation.wire.explanations import encoded
 from engine.language.condition import Scalar
 from engine.language.text.printer import format as format_condition
 
@@ -47,6 +47,4 @@ def timeline(detector: Detector, payload: bytes) -> Done:
             if moment.number > asked.after
         ],
     }
-    # The standard library encodes integers of any size, which keys may be.
-    encoded = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Done(encoded.encode())
+    return Done(encoded(document))

@@ -10,7 +10,7 @@ _AGGREGATES = {"count", "distinct", "sum", "avg"}
 _ARGUMENTS = NAMES | LITERALS | {"COMMA", "CLOSE"}
 _CONDITION = NAMES | {"ONCE", "HISTORICALLY", "PER", "ALL", "ANY"}
 """The terminals that begin a condition and never follow the name at the beginning of a predicate."""
-_BEHIND_AGGREGATES = {"WITHIN", *COMPARISON_TERMINALS}
+_AFTER_AGGREGATES = {"WITHIN", *COMPARISON_TERMINALS}
 """The terminals that follow the parentheses of an aggregate, and never those of a relation."""
 
 _TERMINALS = {word.upper() for word in CONTEXTUAL_KEYWORDS}
@@ -36,7 +36,7 @@ def is_keyword(tokens: Sequence[Typed], index: int, expected: Collection[str]) -
     following = _terminal(tokens, index + 1)
     if word in _AGGREGATES:
         return following == "LPAR" and (
-            not _is_call(tokens, index + 1) or _behind_call(tokens, index + 1) in _BEHIND_AGGREGATES
+            not _is_call(tokens, index + 1) or _after_call(tokens, index + 1) in _AFTER_AGGREGATES
         )
     if word == "where" and _terminal(tokens, index - 2) == "LPAR":
         # Between the parentheses of an aggregate nothing else can follow the fact.
@@ -70,8 +70,8 @@ def _is_call(tokens: Sequence[Typed], index: int) -> bool:
     return first in {"RPAR", "", *LITERALS} or (first in NAMES and second in {"COMMA", "RPAR", ""})
 
 
-def _behind_call(tokens: Sequence[Typed], index: int) -> str:
-    """Return the terminal behind the parenthesis that ends the arguments of a relation."""
+def _after_call(tokens: Sequence[Typed], index: int) -> str:
+    """Return the terminal after the parenthesis that ends the arguments of a relation."""
     index += 1
     while _terminal(tokens, index) in _ARGUMENTS:
         index += 1

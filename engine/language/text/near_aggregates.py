@@ -27,16 +27,16 @@ def about_aggregates(words: Sequence[Word], failed: int, accepted: AbstractSet[s
             yield 'a relation is true or false; "count", "distinct", "sum" and "avg" give numbers'
 
 
-def is_behind_where(words: Sequence[Word], index: int) -> bool:
-    """Return whether a connective follows a predicate somewhere behind the `where` of a `per`."""
+def is_after_where(words: Sequence[Word], index: int) -> bool:
+    """Return whether a connective follows a predicate somewhere after the `where` of a `per`."""
     if words[index].terminal not in {"AND", "OR", "SINCE"}:
         return False
     before = [word.terminal for word in words[:index]]
     if "WHERE" not in before or before[-1] not in _PREDICATE_ENDS:
         return False
-    # The last `where`, behind its name and its "per" or parenthesis.
-    behind = before[::-1].index("WHERE")
-    return before[-behind - 3] == "PER"
+    # Before the last `where` come its name and its "per" or parenthesis.
+    after = before[::-1].index("WHERE")
+    return before[-after - 3] == "PER"
 
 
 def _is_compared(before: Sequence[str]) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from engine.language.diagnostics import edit_distance, enumerated, found, typos_max
 from engine.language.operators import COMPARISONS, INEQUALITIES
 from engine.language.text.names import CONTEXTUAL_KEYWORDS, KEYWORDS, in_backquotes, is_reserved
-from engine.language.text.near_aggregates import about_aggregates, is_behind_where
+from engine.language.text.near_aggregates import about_aggregates, is_after_where
 from engine.language.text.words import (
     COMPARISON_TERMINALS,
     DURATIONS,
@@ -107,7 +107,7 @@ def explain(text: str, words: Sequence[Word], failed: int, trials: Trials) -> Ex
     suggestion = _other_spelling(word, accepted)
     if suggestion:
         return _explanation(word, accepted, suggestion)
-    if "AND" not in accepted and is_behind_where(words, failed):
+    if "AND" not in accepted and is_after_where(words, failed):
         return _explanation(word, accepted, '"where" takes one predicate; put more of them in parentheses')
     meant = _near_keyword(words, failed, trials)
     if meant:

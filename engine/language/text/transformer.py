@@ -20,7 +20,7 @@ class Part(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """The fact between the parentheses of an aggregate, and the condition behind its `where`."""
+    """The fact between the parentheses of an aggregate, and the condition after its `where`."""
 
     fact: Part
     where: SpannedObject | None = None

@@ -136,7 +136,7 @@ def _text(part: Any) -> str:
 
 
 def memories(detector: Detector, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return the memories of distinct temporal nodes behind the first so many, with the rules that read them.
+    """Return some memories of distinct temporal nodes, after the first ones, with the rules that read them.
 
     Rules are searched for among the first RULES_AT_ONCE.
     """
@@ -182,7 +182,7 @@ SHARE_UNITS: Final = 10**15
 
 
 def rules(detector: Detector, prefix: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the rules behind a priority whose names begin so, with what they cost, and where to go on."""
+    """Return the rules after a priority whose names have a prefix, with their costs, and where to go on."""
     looked_at, place = _look(detector, after)
     fitting = [live for live in looked_at if live.rule.name.startswith(prefix)]
     costs = _Costs(detector)
@@ -195,26 +195,26 @@ def rules(detector: Detector, prefix: str, after: int, limit: int) -> tuple[list
 def costliest(
     detector: Detector, prefix: str, before: tuple[int, int], limit: int, after: int
 ) -> tuple[list[tuple[int, int, dict[str, Any]]], int | None]:
-    """Return the rules that cost most, of those behind a priority that one look reads, and where to go on.
+    """Return the costliest of the rules that one look reads after a priority, and where to go on.
 
     Each comes with its share of the time in SHARE_UNITS and its priority; `before` has those of the last rule
     of the page before.
     """
     looked_at, place = _look(detector, after)
     costs = _Costs(detector)
-    behind = []
+    following = []
     for live in looked_at:
         rank = round((costs.time_share(live) or 0.0) * SHARE_UNITS), live.rule.priority
         if (-rank[0], rank[1]) > (-before[0], before[1]) and live.rule.name.startswith(prefix):
-            behind.append((*rank, live))
-    most = nsmallest(limit, behind, key=lambda one: (-one[0], one[1]))
+            following.append((*rank, live))
+    most = nsmallest(limit, following, key=lambda one: (-one[0], one[1]))
     return [(share, priority, costs.told(live)) for share, priority, live in most], place
 
 
 def _look(detector: Detector, after: int) -> tuple[list[LiveRule], int | None]:
-    """Return the rules behind a priority that one look reads, and the priority of the last if it is full."""
-    behind = (live for live in detector.live.values() if live.rule.priority > after)
-    found = list(islice(behind, RULES_AT_ONCE))
+    """Return the rules that one look reads after a priority, and the priority of the last if it is full."""
+    following = (live for live in detector.live.values() if live.rule.priority > after)
+    found = list(islice(following, RULES_AT_ONCE))
     return found, found[-1].rule.priority if len(found) == RULES_AT_ONCE else None
 
 

@@ -1,23 +1,13 @@
 """The memories of temporal nodes as an event finds them, read without changing anything."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from engine.evaluation.explanation.past.tallies import Past
 from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.paths import Path
 from engine.evaluation.state.slices import NodeName, State
 from engine.evaluation.state.storage.records import Records
-
-
-class Memories(Protocol):
-    """The memories of the slices of one event, before it."""
-
-    def past_us(self, name: NodeName) -> int | None:
-        """Return the time that a memory holds, or None."""
-
-    def past(self, name: NodeName) -> Past:
-        """Return the record that a memory has."""
 
 
 class Remembered:
@@ -28,9 +18,13 @@ class Remembered:
         self._tick = tick
         self._fields, self._sent = fields, sent
         self._slots: dict[Path, int] = {}
+        self._kept: dict[NodeName, Any] | None = None
+        """By name, what `keep` has read."""
 
     def past_us(self, name: NodeName) -> int | None:
         """Return the time that a memory holds for the event's slice, or None."""
+        if self._kept is not None:
+            return self._kept[name]  # type: ignore[no-any-return]  # the memory is a time
         state = self._state
         store = state.store_of(name)
         assert not isinstance(store, Records), name
@@ -42,22 +36,25 @@ class Remembered:
 
     def past(self, name: NodeName) -> Past:
         """Return the record that a memory has for the event's slice."""
+        if self._kept is not None:
+            return self._kept[name]  # type: ignore[no-any-return]  # the memory is a record
         store = self._state.store_of(name)
         assert isinstance(store, Records), name
         record = store.record(self._slot_of(name.path) if name.path else 0)
         return Past(record, self._since_us(name))
 
-    def copied(self, names: Iterable[NodeName] | None = None) -> "Copied":
-        """Return a copy of the memories with these names, or of all, which later events do not change."""
-        times, records = {}, {}
+    def keep(self, names: Iterable[NodeName] | None = None) -> "Remembered":
+        """Read the memories with these names, or all, now. Only they are given, whatever later events change."""
+        kept: dict[NodeName, Any] = {}
         for name in self._state.users if names is None else names:
             store = self._state.store_of(name)
             if isinstance(store, Records):
                 record, since_us = self.past(name)
-                records[name] = Past(None if record is None else store.copy_of(record), since_us)
+                kept[name] = Past(None if record is None else store.copy_of(record), since_us)
             else:
-                times[name] = self.past_us(name)
-        return Copied(times, records)
+                kept[name] = self.past_us(name)
+        self._kept = kept
+        return self
 
     def _since_us(self, name: NodeName) -> int:
         view = self._state.views.get(name)
@@ -68,18 +65,3 @@ class Remembered:
         if slot is None:
             slot = self._slots[path] = self._state.tables[path].slot_at(self._fields, self._sent)
         return slot
-
-
-class Copied:
-    """A copy of the memories of an event's slices."""
-
-    def __init__(self, times: Mapping[NodeName, int | None], records: Mapping[NodeName, Past]) -> None:
-        self._times, self._records = times, records
-
-    def past_us(self, name: NodeName) -> int | None:
-        """Return the time that a memory held, or None."""
-        return self._times[name]
-
-    def past(self, name: NodeName) -> Past:
-        """Return the record that a memory had."""
-        return self._records[name]

@@ -64,7 +64,7 @@ class Times(Records["array[int]"]):
         return slot
 
     def nth(self, slot: int, number: int) -> int:
-        """Return the so-manieth of the latest times, from 1, or NEVER if there are fewer."""
+        """Return the time of this number, counted back from the latest as 1; NEVER if there are fewer."""
         if self.few is None:
             page, first = self.rows[slot >> PAGE_BITS], (slot & IN_PAGE) * self._width
             place = page[first]

@@ -107,9 +107,9 @@ class Values(Records[dict[Any, int]]):
         return True
 
     def nth(self, slot: int, number: int) -> int:
-        """Return the latest time of the so-manieth of the most recent values, from 1, or NEVER.
+        """Return the latest time of the value of this number, counted back from the most recent as 1.
 
-        The number is that of the first value in a record or of the second.
+        It is NEVER if there are fewer. The number is that of the first value in a record or of the second.
         """
         if self.few is None:
             page, first = self.rows[slot >> PAGE_BITS], (slot & IN_PAGE) * self._width
