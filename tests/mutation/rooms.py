@@ -78,6 +78,7 @@ ROOMS: Final = {
                 "dispatch/indexing/buckets.py",
                 "persistence/capturing.py",
                 "state/storage/columns.py",
+                "state/storage/pages.py",
                 "dispatch/compiler.py",
                 "detector.py",
                 "rule_book/rule_book.py",

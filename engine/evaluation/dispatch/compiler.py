@@ -27,7 +27,7 @@ from engine.evaluation.plan.ir import Abstraction, Known, Memories
 from engine.evaluation.plan.shapes import Junction, Predicate, Shape, updates
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.slices import SETTLE_EVERY, NodeName, State
-from engine.evaluation.state.storage.columns import NO_SLOT
+from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.evaluation.state.storage.tables import SHARDS
 from engine.language.condition import Condition, microseconds
 

@@ -7,7 +7,7 @@ from engine.evaluation.memory import Regime
 from engine.evaluation.plan.codegen import Access, Writer, edge_of
 from engine.evaluation.plan.requirements import OPERATORS
 from engine.evaluation.plan.shapes import Memory, Tally
-from engine.evaluation.state.storage.columns import IN_PAGE, PAGE_BITS
+from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS
 
 
 class RowWriter(Writer):
@@ -97,12 +97,13 @@ def _cell(memory: Memory) -> Access:
             (f"cells[{cell}] = NEVER", f"ticks[{cell}] = tick"),
             (f"cells[{cell}] = past", f"ticks[{cell}] = tick"),
         )
-    opens, closes = ("begin", "end") if memory.regime is Regime.BEGUN else ("open", "close")
+    # A run triggers while it has not begun, any other memory while it holds a time.
+    sets, clears = ("rest", "wake") if memory.regime is Regime.BEGUN else ("wake", "rest")
     return Access(
         (f"past = cells[{cell}]",),
         "past",
-        ("if past == NEVER:", f" whole.{opens}({cell}, now)", "else:", f" cells[{cell}] = now"),
-        ("if past != NEVER:", f" whole.{closes}({cell})"),
+        ("if past == NEVER:", f" whole.{sets}({cell}, now)", "else:", f" cells[{cell}] = now"),
+        ("if past != NEVER:", f" whole.{clears}({cell}, NEVER)"),
         (),
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from engine.evaluation.facts.values import Name
+from engine.evaluation.facts.values import Name, split_name
 
 T = TypeVar("T")
 
@@ -18,6 +18,31 @@ class _Branch(Generic[T]):
         self.item: T | None = None
         self.whole = ""
         """The whole name of the item, if there is one."""
+
+
+class FactNames(Generic[T]):
+    """Items by fact: those of fields, and those of vars, whose names begin with `$`."""
+
+    __slots__ = ("of_fields", "of_vars")
+
+    def __init__(self) -> None:
+        self.of_fields: Names[T] = Names()
+        self.of_vars: Names[T] = Names()
+
+    def add(self, fact: str, item: T) -> None:
+        """Add a new fact."""
+        name = split_name(fact)
+        (self.of_vars if name.of_vars else self.of_fields).add(name, item)
+
+    def remove(self, fact: str) -> None:
+        """Remove a fact."""
+        name = split_name(fact)
+        (self.of_vars if name.of_vars else self.of_fields).remove(name)
+
+    def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[T, Any]]:
+        """Return each item whose fact has a value in an event, with the value."""
+        found = self.of_fields.found_in(fields)
+        return found + self.of_vars.found_in(sent) if self.of_vars else found
 
 
 class Names(Generic[T]):
@@ -67,7 +92,7 @@ class Names(Generic[T]):
             del branches[step]
 
     def found_in(self, values: Mapping[str, Any]) -> list[tuple[T, Any]]:
-        """Yield each item whose name leads to a value, with the value. Looks up as `values.dig` does."""
+        """Return each item whose name leads to a value, with the value. Looks up as `values.dig` does."""
         found = _common(self._plain, values)
         if self._dotted:
             found += _common(self._dotted, values)

@@ -6,12 +6,10 @@ or the shortcuts of matching. So replaying an event gives the same verdicts.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from engine.evaluation.facts.names import Names
-from engine.evaluation.facts.values import split_name
+from engine.evaluation.facts.names import FactNames
 from engine.language.limits import Limits
 from engine.patterns.fact_patterns import FactPatterns
 
@@ -30,8 +28,7 @@ class PatternWork:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._facts: dict[str, FactPatterns] = {}
-        self._of_fields: Names[tuple[str, FactPatterns]] = Names()
-        self._of_vars: Names[tuple[str, FactPatterns]] = Names()
+        self._names: FactNames[tuple[str, FactPatterns]] = FactNames()
         self._asked: WeakValueDictionary[str, FactPatterns] = WeakValueDictionary()
         """Those in `_facts`, and those that compiled rules still refer to."""
         self._count = self._exploding = 0
@@ -46,7 +43,7 @@ class PatternWork:
         patterns = self.of(fact)
         if fact not in self._facts:
             self._facts[fact] = patterns
-            self._names(fact).add(split_name(fact), (fact, patterns))
+            self._names.add(fact, (fact, patterns))
         self._change(patterns, partial(patterns.add, pattern))
 
     def remove(self, fact: str, pattern: str) -> None:
@@ -57,7 +54,7 @@ class PatternWork:
             self._change(patterns, partial(patterns.remove, pattern))
             if not patterns:
                 del self._facts[fact]
-                self._names(fact).remove(split_name(fact))
+                self._names.remove(fact)
 
     def compile_new(self) -> None:
         """Compile the patterns that were added, so that no event has to."""
@@ -96,9 +93,7 @@ class PatternWork:
             return _NONE
         texts = [
             (fact, patterns, value)
-            for (fact, patterns), value in chain(
-                self._of_fields.found_in(fields), self._of_vars.found_in(sent)
-            )
+            for (fact, patterns), value in self._names.found_in(fields, sent)
             if type(value) is str
         ]
         # The upper estimate is cheap, and nearly always within the bound.
@@ -139,9 +134,6 @@ class PatternWork:
             patterns = self.of(fact)
             patterns.untried = patterns.exploding_untried = False
         self._cut = self._untried = _NONE
-
-    def _names(self, fact: str) -> Names[tuple[str, FactPatterns]]:
-        return self._of_vars if split_name(fact).of_vars else self._of_fields
 
 
 def _too_much(work: dict[str, int], left: int) -> frozenset[str]:

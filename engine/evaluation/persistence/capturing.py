@@ -17,7 +17,8 @@ from engine.evaluation.rule_book.shadows import Shadows
 from engine.evaluation.rules import LiveRule, Rule
 from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.slices import Joined, NodeName, State
-from engine.evaluation.state.storage.columns import NO_SLOT, Column
+from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.pages import NO_SLOT
 from engine.evaluation.state.storage.records import Records
 from engine.evaluation.state.storage.starts import NO_BIRTH
 from engine.evaluation.state.storage.tables import Key, KeyTable

@@ -1,15 +1,15 @@
-"""Migrates documents of older versions to the next version; see `saved.py`."""
+"""Migrates documents of older versions; `saved.py` describes the current one."""
 
-import sys
 from array import array
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 from engine.evaluation.memory import FOREVER, NEVER
-from engine.evaluation.state.storage.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.persistence.packing import numbers_packed, numbers_unpacked
+from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 
 
-def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
+def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:
     """Migrate a document of version 1 to version 2.
 
     In version 1, the keys of a table were in the order of expiry checks, some of them twice. Entries referred
@@ -32,10 +32,10 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
             {
                 "path": path,
                 "keys": [keys[place] for place in places],
-                "seen": _packed(sightings[place] for place in places),
+                "seen": numbers_packed(sightings[place] for place in places),
                 **dict.fromkeys(("times", "first_ticks", "first_times"), b""),
                 # Version 2 checks these slots, and frees those that are empty.
-                "idle": _packed(range(len(places))),
+                "idle": numbers_packed(range(len(places))),
                 **dict.fromkeys(("opened", "turn", "scanned", "ticked"), 0),
             }
         )
@@ -58,7 +58,7 @@ def from_version_1(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
+def _from_version_2(document: dict[str, Any]) -> dict[str, Any]:
     """Migrate a document of version 2 to version 3.
 
     In version 2, the single keys of a path of one key were in arrays too. The entries of paged columns were
@@ -75,14 +75,14 @@ def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
         {
             **row,
             "keys": [key[0] if key is not None and len(row["path"]) == 1 else key for key in row["keys"]],
-            "held": _packed(held[tuple(row["path"])]),
+            "held": numbers_packed(held[tuple(row["path"])]),
         }
         for row in document["tables"]
     ]
     return {**document, "tables": tables, "memories": memories}
 
 
-def from_version_3(document: dict[str, Any]) -> dict[str, Any]:
+def _from_version_3(document: dict[str, Any]) -> dict[str, Any]:
     """Migrate a document of version 3 to version 4.
 
     Version 3 also recorded the progress of expiry and eviction. A free slot kept the last event of its
@@ -107,38 +107,23 @@ def from_version_3(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _seen_where(seen: bytes, taken: list[bool]) -> bytes:
-    return _packed(
-        tick if is_taken else FOREVER for tick, is_taken in zip(_unpacked(seen), taken, strict=True)
+    return numbers_packed(
+        tick if is_taken else FOREVER for tick, is_taken in zip(numbers_unpacked(seen), taken, strict=True)
     )
-
-
-def from_version_4(document: dict[str, Any]) -> dict[str, Any]:
-    """Migrate a document of version 4 to version 5: every rule reads a memory of its own birth."""
-    return {**document, "joined": [], "newborn": [], "joining": None}
-
-
-def from_version_5(document: dict[str, Any]) -> dict[str, Any]:
-    """Migrate a document of version 5 to version 6, which adds keys with a `where`, and records."""
-    return document
-
-
-def from_version_6(document: dict[str, Any]) -> dict[str, Any]:
-    """Migrate a document of version 6 to version 7, in which memories without a window may wait to join."""
-    return {**document, "joining": None}
 
 
 def _without_marks(remembered: dict[str, Any], taken: list[bool]) -> dict[str, Any]:
     ticks = {
         slot: tick
-        for slot, tick in zip(*map(_unpacked, remembered["ticks"]), strict=True)
+        for slot, tick in zip(*map(numbers_unpacked, remembered["ticks"]), strict=True)
         if slot < len(taken) and taken[slot]
     }
     others = {name: remembered[name] for name in remembered if name not in {"swept", "sweeping"}}
-    return {**others, "ticks": [_packed(ticks), _packed(ticks.values())]}
+    return {**others, "ticks": [numbers_packed(ticks), numbers_packed(ticks.values())]}
 
 
 def _laid_out(remembered: dict[str, Any], held: "array[int]") -> dict[str, Any]:
-    slots, times = _unpacked(remembered["slots"]), _unpacked(remembered["times"])
+    slots, times = numbers_unpacked(remembered["slots"]), numbers_unpacked(remembered["times"])
     for slot in slots:
         held[slot] += 1
     unchanged = {name: remembered[name] for name in ("whole_at", "swept", "sweeping", "ticks")}
@@ -152,8 +137,8 @@ def _laid_out(remembered: dict[str, Any], held: "array[int]") -> dict[str, Any]:
         counts[number] += 1
     return {
         **unchanged,
-        "counts": [_packed(pages), _packed(counts[number] for number in pages)],
-        "pages": b"".join(map(_packed, pages.values())),
+        "counts": [numbers_packed(pages), numbers_packed(counts[number] for number in pages)],
+        "pages": b"".join(map(numbers_packed, pages.values())),
     }
 
 
@@ -163,8 +148,8 @@ def _remembered(document: dict[str, Any], slots: dict[int, int] | None, value: A
         return [NEVER if value is None else value, events_seen]
     entries = [(slots[place], time_us) for place, time_us in value if place in slots]
     return {
-        "slots": _packed(slot for slot, _ in entries),
-        "times": _packed(time_us for _, time_us in entries),
+        "slots": numbers_packed(slot for slot, _ in entries),
+        "times": numbers_packed(time_us for _, time_us in entries),
         "paged": False,
         "whole_at": events_seen,
         "ticks": [b"", b""],
@@ -173,12 +158,24 @@ def _remembered(document: dict[str, Any], slots: dict[int, int] | None, value: A
     }
 
 
-def _packed(numbers: Any) -> bytes:
-    return b"".join(number.to_bytes(8, "little", signed=True) for number in array("q", numbers))
+_REBUILT: Final = (_from_version_1, _from_version_2, _from_version_3)
+"""Each rebuilds a document of its version as one of the next."""
+
+_ADDED: Final[tuple[dict[str, Any], ...]] = (
+    # In version 4, every rule reads a memory of its own birth.
+    {"joined": [], "newborn": []},
+    # Version 6 adds keys with a `where`, and records.
+    {},
+    # From version 7 on, memories without a window may wait to join.
+    {"joining": None},
+)
+"""What documents of version 4 and of those after it lack."""
 
 
-def _unpacked(data: bytes) -> "array[int]":
-    column = array("q", data)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column
+def migrated(document: dict[str, Any], version: int) -> dict[str, Any]:
+    """Return a document of any version as one of the current version."""
+    for rebuilt in _REBUILT[version - 1 :]:
+        document = rebuilt(document)
+    for added in _ADDED[max(0, version - 1 - len(_REBUILT)) :]:
+        document = {**document, **added}
+    return document

@@ -106,6 +106,14 @@ def numbers_packed(numbers: Iterable[int] | Iterable[float]) -> bytes:
     return column.tobytes()
 
 
+def numbers_unpacked(data: bytes, kind: str = "q") -> Any:
+    """Unpack numbers: 64-bit integers, or doubles if `kind` is `d`."""
+    column = array(kind, data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
 def condition_bytes(condition: Condition) -> bytes:
     """Return a condition as JSON."""
     return msgspec.json.encode(condition_to_document(condition))

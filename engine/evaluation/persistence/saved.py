@@ -37,8 +37,6 @@ bits have an extension type, so keys of any size survive. Long texts as keys hav
 digest.
 """
 
-import sys
-from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -51,22 +49,22 @@ from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.facts.values import LONG_TEXT, part_of_key, slice_key_of
 from engine.evaluation.paths import Filter, Path
 from engine.evaluation.persistence.capturing import Captured, Saved, capture
-from engine.evaluation.persistence.migrations import (
-    from_version_1,
-    from_version_2,
-    from_version_3,
-    from_version_4,
-    from_version_5,
-    from_version_6,
+from engine.evaluation.persistence.migrations import migrated
+from engine.evaluation.persistence.packing import (
+    ANY_TEXT,
+    BIG_INTEGER,
+    LONG_TEXT_TYPE,
+    numbers_unpacked,
+    packed,
 )
-from engine.evaluation.persistence.packing import ANY_TEXT, BIG_INTEGER, LONG_TEXT_TYPE, packed
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.aggregates.panes import Panes, Sum
 from engine.evaluation.state.aggregates.times import Times
 from engine.evaluation.state.aggregates.values import Values
 from engine.evaluation.state.joining import Joining
 from engine.evaluation.state.slices import Joined, NodeName
-from engine.evaluation.state.storage.columns import PAGE_SLOTS, PAGED_FROM, Column
+from engine.evaluation.state.storage.columns import PAGED_FROM, Column
+from engine.evaluation.state.storage.pages import PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records
 from engine.evaluation.state.storage.tables import Key, KeyTable
 from engine.language.condition import Condition
@@ -104,18 +102,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
     """Restore an empty detector from a document of this version or an older one."""
     assert not detector.live, "a detector is loaded before it is used"
     assert not detector.events_seen, "a detector is loaded before it is used"
-    if version == 1:
-        document = from_version_1(document)
-    if version < 3:  # noqa: PLR2004 -- the number of a version
-        document = from_version_2(document)
-    if version < 4:  # noqa: PLR2004 -- as above
-        document = from_version_3(document)
-    if version < 5:  # noqa: PLR2004 -- as above
-        document = from_version_4(document)
-    if version < 6:  # noqa: PLR2004 -- as above
-        document = from_version_5(document)
-    if version < 7:  # noqa: PLR2004 -- as above
-        document = from_version_6(document)
+    document = migrated(document, version)
     state = detector.state
     detector.clock_us = document["clock_us"]
     detector.events_seen = document["events_seen"]
@@ -124,7 +111,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
         state.become_indexed(0)
     for row in document["tables"]:
         path = _path(row["path"])
-        state.table(path).restore(_keys(row["keys"], several=len(path) > 1), _unpacked(row["held"]))
+        state.table(path).restore(_keys(row["keys"], several=len(path) > 1), numbers_unpacked(row["held"]))
     for condition, saved_path, birth, oldest_birth, since_us in document["joined"]:
         node = stored_condition(condition), _path(saved_path)
         detector.state.restore_joined(NodeName(*node, birth), Joined(NodeName(*node, oldest_birth), since_us))
@@ -157,7 +144,7 @@ def load(detector: Saved, document: Any, version: int) -> None:
     for row in document["tables"]:
         _load_table(state.tables[_path(row["path"])], row)
     for saved_path, birth, window_us, *numbers in document.get("starts", ()):
-        slots, lengths, times = map(_unpacked, numbers)
+        slots, lengths, times = map(numbers_unpacked, numbers)
         ends = accumulate(lengths, initial=0)
         spans = [tuple(times[first:end]) for first, end in pairwise(ends)]
         state.starts_of(_path(saved_path)).restore(birth, window_us, dict(zip(slots, spans, strict=True)))
@@ -195,11 +182,11 @@ def _path(saved: list[Any]) -> Path:
 
 
 def _load_table(table: KeyTable, row: dict[str, Any]) -> None:
-    table.seen = _unpacked(row["seen"])
+    table.seen = numbers_unpacked(row["seen"])
     # An empty array means that no column was read with a clock. New clocks are not read for earlier events.
-    table.times = _unpacked(row["times"]) or table.times
-    table.first_ticks = _unpacked(row["first_ticks"]) or table.first_ticks
-    table.first_times = _unpacked(row["first_times"]) or table.first_times
+    table.times = numbers_unpacked(row["times"]) or table.times
+    table.first_ticks = numbers_unpacked(row["first_ticks"]) or table.first_ticks
+    table.first_times = numbers_unpacked(row["first_times"]) or table.first_times
 
 
 def _load_column(column: Column, row: dict[str, Any]) -> None:
@@ -208,28 +195,28 @@ def _load_column(column: Column, row: dict[str, Any]) -> None:
         few = _entries(row["few"])
     else:
         size = PAGE_SLOTS * 8
-        numbers, counts = map(_unpacked, row["counts"])
+        numbers, counts = map(numbers_unpacked, row["counts"])
         pages = {
-            number: (_unpacked(row["pages"][place * size : (place + 1) * size]), count)
+            number: (numbers_unpacked(row["pages"][place * size : (place + 1) * size]), count)
             for place, (number, count) in enumerate(zip(numbers, counts, strict=True))
         }
     column.restore(few, pages, _entries(row["ticks"]), row["whole_at"])
 
 
 def _load_records(records: Records[Any], row: dict[str, Any], *, keyed: bool) -> None:
-    slots, ends = _unpacked(row["slots"]), [0, *accumulate(_unpacked(row["lengths"]))]
+    slots, ends = numbers_unpacked(row["slots"]), [0, *accumulate(numbers_unpacked(row["lengths"]))]
     spans = [slice(*span) for span in pairwise(ends)]
     held: list[Any]
     match records:
         case Times():
-            times = _unpacked(row["times"])
+            times = numbers_unpacked(row["times"])
             held = [times[span] for span in spans]
         case Values():
-            seen = list(zip(_keys(row["values"], several=False), _unpacked(row["times"]), strict=True))
+            seen = list(zip(_keys(row["values"], several=False), numbers_unpacked(row["times"]), strict=True))
             held = [records.ordered(seen[span]) for span in spans]
         case Panes():
-            panes, sums = _unpacked(row["panes"]), _doubles(row["sums"])
-            counts = _unpacked(row["counts"]) if records.counted else None
+            panes, sums = numbers_unpacked(row["panes"]), numbers_unpacked(row["sums"], "d")
+            counts = numbers_unpacked(row["counts"]) if records.counted else None
             held = [Sum(panes[span], sums[span], None if counts is None else counts[span]) for span in spans]
         case _:
             raise AssertionError(records)
@@ -238,21 +225,7 @@ def _load_records(records: Records[Any], row: dict[str, Any], *, keyed: bool) ->
 
 
 def _entries(columns: list[bytes]) -> dict[int, int]:
-    return dict(zip(*map(_unpacked, columns), strict=True))
-
-
-def _unpacked(data: bytes) -> "array[int]":
-    column = array("q", data)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column
-
-
-def _doubles(data: bytes) -> "array[float]":
-    column = array("d", data)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column
+    return dict(zip(*map(numbers_unpacked, columns), strict=True))
 
 
 def _keys(values: list[Any], *, several: bool) -> list[Key | None]:

@@ -79,29 +79,18 @@ class Whole:
     def restore(self, cell: int, time_us: int) -> None:
         """Restore the time of a cell from a snapshot."""
         if time_us != NEVER:
-            (self.begin if cell in self.blank else self.open)(cell, time_us)
+            (self.rest if cell in self.blank else self.wake)(cell, time_us)
 
-    def open(self, cell: int, now_us: int) -> None:
-        """Set an empty cell that triggers while it holds a time."""
-        self.cells[cell] = now_us
+    def wake(self, cell: int, time_us: int) -> None:
+        """Set a cell that triggers from now on."""
+        self.cells[cell] = time_us
         if cell in self.buckets:
             self.awake[cell] = self.buckets[cell]
 
-    def close(self, cell: int) -> None:
-        """Undo `open`."""
-        self.cells[cell] = NEVER
+    def rest(self, cell: int, time_us: int) -> None:
+        """Set a cell that triggers no longer."""
+        self.cells[cell] = time_us
         self.awake.pop(cell, None)
-
-    def begin(self, cell: int, now_us: int) -> None:
-        """Set an empty cell that triggers while it holds no time."""
-        self.cells[cell] = now_us
-        self.awake.pop(cell, None)
-
-    def end(self, cell: int) -> None:
-        """Undo `begin`."""
-        self.cells[cell] = NEVER
-        if cell in self.buckets:
-            self.awake[cell] = self.buckets[cell]
 
 
 class Keyless:

@@ -9,7 +9,7 @@ from engine import Detector, Limits
 from engine.evaluation.state import slices
 from engine.evaluation.state.removal import eviction, expiry, minima
 from engine.evaluation.state.removal.expiry import page_until_us, until_us
-from engine.evaluation.state.storage import columns
+from engine.evaluation.state.storage import columns, pages
 from engine.evaluation.state.storage.sizes import ENTRY_BYTES, PAGE_BYTES, SLOT_BYTES, TICK_BYTES, key_bytes
 from tests.differential.modes import MODES, in_mode
 
@@ -373,5 +373,5 @@ def test_however_many_keys_expire_at_once_one_event_drops_a_page_of_them_at_most
         before = made.state.live
         made.evaluate({"k": -number, "a": 1}, 10_000)
         dropped.append(before + 1 - made.state.live)
-    assert columns.PAGE_SLOTS // 2 < max(dropped) <= columns.PAGE_SLOTS
+    assert pages.PAGE_SLOTS // 2 < max(dropped) <= pages.PAGE_SLOTS
     assert made.state.live < 4_100, "nearly all that expired are gone"

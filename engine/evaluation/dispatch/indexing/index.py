@@ -12,8 +12,8 @@ from engine.evaluation.dispatch.indexing.ranges import Ranges, Selected
 from engine.evaluation.dispatch.indexing.selection import SelectedRows
 from engine.evaluation.dispatch.indexing.selectivity import Selectivity
 from engine.evaluation.facts.lookups import Lookup, Lookups
-from engine.evaluation.facts.names import Names
-from engine.evaluation.facts.values import key_of, split_name
+from engine.evaluation.facts.names import FactNames
+from engine.evaluation.facts.values import key_of
 from engine.evaluation.plan.ir import Known
 from engine.evaluation.plan.triggers import PRESENT, Element, Found, Hit, Range, Trigger, Triggers
 from engine.patterns.fact_patterns import FactPatterns
@@ -46,8 +46,19 @@ class _Fact:
         self.lookup = lookup
         self.by_pattern: dict[str, Bucket] = {}
         self.patterns = patterns
-        self.present: Bucket | None = None
+        self.present: dict[Any, Bucket] = {}
+        """The bucket for any value, by PRESENT."""
         self.ranges = Ranges(selected)
+
+    def place_of(self, trigger: Hit | Element | Found) -> tuple[dict[Any, Bucket], Any]:
+        """Return where the bucket of a trigger is: the dict, and the key in it."""
+        match trigger:
+            case Found(_, pattern):
+                return self.by_pattern, pattern
+            case Element(_, value):
+                return self.by_element, value
+            case Hit(_, value):
+                return (self.present if value is PRESENT else self.by_value), value
 
 
 class Index:
@@ -62,8 +73,7 @@ class Index:
         self._patterns_of = patterns_of
         self._lookups = lookups
         self._always = new_bucket(None)
-        self._of_fields: Names[_Fact] = Names()
-        self._of_vars: Names[_Fact] = Names()
+        self._names: FactNames[_Fact] = FactNames()
         self._facts: dict[str, _Fact] = {}
 
     def cost(self, triggers: Triggers) -> float:
@@ -106,10 +116,8 @@ class Index:
             self._always.add(member, depth)
             return
         for trigger in triggers:
-            if isinstance(trigger, Hit | Element):
+            if isinstance(trigger, Hit | Element | Found):
                 self._bucket(trigger).add(member, depth, several=several)
-            elif isinstance(trigger, Found):
-                self._bucket_of_pattern(trigger).add(member, depth, several=several)
         for said, ranges in _ranges_by_fact(triggers).items():
             self._fact(said).ranges.add(ranges, member, depth)
 
@@ -119,13 +127,9 @@ class Index:
             self._always.remove(member, depth)
             return
         for trigger in triggers:
-            if isinstance(trigger, Hit | Element):
+            if isinstance(trigger, Hit | Element | Found):
                 self._bucket(trigger).remove(member, depth, several=several)
-            elif isinstance(trigger, Found):
-                self._bucket_of_pattern(trigger).remove(member, depth, several=several)
-            else:
-                continue
-            self._drop_if_empty(trigger)
+                self._drop_if_empty(trigger)
         for said, ranges in _ranges_by_fact(triggers).items():
             self._facts[said].ranges.remove(ranges, member, depth)
             self._drop_if_unused(said)
@@ -133,67 +137,36 @@ class Index:
     def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket | Selected]:
         """Return the buckets that an event meets, and what it selects by ranges."""
         met: list[Bucket | Selected] = [self._always] if self._always.size else []
-        for fact, value in self._of_fields.found_in(fields):
+        for fact, value in self._names.found_in(fields, sent):
             _meet(fact, value, met)
-        if self._of_vars:
-            for fact, value in self._of_vars.found_in(sent):
-                _meet(fact, value, met)
         return met
 
     def _fact(self, said: str) -> _Fact:
         fact = self._facts.get(said)
         if fact is None:
             fact = self._facts[said] = _Fact(self._patterns_of(said), self._lookups.of(said), self._selected)
-            self._names(said).add(split_name(said), fact)
+            self._names.add(said, fact)
         return fact
 
-    def _names(self, said: str) -> "Names[_Fact]":
-        return self._of_vars if split_name(said).of_vars else self._of_fields
-
-    def _bucket(self, trigger: Hit | Element) -> Bucket:
-        fact = self._fact(trigger.fact)
-        if isinstance(trigger, Element):
-            bucket = fact.by_element.get(trigger.value)
-            if bucket is None:
-                bucket = fact.by_element[trigger.value] = self._new_bucket(None)
-            return bucket
-        if trigger.value is PRESENT:
-            if fact.present is None:
-                fact.present = self._new_bucket(None)
-            return fact.present
-        bucket = fact.by_value.get(trigger.value)
+    def _bucket(self, trigger: Hit | Element | Found) -> Bucket:
+        buckets, key = self._fact(trigger.fact).place_of(trigger)
+        bucket = buckets.get(key)
         if bucket is None:
-            bucket = fact.by_value[trigger.value] = self._new_bucket(Known(trigger.fact, trigger.value))
-        return bucket
-
-    def _bucket_of_pattern(self, trigger: Found) -> Bucket:
-        fact = self._fact(trigger.fact)
-        bucket = fact.by_pattern.get(trigger.pattern)
-        if bucket is None:
-            bucket = fact.by_pattern[trigger.pattern] = self._new_bucket(None)
+            is_value = isinstance(trigger, Hit) and trigger.value is not PRESENT
+            bucket = buckets[key] = self._new_bucket(Known(trigger.fact, key) if is_value else None)
         return bucket
 
     def _drop_if_empty(self, trigger: Hit | Element | Found) -> None:
-        fact = self._facts[trigger.fact]
-        if isinstance(trigger, Found):
-            if not fact.by_pattern[trigger.pattern].size:
-                del fact.by_pattern[trigger.pattern]
-        elif isinstance(trigger, Element):
-            if not fact.by_element[trigger.value].size:
-                del fact.by_element[trigger.value]
-        elif trigger.value is PRESENT:
-            if fact.present is not None and not fact.present.size:
-                fact.present = None
-        elif not fact.by_value[trigger.value].size:
-            del fact.by_value[trigger.value]
+        buckets, key = self._facts[trigger.fact].place_of(trigger)
+        if not buckets[key].size:
+            del buckets[key]
         self._drop_if_unused(trigger.fact)
 
     def _drop_if_unused(self, said: str) -> None:
         fact = self._facts[said]
-        in_use = fact.by_value or fact.by_element or fact.by_pattern or fact.ranges
-        if fact.present is None and not in_use:
+        if not (fact.by_value or fact.by_element or fact.by_pattern or fact.present or fact.ranges):
             del self._facts[said]
-            self._names(said).remove(split_name(said))
+            self._names.remove(said)
 
 
 def _ranges_by_fact(triggers: Triggers) -> dict[str, list[Range]]:
@@ -209,8 +182,8 @@ def _meet(fact: _Fact, value: Any, met: list[Bucket | Selected]) -> None:
     bucket = fact.by_value.get(value if type(value) is str else key_of(value))
     if bucket is not None:
         met.append(bucket)
-    if fact.present is not None:
-        met.append(fact.present)
+    if fact.present:
+        met += fact.present.values()
     if fact.by_pattern and type(value) is str:
         found = fact.patterns.found_among(fact.by_pattern, value)
         met += [fact.by_pattern[pattern] for pattern in found]

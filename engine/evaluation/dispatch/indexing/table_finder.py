@@ -1,11 +1,9 @@
 """Finds the key tables that an event has a key for, among many."""
 
 from collections.abc import Collection, Mapping
-from itertools import chain
 from typing import Any
 
-from engine.evaluation.facts.names import Names
-from engine.evaluation.facts.values import split_name
+from engine.evaluation.facts.names import FactNames
 from engine.evaluation.paths import fact_of
 from engine.evaluation.state.storage.tables import KeyTable
 
@@ -15,16 +13,14 @@ class TableFinder:
 
     def __init__(self, tables: Collection[KeyTable], *, every: bool) -> None:
         self.every = tables if every else None
-        self._of_fields: Names[list[KeyTable]] = Names()
-        self._of_vars: Names[list[KeyTable]] = Names()
+        self._names: FactNames[list[KeyTable]] = FactNames()
         self._turned: list[KeyTable] = []
         by_key: dict[str, list[KeyTable]] = {}
         for table in tables:
             by_key.setdefault(fact_of(table.path[-1]), []).append(table)
             table.leave()
-        for said, of_key in by_key.items():
-            name = split_name(said)
-            (self._of_vars if name.of_vars else self._of_fields).add(name, of_key)
+        for fact, of_key in by_key.items():
+            self._names.add(fact, of_key)
 
     def tables_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Collection[KeyTable]:
         """Return the tables whose last key has a value. All other tables leave the previous event."""
@@ -32,8 +28,7 @@ class TableFinder:
             return self.every
         for table in self._turned:
             table.leave()
-        found = chain(self._of_fields.found_in(fields), self._of_vars.found_in(sent))
-        self._turned = [table for tables, _ in found for table in tables]
+        self._turned = [table for tables, _ in self._names.found_in(fields, sent) for table in tables]
         return self._turned
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.evaluation.facts.values import double
 from engine.evaluation.memory import NEVER, pane_us
-from engine.evaluation.state.storage.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
 from engine.evaluation.state.storage.sizes import RECORD_BYTES, array_bytes, steps_bytes
 

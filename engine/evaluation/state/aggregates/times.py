@@ -5,7 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.evaluation.memory import NEVER
-from engine.evaluation.state.storage.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
 from engine.evaluation.state.storage.sizes import RECORD_STEP, STEP_BYTES, array_bytes, steps_bytes
 

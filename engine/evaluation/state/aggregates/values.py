@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.evaluation.facts.values import KEY_CHARS_MAX, slice_key_of
 from engine.evaluation.memory import NEVER
 from engine.evaluation.state.aggregates.interned import Interned
-from engine.evaluation.state.storage.columns import IN_PAGE, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
 from engine.evaluation.state.storage.sizes import VALUE_BYTES, key_bytes
 from engine.evaluation.state.storage.tables import SHARDS

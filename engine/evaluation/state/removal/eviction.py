@@ -17,7 +17,7 @@ from engine.evaluation.memory import FOREVER
 from engine.evaluation.paths import Path
 from engine.evaluation.state.removal.expiry import forget, page_until_us, until_us
 from engine.evaluation.state.removal.minima import Minima
-from engine.evaluation.state.storage.columns import PAGE_BITS
+from engine.evaluation.state.storage.pages import PAGE_BITS
 from engine.evaluation.state.storage.tables import KeyTable, Total
 
 NEAR_SHARE: Final = (7, 8)

@@ -5,7 +5,7 @@ a memory without a window holds a time for the key, the key cannot expire until 
 """
 
 from engine.evaluation.memory import FOREVER, NEVER
-from engine.evaluation.state.storage.columns import PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.pages import PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.tables import KeyTable
 
 

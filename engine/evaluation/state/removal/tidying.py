@@ -7,7 +7,7 @@ the number of the event, so a restored detector continues exactly like the one t
 from typing import Final
 
 from engine.evaluation.state.removal.expiry import drop_expired, has_expired
-from engine.evaluation.state.storage.columns import PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.pages import PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.tables import SHARDS, KeyTable, shrink
 
 _PAGE_STEP: Final = 0x9E3779B1

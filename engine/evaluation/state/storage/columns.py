@@ -9,17 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from engine.evaluation.memory import FOREVER, NEVER, Bucket, Regime
-from engine.evaluation.state.storage.sizes import ENTRY_BYTES, PAGE_BYTES, TICK_BYTES, Weighed
+from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS
+from engine.evaluation.state.storage.sizes import ENTRY_BYTES, PAGE_BYTES, TICK_BYTES
 
 if TYPE_CHECKING:
     from engine.evaluation.state.storage.tables import KeyTable
-
-PAGE_BITS: Final = 8
-PAGE_SLOTS: Final = 1 << PAGE_BITS
-IN_PAGE: Final = PAGE_SLOTS - 1
-
-NO_SLOT: Final = -1
-"""The slot of a key that is not live. Every column reads NEVER there, and it is never written."""
 
 PAGED_FROM: Final = 512
 """Up to this many entries, a column is a dict."""
@@ -36,7 +30,7 @@ _NO_COUNTS: Final[list[int]] = []
 _NO_TICKS: Final[dict[int, int]] = {}
 
 
-class Column(Weighed):
+class Column:
     """The memory of one node for each slot of a table: a time in microseconds, or NEVER.
 
     Generated functions read and overwrite entries directly. They add them by `open` and remove them by
@@ -45,6 +39,7 @@ class Column(Weighed):
 
     __slots__ = (
         "bucket",
+        "bytes",
         "complete_at",
         "counts",
         "expires_after_us",
@@ -52,11 +47,14 @@ class Column(Weighed):
         "held",
         "pages",
         "regime",
+        "table",
         "ticks",
     )
 
     def __init__(self, table: "KeyTable", expires_after_us: int | None, complete_at: int) -> None:
-        super().__init__(table)
+        self.table = table
+        self.bytes = 0
+        """The estimated size; see `sizes.py`."""
         self.expires_after_us = expires_after_us
         self.complete_at = complete_at
         """The event up to which the entries are complete. A slot in `ticks` is complete up to a later one."""
@@ -75,6 +73,11 @@ class Column(Weighed):
         time the previous event removed."""
         self.regime = Regime.SEEN
         """What an event does to the memory if it meets no trigger of it, once rules are indexed."""
+
+    def weigh(self, more_bytes: int) -> None:
+        """Add to the estimated size of the column, and so of the detector."""
+        self.bytes += more_bytes
+        self.table.weigh(more_bytes)
 
     def open(self, key: object, slot: int, now_us: int, tick: int) -> int:
         """Add an entry for a key, which is admitted if it is not live, and give its slot."""

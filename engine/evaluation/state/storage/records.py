@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from engine.evaluation.memory import Regime
-from engine.evaluation.state.storage.columns import IN_PAGE, PAGE_BITS, Column
+from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS
 from engine.evaluation.state.storage.sizes import RECORD_BYTES
 
 if TYPE_CHECKING:

@@ -5,10 +5,7 @@ on the state, not on the version of Python or the machine. The constants are tho
 containers at their average load.
 """
 
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from engine.evaluation.state.storage.tables import KeyTable
+from typing import Any, Final
 
 SLOT_BYTES: Final = 150
 """For each live key: its entries in the arrays of its table and in the dict of its shard, and its slot."""
@@ -80,18 +77,3 @@ def key_bytes(key: Any) -> int:
     if kind is bytes:
         return _DIGITS_BYTES + len(key)
     return _FLOAT_BYTES if kind is float else _INT_BYTES
-
-
-class Weighed:
-    """A part of a table, of which the estimated size is known at any time."""
-
-    __slots__ = ("bytes", "table")
-
-    def __init__(self, table: "KeyTable") -> None:
-        self.table = table
-        self.bytes = 0
-
-    def weigh(self, more_bytes: int) -> None:
-        """Add to the estimated size of this part, and so of the detector."""
-        self.bytes += more_bytes
-        self.table.weigh(more_bytes)

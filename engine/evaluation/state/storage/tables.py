@@ -9,7 +9,8 @@ from typing import Any, Final, Protocol
 from engine.evaluation.facts.values import KEY_CHARS_MAX, part_of_key, slice_key_of, split_name, value_of
 from engine.evaluation.memory import FOREVER, NEVER, Bucket
 from engine.evaluation.paths import Path, fact_of, is_filtered, order_of
-from engine.evaluation.state.storage.columns import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS, Column
+from engine.evaluation.state.storage.columns import Column
+from engine.evaluation.state.storage.pages import IN_PAGE, NO_SLOT, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.sizes import SLOT_BYTES, key_bytes
 from engine.evaluation.state.storage.starts import Starts
 
