@@ -29,7 +29,7 @@ def parse_condition(body: bytes, limits: Limits) -> bytes:
     source = _condition_in(body, limits)
     match source[:1]:
         case b'"':
-            condition = parse(decode(source, str, digits_max=limits.digits_max), limits)
+            condition = parse(decode(source, str, limits), limits)
         case b"{":
             condition = condition_from_json(source, limits)
         case first:
@@ -57,7 +57,7 @@ def _condition_in(body: bytes, limits: Limits) -> bytes:
     """
     start, end = _span(body)
     rest = body[:start] + b"null" + body[end:] if start < end else body
-    decode(rest, ConditionToParse, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+    decode(rest, ConditionToParse, limits)
     source = body[start:end].strip(b" \t\r\n")
     _check_grammar(source)
     return source

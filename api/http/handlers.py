@@ -238,8 +238,7 @@ class Handlers:
 
     async def _decode(self, body: bytes, type_: type[T]) -> T:
         """Decode a body, a larger one in a thread. Raises Refusal 1000 or 1001."""
-        limits = self._limits
-        decoding = partial(decode, body, type_, depth_max=limits.body_depth_max, digits_max=limits.digits_max)
+        decoding = partial(decode, body, type_, self._limits)
         if len(body) <= DECODED_AT_ONCE_BYTES_MAX:
             return decoding()
         return await asyncio.get_running_loop().run_in_executor(self._decoders, decoding)

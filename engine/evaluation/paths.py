@@ -4,19 +4,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from engine.language.condition import (
-    All,
-    Any,
-    Condition,
-    FilteredKey,
-    InRelation,
-    Keyed,
-    Keys,
-    Leaf,
-    Not,
-    Ref,
-    walk,
-)
+from engine.language import condition as language
+from engine.language.condition import Condition, FilteredKey, Keyed, Keys, walk
 from engine.language.json.writer import condition_to_document
 
 _OF_ANY_BIRTH = -1
@@ -88,4 +77,7 @@ def _filter(key: FilteredKey, birth: int) -> Filter:
     return Filter(key.fact, key.where, _OF_ANY_BIRTH if stateless else birth)
 
 
-_STATELESS = (Leaf, Ref, InRelation, All, Any, Not, Keyed)
+_STATELESS = (
+    *(language.Leaf, language.Ref, language.InRelation),
+    *(language.All, language.Any, language.Not, language.Keyed),
+)

@@ -378,23 +378,16 @@ def _block(lines: Sequence[str], depth: int) -> str:
     return ("\n" + " " * depth).join(lines) or "pass"
 
 
-@functools.lru_cache(maxsize=256)
-def _rows_factory(source: str) -> Callable[[list[Any]], Any]:
-    """Return the function that binds names and tables. Rules of one shape share its code."""
-    return _factory(source)
-
-
-@functools.lru_cache(maxsize=4)
-def _stream_factory(source: str) -> Callable[[list[Any]], Any]:
-    """Return the same for a function over many events.
-
-    The cache is small: each change of a rule makes another source of up to a megabyte, which rarely recurs.
-    """
-    return _factory(source)
-
-
 def _factory(source: str) -> Callable[[list[Any]], Any]:
+    """Return the function that binds names and tables to the code."""
     namespace: dict[str, Any] = dict(_GLOBALS)
     exec(compile(source, "<rules>", "exec"), namespace)  # noqa: S102 -- the source is this module's own
     bind: Callable[[list[Any]], Any] = namespace["bind"]
     return bind
+
+
+# Rules of one shape share their code.
+_rows_factory: Final = functools.lru_cache(maxsize=256)(_factory)
+
+# Each change of a rule makes another source of up to a megabyte, which rarely recurs.
+_stream_factory: Final = functools.lru_cache(maxsize=4)(_factory)

@@ -19,7 +19,25 @@ class RowWriter(Writer):
 
     def read(self, memory: Memory) -> str:
         """Return an expression for the truth of a node, after its memory's update for the event."""
-        return _read(memory)
+        given, slot = f"c{memory.constants[0]}", f"s{memory.path}"
+        store, since = (f"{given}.store", f"{given}.since_us") if memory.viewed else (given, "NEVER")
+        if memory.path < 0:
+            past = f"cells[{store}]"
+            if memory.regime is Regime.STAMPED:
+                past = f"({past} if ticks[{store}] >= tick else now)"
+        elif memory.regime is Regime.STAMPED:
+            past = f"{store}.stamped_at({slot}, now, tick)"
+        elif memory.regime is Regime.BEGUN:
+            past = f"{store}.began({slot})"
+        else:
+            entry = f"{store}.pages[{slot} >> {PAGE_BITS}][{slot} & {IN_PAGE}]"
+            past = f"(read.get({slot}, NEVER) if (read := {store}.few) is not None else {entry})"
+        operator = OPERATORS[memory.operator]
+        truth = operator.viewed if memory.viewed and operator.viewed else operator.truth
+        starts = f"whole.starts.after(0, {since})"
+        if memory.path >= 0:
+            starts = f"{store}.table.starts.after({slot}, {since})"
+        return f"({truth.format(since=since, past=past, edge=edge_of(memory), starts=starts)})"
 
     def turn(self, path: int, where: str | None) -> list[str]:  # noqa: ARG002 -- overridden
         """Return the test whether the event belongs to a slice of a path."""
@@ -62,29 +80,6 @@ class EagerWriter(RowWriter):
         self.cells.add(number)
         cell = f"m{number}"
         return Access((), cell, (f"{cell} = now",), (f"{cell} = NEVER",), ())
-
-
-def _read(memory: Memory) -> str:
-    """Return an expression for the truth of a node, after its memory's update for the event."""
-    given, slot = f"c{memory.constants[0]}", f"s{memory.path}"
-    store, since = (f"{given}.store", f"{given}.since_us") if memory.viewed else (given, "NEVER")
-    if memory.path < 0:
-        past = f"cells[{store}]"
-        if memory.regime is Regime.STAMPED:
-            past = f"({past} if ticks[{store}] >= tick else now)"
-    elif memory.regime is Regime.STAMPED:
-        past = f"{store}.stamped_at({slot}, now, tick)"
-    elif memory.regime is Regime.BEGUN:
-        past = f"{store}.began({slot})"
-    else:
-        entry = f"{store}.pages[{slot} >> {PAGE_BITS}][{slot} & {IN_PAGE}]"
-        past = f"(read.get({slot}, NEVER) if (read := {store}.few) is not None else {entry})"
-    operator = OPERATORS[memory.operator]
-    truth = operator.viewed if memory.viewed and operator.viewed else operator.truth
-    starts = f"whole.starts.after(0, {since})"
-    if memory.path >= 0:
-        starts = f"{store}.table.starts.after({slot}, {since})"
-    return f"({truth.format(since=since, past=past, edge=edge_of(memory), starts=starts)})"
 
 
 def _cell(memory: Memory) -> Access:

@@ -11,24 +11,15 @@ def late(late_us: int) -> Entry:
 
 def too_late(late_us: int, limits: Limits) -> Refusal:
     """Return the Refusal for an event that is too late."""
-    return Refusal(
-        Entry(
-            1402,
-            f"the event is {_ms(late_us)} ms late, at most {limits.late_ms_max} ms are accepted; "
-            "the first event sets a detector's clock, so a recorded past wants a fresh detector",
-        )
-    )
+    said = f"the event is {_ms(late_us)} ms late, at most {limits.late_ms_max} ms are accepted; "
+    why = "the first event sets a detector's clock, so a recorded past wants a fresh detector"
+    return Refusal(Entry(1402, said + why))
 
 
 def too_far_ahead(ahead_us: int, limits: Limits) -> Refusal:
     """Return the Refusal for an event that is too far ahead of the server's clock."""
-    return Refusal(
-        Entry(
-            1402,
-            f"the event is stamped {_ms(ahead_us)} ms ahead of the server's time; "
-            f"at most {limits.ahead_ms_max} ms are accepted",
-        )
-    )
+    said = f"the event is stamped {_ms(ahead_us)} ms ahead of the server's time; "
+    return Refusal(Entry(1402, f"{said}at most {limits.ahead_ms_max} ms are accepted"))
 
 
 def _ms(duration_us: int) -> str:

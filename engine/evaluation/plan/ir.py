@@ -142,30 +142,21 @@ class Abstraction:
     def _tally(self, node: Comparison, path: Path, *, updated: bool) -> Tally:
         records, _, viewed = self._memories[node, path]
         window_us = node.window_us
-        facts: list[int] = []
         constants: list[Any] = [records] if window_us is None else [records, window_us]
-        counted: Condition | None
-        match node:
-            case language.Count(inner):
-                counted, add = inner, "{store}.add({at})"
-                truth = _counted(node.op, node.value, constants, windowed=window_us is not None)
-            case language.Distinct(fact, where):
-                facts.append(self._fact(fact))
-                counted, add = where, "{store}.add({at}, {f0})"
-                truth = _counted(node.op, node.value, constants, windowed=window_us is not None)
-            case language.Sum(fact, where) | language.Avg(fact, where):
-                facts.append(self._fact(fact))
-                counted, add = where, "{store}.add({at}, {f0})"
-                mean = isinstance(node, language.Avg)
-                found = "{store}.mean({slot}, now)" if mean else "{store}.total({slot}, now)"
-                truth = f"{found} {COMPARISONS[node.op]} {self._limit(node.value, facts, constants)}"
-                if mean:
-                    truth = truth.replace(found, "found")
-                    truth = f"((found := {found}) is not None and {truth})"
-                if len(facts) > 1:
-                    truth = f"((limit := scaled({{f1}}, {{c{len(constants) - 1}}})) is not None and {truth})"
-            case _:
-                raise AssertionError(node)
+        facts = [] if isinstance(node, language.Count) else [self._fact(node.fact)]
+        counted = node.inner if isinstance(node, language.Count) else node.where
+        add = "{store}.add({at}, {f0})" if facts else "{store}.add({at})"
+        if isinstance(node, language.Count | language.Distinct):
+            truth = _counted(node.op, node.value, constants, windowed=window_us is not None)
+        else:
+            mean = isinstance(node, language.Avg)
+            found = "{store}.mean({slot}, now)" if mean else "{store}.total({slot}, now)"
+            limit = self._limit(node.value, facts, constants)
+            truth = f"{'found' if mean else found} {COMPARISONS[node.op]} {limit}"
+            if mean:
+                truth = f"((found := {found}) is not None and {truth})"
+            if len(facts) > 1:
+                truth = f"((limit := scaled({{f1}}, {{c{len(constants) - 1}}})) is not None and {truth})"
         numbers = tuple(map(self._constant, constants))
         added = None
         if updated:

@@ -29,7 +29,6 @@ BOTH, ONLY_RULE, ONLY_DRAFT = KINDS = ("both", "only_rule", "only_draft")
 SHADOW: Final = "shadow"
 """Counts the firings of shadow rules."""
 
-_NO_DRAFT: Final = 1201
 _TOGETHER_MAX: Final = 32
 _SORTED_OUT_MAX: Final = 1_000
 _NOTHING: Final[Mapping[str, Any]] = {}

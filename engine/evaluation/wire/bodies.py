@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from engine.language.diagnostics import Entry, Refusal, did_you_mean, json_type
-from engine.language.limits import DEFAULT_LIMITS
+from engine.language.limits import DEFAULT_LIMITS, Limits
 
 T = TypeVar("T")
 
@@ -36,38 +36,36 @@ _DIGITS: Final = b"0123456789"
 def decode(
     body: bytes,
     type_: type[T],
+    limits: Limits = DEFAULT_LIMITS,
     *,
-    depth_max: int = DEFAULT_LIMITS.body_depth_max,
-    digits_max: int = DEFAULT_LIMITS.digits_max,
-    values_max: int = DEFAULT_LIMITS.body_values_max,
     nesting_at_most: Callable[[T, int], int] = lambda _, containers: containers,
 ) -> T:
     """Decode a JSON body as a value of a type.
 
-    Raises Refusal 1000 if the body is not JSON, nests deeper than `depth_max`, contains more than
-    `values_max` values, an integer of more than `digits_max` digits or a number outside the range of a
-    double. Raises Refusal 1001 with every violation if the body does not fit the type.
+    Raises Refusal 1000 if the body is not JSON, nests too deep, contains too many values, an integer of too
+    many digits or a number outside the range of a double. Raises Refusal 1001 with every violation if the
+    body does not fit the type.
 
     `nesting_at_most` gives an upper bound for the depth of a value with that many arrays and objects. If the
-    bound is within `depth_max`, the depth is not computed.
+    bound is within the limit, the depth is not computed.
     """
-    _check_count(body, values_max)
+    _check_count(body, limits.body_values_max)
     try:
         with without_collector(body):
             value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except msgspec.ValidationError as error:
         document = _untyped(body)
-        _check_depth(body, depth_max)
-        _check_digits(body, digits_max)
+        _check_depth(body, limits.body_depth_max)
+        _check_digits(body, limits.digits_max)
         # The decoder checks all duplicates of a member. The document has only the last, and that one counts.
         if (value_of_last := converted(document, type_)) is not None:
             return value_of_last
         raise shape_refusal(document, type_, str(error)) from None
     except (ValueError, RecursionError) as error:
         raise _unreadable(body, error) from None
-    if nesting_at_most(value, body.count(b"{") + body.count(b"[")) > depth_max:
-        _check_depth(body, depth_max)
-    _check_digits(body, digits_max)
+    if nesting_at_most(value, body.count(b"{") + body.count(b"[")) > limits.body_depth_max:
+        _check_depth(body, limits.body_depth_max)
+    _check_digits(body, limits.digits_max)
     return value
 
 

@@ -66,13 +66,7 @@ Answer = Done | Refused
 
 def decode_evaluate(body: bytes, limits: Limits) -> EvaluateBody:
     """Decode the body of an evaluation. Raises Refusal 1000, or 1001 with every violation."""
-    decoded = decode(
-        body,
-        EvaluateBody,
-        depth_max=limits.body_depth_max,
-        digits_max=limits.digits_max,
-        values_max=limits.body_values_max,
-    )
+    decoded = decode(body, EvaluateBody, limits)
     check_timestamps([decoded.event], lambda _: "event")
     return decoded
 
@@ -81,18 +75,9 @@ def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> Batch
     """Decode the body of a batch. Raises Refusal 1000, or 1001 with every violation."""
     match form:
         case "json":
-            decoded = decode(
-                body,
-                BatchBody,
-                depth_max=limits.body_depth_max,
-                digits_max=limits.digits_max,
-                values_max=limits.body_values_max,
-                nesting_at_most=_nesting_at_most,
-            )
+            decoded = decode(body, BatchBody, limits, nesting_at_most=_nesting_at_most)
         case "msgpack":
-            decoded = decode_msgpack(
-                body, BatchBody, depth_max=limits.body_depth_max, values_max=limits.body_values_max
-            )
+            decoded = decode_msgpack(body, BatchBody, limits)
         case _:
             assert_never(form)
     check_timestamps(decoded.events, lambda index: f"events[{index}]")

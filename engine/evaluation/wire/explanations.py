@@ -29,13 +29,7 @@ class ExplainBody(msgspec.Struct, forbid_unknown_fields=True):
 
 def decode_explain(body: bytes, limits: Limits) -> ExplainBody:
     """Decode a body. Raises Refusal 1000, or 1001 with every violation."""
-    decoded = decode(
-        body,
-        ExplainBody,
-        depth_max=limits.body_depth_max,
-        digits_max=limits.digits_max,
-        values_max=limits.body_values_max,
-    )
+    decoded = decode(body, ExplainBody, limits)
     check_timestamps([decoded.event], lambda _: "event")
     return decoded
 

@@ -10,7 +10,7 @@ import msgspec
 
 from engine.evaluation.wire.bodies import converted, shape_refusal, too_many_values, without_collector
 from engine.language.diagnostics import Entry, Refusal
-from engine.language.limits import DEFAULT_LIMITS
+from engine.language.limits import DEFAULT_LIMITS, Limits
 
 T = TypeVar("T")
 
@@ -45,21 +45,16 @@ _SIZES: Final = _sizes()
 _SCALARS: Final = frozenset({str, bool, int, float, type(None), msgspec.UnsetType})
 
 
-def decode_msgpack(
-    body: bytes,
-    type_: type[T],
-    *,
-    depth_max: int = DEFAULT_LIMITS.body_depth_max,
-    values_max: int = DEFAULT_LIMITS.body_values_max,
-) -> T:
+def decode_msgpack(body: bytes, type_: type[T], limits: Limits = DEFAULT_LIMITS) -> T:
     """Decode a msgpack body as a value of a type.
 
-    Raises Refusal 1000 if the body is not msgpack, nests deeper than `depth_max`, contains more than
-    `values_max` values (here names of members count, too) or what JSON cannot express: binary and extension
-    values, names that are not strings, NaN and infinities. Raises Refusal 1001 with every violation if the
-    body does not fit the type. Of duplicate members only the last counts.
+    Raises Refusal 1000 if the body is not msgpack, nests too deep, contains too many values (here names of
+    members count, too) or what JSON cannot express: binary and extension values, names that are not strings,
+    NaN and infinities. Raises Refusal 1001 with every violation if the body does not fit the type. Of
+    duplicate members only the last counts.
     """
     _check_framing(body)
+    depth_max, values_max = limits.body_depth_max, limits.body_values_max
     # A value takes at least one byte.
     if len(body) > values_max and not _are_few(body, values_max):
         raise too_many_values(values_max)

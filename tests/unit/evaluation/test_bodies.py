@@ -159,9 +159,9 @@ def depth_of(document: Any) -> int:
 def test_depth_is_told_whatever_stands_in_strings(document, ascii_only):
     body = json.dumps(document, ensure_ascii=ascii_only).encode()
     depth = depth_of(document)
-    assert decode(body, dict[str, Any], depth_max=depth) == document
+    assert decode(body, dict[str, Any], Limits(body_depth_max=depth)) == document
     with pytest.raises(Refusal, match="nested more than"):
-        decode(body, dict[str, Any], depth_max=depth - 1)
+        decode(body, dict[str, Any], Limits(body_depth_max=depth - 1))
 
 
 @pytest.mark.parametrize("passes", range(4))
@@ -217,7 +217,7 @@ def test_a_batch_of_flat_events_is_known_to_be_flat_without_a_look(monkeypatch):
 )
 def test_the_values_of_a_body_are_bounded_exactly_before_it_is_decoded(body, count, monkeypatch):
     def given(values_max: int) -> Any:
-        return decode(body, dict[str, Any], depth_max=200, values_max=values_max)
+        return decode(body, dict[str, Any], Limits(body_depth_max=200, body_values_max=values_max))
 
     assert given(count) == msgspec.json.decode(body)
     monkeypatch.delattr(bodies, "_decoder")

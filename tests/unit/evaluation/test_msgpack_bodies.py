@@ -19,7 +19,7 @@ from engine.evaluation.wire.bodies import decode
 from engine.evaluation.wire.events import BatchBody, decode_batch
 from engine.evaluation.wire.msgpack_bodies import decode_msgpack
 from engine.language.diagnostics import Entry, Refusal
-from engine.language.limits import DEFAULT_LIMITS
+from engine.language.limits import DEFAULT_LIMITS, Limits
 
 
 def refused(body: bytes, type_: Any = BatchBody) -> list[tuple[int, str]]:
@@ -229,7 +229,7 @@ def test_the_values_of_a_body_are_bounded_before_it_is_decoded(
     value: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = b"\x81\xa1x\xdc" + (1_000).to_bytes(2) + value * 1_000
-    assert len(decode_msgpack(body, dict[str, Any], values_max=1_003)["x"]) == 1_000
+    assert len(decode_msgpack(body, dict[str, Any], Limits(body_values_max=1_003))["x"]) == 1_000
     monkeypatch.delattr(msgpack_bodies, "_decoder")
     with pytest.raises(Refusal, match="the body holds more than 1002 values"):
-        decode_msgpack(body, dict[str, Any], values_max=1_002)
+        decode_msgpack(body, dict[str, Any], Limits(body_values_max=1_002))

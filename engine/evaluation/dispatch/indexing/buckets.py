@@ -6,15 +6,18 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from engine.evaluation.dispatch.compiler import Fire, Observe, Row
 from engine.evaluation.dispatch.indexing.ranges import Selected
-from engine.evaluation.dispatch.indexing.selection import SelectedRow, SelectedRows, Selection, rows_at
+from engine.evaluation.dispatch.indexing.selection import (
+    PENDING_MAX,
+    SelectedRow,
+    SelectedRows,
+    Selection,
+    rows_at,
+)
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.ir import Known
 from engine.evaluation.state.storage.tables import KeyTable
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
-
-_PENDING_MAX: Final = 16
-"""The most members that wait for the next event to compile them, which takes half a millisecond."""
 
 Compile = Callable[[int, Known | None], Row]
 """Compiles a member for events of which `Known` is known. The number of a rule is its priority, that of an
@@ -115,7 +118,7 @@ class Bucket:
         """
         self.size += 1
         self.pending.append((member, depth, several))
-        if len(self.pending) >= _PENDING_MAX:
+        if len(self.pending) >= PENDING_MAX:
             self.take_in()
 
     def remove(self, member: int, depth: int, *, several: bool = False) -> None:

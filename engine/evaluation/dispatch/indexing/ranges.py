@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 from engine.evaluation.dispatch.compiler import Observe
 from engine.evaluation.dispatch.indexing.intervals import Intervals
 from engine.evaluation.dispatch.indexing.selection import (
+    PENDING_MAX,
     Rows,
     SelectedRow,
     SelectedRows,
@@ -22,9 +23,6 @@ _TEXT_BYTES: Final = 32
 _NUMBER_BITS: Final = 64
 
 _HALF: Final = 1 << 63
-
-_PENDING_MAX: Final = 16
-"""The most members that wait for the next event to compile them."""
 
 _pack = struct.Struct("<d").pack
 _unpack = struct.Struct("<q").unpack
@@ -61,7 +59,7 @@ class Ranges:
         """Add all ranges of a member; see `Bucket.add`."""
         self._repeated += len(ranges) > 1
         self._pending[member] = ranges, depth
-        if len(self._pending) >= _PENDING_MAX:
+        if len(self._pending) >= PENDING_MAX:
             self._compile_pending()
 
     def remove(self, ranges: list[Range], member: int, depth: int) -> None:

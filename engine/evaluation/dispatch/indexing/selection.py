@@ -24,7 +24,7 @@ CompileSelected = Callable[[int], SelectedRow]
 member_of: Final = itemgetter(-2)
 """Gives the member of a row."""
 
-_PENDING_MAX: Final = 16
+PENDING_MAX: Final = 16
 """The most members that wait for the next event to compile them, which takes half a millisecond."""
 
 
@@ -41,7 +41,7 @@ class SelectedRows:
     def add(self, member: int) -> None:
         """Add a member with several triggers."""
         self._pending[member] = None
-        if len(self._pending) >= _PENDING_MAX:
+        if len(self._pending) >= PENDING_MAX:
             self._compile_pending()
 
     def remove(self, member: int) -> None:
