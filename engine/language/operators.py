@@ -101,10 +101,11 @@ _BOTH = {"left": Content.CONDITION, "right": Content.CONDITION}
 _WINDOW = {"window_secs": Content.WINDOW}
 _OPTIONAL_WINDOW = frozenset({"window_secs"})
 _OPTIONAL_WHERE = frozenset({"where"})
+_OPTIONAL_BOTH = _OPTIONAL_WHERE | _OPTIONAL_WINDOW
 _WHERE = {"where": Content.CONDITION}
-_COMPARED_COUNT = _WINDOW | {"op": Content.COMPARISON, "value": Content.COUNT}
-_COMPARED_AMOUNT = _WINDOW | {"op": Content.COMPARISON, "value": Content.AMOUNT}
-_FACT_WHERE = {"fact": Content.NAME} | _WHERE
+_COUNT = _WINDOW | {"op": Content.COMPARISON, "value": Content.COUNT}
+_FACT = {"fact": Content.NAME} | _WHERE
+_TOTAL = _FACT | _WINDOW | {"op": Content.COMPARISON, "value": Content.AMOUNT}
 
 SCALED_FACT = {"fact": Content.NAME, "times": Content.FACTOR}
 """The fields of a fact in the place of the number that a sum or mean is compared with."""
@@ -112,21 +113,9 @@ SCALED_FACT = {"fact": Content.NAME, "times": Content.FACTOR}
 FORMS = {
     form.name: form
     for form in (
-        Form(
-            language.Leaf,
-            "leaf",
-            {"fact": Content.NAME, "op": Content.LEAF_OP, "value": Content.OPERAND},
-        ),
-        Form(
-            language.Ref,
-            "ref",
-            {"fact": Content.NAME, "op": Content.REF_OP, "reference": Content.NAME},
-        ),
-        Form(
-            language.InRelation,
-            "in_relation",
-            {"args": Content.ARGUMENTS, "relation": Content.RELATION},
-        ),
+        Form(language.Leaf, "leaf", {"fact": Content.NAME, "op": Content.LEAF_OP, "value": Content.OPERAND}),
+        Form(language.Ref, "ref", {"fact": Content.NAME, "op": Content.REF_OP, "reference": Content.NAME}),
+        Form(language.InRelation, "in_relation", {"args": Content.ARGUMENTS, "relation": Content.RELATION}),
         Form(language.All, "all", {"members": Content.CONDITIONS}, is_bare=True),
         Form(language.Any, "any", {"members": Content.CONDITIONS}, is_bare=True),
         Form(language.Not, "not", _INNER, is_bare=True),
@@ -145,19 +134,10 @@ FORMS = {
         Form(language.Previous, "previous", _INNER, is_bare=True),
         Form(language.Earlier, "earlier", _INNER, is_bare=True),
         Form(language.EarlierWithin, "earlier_within", _INNER | _WINDOW),
-        Form(language.Count, "count", _INNER | _COMPARED_COUNT, optional=_OPTIONAL_WINDOW),
-        Form(
-            language.Distinct,
-            "distinct",
-            _FACT_WHERE | _COMPARED_COUNT,
-            optional=_OPTIONAL_WHERE | _OPTIONAL_WINDOW,
-        ),
-        Form(
-            language.Sum, "sum", _FACT_WHERE | _COMPARED_AMOUNT, optional=_OPTIONAL_WHERE | _OPTIONAL_WINDOW
-        ),
-        Form(
-            language.Avg, "avg", _FACT_WHERE | _COMPARED_AMOUNT, optional=_OPTIONAL_WHERE | _OPTIONAL_WINDOW
-        ),
+        Form(language.Count, "count", _INNER | _COUNT, optional=_OPTIONAL_WINDOW),
+        Form(language.Distinct, "distinct", _FACT | _COUNT, optional=_OPTIONAL_BOTH),
+        Form(language.Sum, "sum", _TOTAL, optional=_OPTIONAL_BOTH),
+        Form(language.Avg, "avg", _TOTAL, optional=_OPTIONAL_BOTH),
     )
 }
 """The forms, by their names in JSON: the thirteen of the interface, then the additions."""

@@ -71,7 +71,17 @@ def as_time(value: Any) -> float:
     """Convert a timestamp to milliseconds. Raises Refusal 1001."""
     if type(value) in _NUMBERS and _is_a_time(value):
         return value  # type: ignore[no-any-return]  # of those two types
-    return _milliseconds(value)
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise _refusal("timestamp_ms", "expected a datetime with a time zone")
+        microseconds = (value - _EPOCH) // timedelta(microseconds=1)
+        return microseconds / 1_000 if microseconds % 1_000 else microseconds // 1_000
+    number = _plain(value, "timestamp_ms", 0)
+    if type(number) not in _NUMBERS:
+        raise _refusal("timestamp_ms", f"expected a number or a datetime, got {_kind(value)}")
+    if not _is_a_time(number):
+        raise _refusal("timestamp_ms", "expected a number from -8.64e15 to 8.64e15")
+    return number  # type: ignore[no-any-return]  # of those two types
 
 
 def as_object(value: Any, place: str, depth_max: int) -> dict[str, Any]:
@@ -115,20 +125,6 @@ class Intake:
             yield self.event(*event)
             self._given = None
             before_next()
-
-
-def _milliseconds(value: Any) -> float:
-    if isinstance(value, datetime):
-        if value.utcoffset() is None:
-            raise _refusal("timestamp_ms", "expected a datetime with a time zone")
-        microseconds = (value - _EPOCH) // timedelta(microseconds=1)
-        return microseconds / 1_000 if microseconds % 1_000 else microseconds // 1_000
-    number = _plain(value, "timestamp_ms", 0)
-    if type(number) not in _NUMBERS:
-        raise _refusal("timestamp_ms", f"expected a number or a datetime, got {_kind(value)}")
-    if not _is_a_time(number):
-        raise _refusal("timestamp_ms", "expected a number from -8.64e15 to 8.64e15")
-    return number  # type: ignore[no-any-return]  # of those two types
 
 
 def _object(value: Any, place: str, depth: int) -> dict[str, Any]:

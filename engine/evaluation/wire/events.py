@@ -1,21 +1,18 @@
 """The bodies of evaluations and batches, and their answers as JSON."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, assert_never
+from typing import Any, Literal, assert_never
 
 import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.dispatch.compiler import Event
+from engine.evaluation.events.intake import TIMESTAMP_MS_MAX
 from engine.evaluation.wire.bodies import VIOLATIONS_MAX, decode
 from engine.evaluation.wire.msgpack_bodies import decode_msgpack
 from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
-
-TIMESTAMP_MS_MAX: Final = 8.64e15
-"""The largest distance from 1970 in both directions: the range of dates in ECMAScript."""
-
 
 BatchForm = Literal["json", "msgpack"]
 """The format of the body of a batch."""
