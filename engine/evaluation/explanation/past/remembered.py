@@ -44,7 +44,7 @@ class Remembered:
         return Past(record, self._since_us(name))
 
     def keep(self, names: Iterable[NodeName] | None = None) -> "Remembered":
-        """Read the memories with these names, or all, now. Only they are given, whatever later events change."""
+        """Read the memories with these names, or all, now. Later events do not change what is given."""
         kept: dict[NodeName, Any] = {}
         for name in self._state.users if names is None else names:
             store = self._state.store_of(name)

@@ -215,11 +215,6 @@ class Column:
 
     # -- events that meet the bucket ------------------------------------------------------------------------
 
-    @property
-    def triggers_holders(self) -> bool:
-        """Whether events of slices that hold a time meet the bucket."""
-        return self.bucket is not None and not self.begun
-
     def watch(self, bucket: Bucket) -> None:
         """Have events meet a bucket; see `bucket`."""
         self.bucket = bucket
@@ -373,7 +368,7 @@ class Column:
         for slot in few:
             self._drop_few(slot)
         self.table.dense.append(self)
-        if self.triggers_holders:
+        if self.bucket is not None and not self.begun:
             self.table.watched.append(self)
         self.pages, self.counts = [_BLANK], []
         self.grow((len(self.table.keys) + IN_PAGE) >> PAGE_BITS)
@@ -396,7 +391,7 @@ class Column:
         """Turn an empty column into a dict."""
         if self.few is None:
             self.table.dense.remove(self)
-            if self.triggers_holders:
+            if self.bucket is not None and not self.begun:
                 self.table.watched.remove(self)
         self.few = {}
         self.pages, self.counts = _NO_PAGES, _NO_COUNTS
