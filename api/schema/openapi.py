@@ -301,7 +301,7 @@ _EXAMPLES: Final = {
     1303: "the condition is deeper than 64",
     1400: "the detector has 100000 rules, which is the limit",
     1401: "too many requests wait for this detector",
-    1402: "the event is more than 300000 ms late; a recorded past wants a fresh detector",
+    1402: "the event is more than 300000 ms late; send recorded events to a new detector",
     1500: "an internal error; its reference is 3f9ac1d2e4b5",
     1501: "the detector is starting",
     1502: "the deadline passed before an answer; whether the request was carried out is not known",

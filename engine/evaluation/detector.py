@@ -20,7 +20,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Observer(Protocol):
-    """Looks at each event of `submit` and its kin before it is evaluated, and changes nothing."""
+    """Sees each event that is submitted before it is evaluated, and changes nothing."""
 
     def observe(self, fields: Mapping[str, Any], timestamp_ms: float, sent: Mapping[str, Any]) -> None:
         """Take an event, which may then be refused."""

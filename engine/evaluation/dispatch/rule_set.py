@@ -156,7 +156,7 @@ class RuleSet:
     def choose(self, tick: int, now_us: int, *, loaded: bool = False) -> None:
         """Index the rules after event `tick` at `now_us`, or cease to, whichever is estimated to cost less.
 
-        Of what was just loaded, the rules alone decide: then nothing is indexed that was not.
+        Rules that were just `loaded` stay indexed if they were saved so.
         """
         pays = self._index_pays()
         if pays and not self._state.indexed:
@@ -221,7 +221,7 @@ class RuleSet:
         self._stream = None
 
     def exchange(self, one: Rule, other: Rule) -> None:
-        """Replace two rules by ones of which each has the other's condition, and its history."""
+        """Replace two rules by two that have each other's conditions and histories."""
         first, second, programs = one.priority, other.priority, self._by_priority
         for priority in (first, second) if self._state.indexed else ():
             self._unindex_rule(priority)

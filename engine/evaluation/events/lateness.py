@@ -12,7 +12,7 @@ def late(late_us: int) -> Entry:
 def too_late(late_us: int, limits: Limits) -> Refusal:
     """Return the Refusal for an event that is too late."""
     said = f"the event is {_ms(late_us)} ms late, at most {limits.late_ms_max} ms are accepted; "
-    why = "the first event sets a detector's clock, so a recorded past wants a fresh detector"
+    why = "the first event sets a detector's clock, so send recorded events to a new detector"
     return Refusal(Entry(1402, said + why))
 
 

@@ -17,8 +17,8 @@ EXAMPLES_MAX: Final = 10
 """The most examples of one kind; later ones replace earlier ones."""
 
 EXAMPLES_EACH: Final = 100
-"""Of each kind, the first so many events become examples, and one in so many of those after them: copying
-an event takes longer than evaluating a few rules for it."""
+"""Of each kind, this many events become examples, and then one in this many: copying an event takes longer
+than evaluating a few rules for it."""
 
 DRAFTS_MAX: Final = 100
 """The most drafts of a detector: each may hold 30 examples of about a thousand characters."""

@@ -15,11 +15,11 @@ from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.explanations import encoded
 
 TREES_BYTES_MAX: Final = 4 * 1024 * 1024
-"""About the most bytes of the explanations in an answer; the differences behind have none."""
+"""About the most bytes of the explanations in an answer; the differences after those have none."""
 
 
 class ComparisonAsked(msgspec.Struct, forbid_unknown_fields=True):
-    """The comparison of a rule with its draft; with `after`, also the differences behind that event."""
+    """The comparison of a rule with its draft; with `after`, also the differences after that event."""
 
     rule_id: str
     after: int | None = None
@@ -34,7 +34,7 @@ def comparison_asked(detector: Detector, payload: bytes) -> Done:
 def comparison_of(detector: Detector, rule_id: str, after: int | None = None) -> Done:
     """Return the comparison of a rule with its draft. Raises Refusal 1201 if there is none.
 
-    With `after`, its differences are watched, and those behind the event with that number are told. Raises
+    With `after`, its differences are watched, and those after the event with that number are told. Raises
     Refusal 1400 then if too many are watched.
     """
     found = detector.comparison(rule_id)

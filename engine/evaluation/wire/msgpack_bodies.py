@@ -169,4 +169,4 @@ def _members(level: list[Any]) -> list[Any]:
 
 
 def _refuse(reason: str) -> NoReturn:
-    raise Refusal(Entry(1000, f"the body is not msgpack that JSON could say: {reason}"))
+    raise Refusal(Entry(1000, f"the body is not msgpack with values of JSON: {reason}"))

@@ -213,9 +213,9 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
 ) -> None:
     """Evaluate an event for the buckets that it meets and what it selects, each member once.
 
-    Updates come first, those of inner nodes before those of outer ones. Between them, tables turn to the
-    event that have waited for updates, the least depths first. Then come the rules, and then the deferred
-    updates, those of outer nodes before those of inner ones.
+    Updates come first, those of inner nodes before those of outer ones. Between them, the tables that have
+    waited for updates turn to the event, those of the least depth first. Then come the rules, and then the
+    deferred updates, those of outer nodes before those of inner ones.
     """
     done = 0
     for depth, table, observe, row in turns:

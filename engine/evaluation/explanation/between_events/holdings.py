@@ -178,7 +178,7 @@ def _per(path: Path) -> list[str]:
 
 
 SHARE_UNITS: Final = 10**15
-"""Shares of time are compared in parts of this many, so that a text can name one exactly."""
+"""Shares of time are compared as whole numbers of this unit, so that a text can name one exactly."""
 
 
 def rules(detector: Detector, prefix: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
@@ -262,4 +262,4 @@ def _estimated_ns(detector: Detector) -> float:
 
 
 FIRST: Final = (FOREVER, -1)
-"""What `before` is for the first page of keys, and of rules by cost."""
+"""The `before` of the first page of keys, and of rules by cost."""
