@@ -240,9 +240,9 @@ def test_integers_are_exact_up_to_4000_digits_and_strings_of_digits_are_no_integ
 def test_an_integer_of_too_many_digits_is_refused_wherever_it_stands():
     for before in range(40):
         body = b" " * before + b"[%s]"
-        assert decode(body % (b"7" * 10), list[int], digits_max=10) == [7_777_777_777]
+        assert decode(body % (b"7" * 10), list[int], Limits(digits_max=10)) == [7_777_777_777]
         with pytest.raises(Refusal, match="more than 10 digits"):
-            decode(body % (b"7" * 11), list[int], digits_max=10)
+            decode(body % (b"7" * 11), list[int], Limits(digits_max=10))
 
 
 def test_the_last_of_duplicate_members_counts():
