@@ -20,13 +20,26 @@ from engine.language.limits import DEFAULT_LIMITS
 from engine.language.operators import COMPARISONS, FORMS, OPERATORS
 from engine.language.text.parser import parse
 from engine.language.text.printer import format as text_of
+from tests.unit.test_library_imports import ENGINE as ENGINE_PACKAGES
 
 ENGINE = Path(__file__).parents[3] / "engine"
 PAGES = ("README", "LANGUAGE", "ERRORS", "JSON", "COSTS", "LIBRARY", "INSIDE")
 """The other page, SEMANTICS.md, has a test of its own."""
 TEXT = "\n".join((ENGINE / f"{page}.md").read_text(encoding="utf-8") for page in PAGES)
 BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-KINDS = {"rules", "python", "way", "rule", "rule-error", "message", "json", "same", "canonical", "trace"}
+KINDS = {
+    "rules",
+    "python",
+    "way",
+    "rule",
+    "rule-error",
+    "message",
+    "json",
+    "same",
+    "canonical",
+    "trace",
+    "sh",
+}
 
 
 def blocks(kind: str) -> list[str]:
@@ -52,6 +65,14 @@ def test_the_conditions_shown_are_valid_and_show_every_member_and_operator() -> 
     [shown] = blocks("rules")
     documents = str([condition_to_document(parse(text)) for text in named_conditions(shown, "-").values()])
     assert {name for name in FORMS.keys() | OPERATORS if f"'{name}'" not in documents} == set()
+
+
+def test_the_packages_of_the_library_are_those_that_it_may_import() -> None:
+    # `.ci/run` installs them, and runs an example with nothing else.
+    [command] = blocks("sh")
+    names = {"google-re2": "re2"}
+    packages = command.partition(" --no-deps . ")[2].split()
+    assert {"engine", "google", *(names.get(name, name) for name in packages)} == ENGINE_PACKAGES
 
 
 def test_the_examples_in_python_do_what_is_shown() -> None:
