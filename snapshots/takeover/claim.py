@@ -43,7 +43,7 @@ class Claim:
         """Raise Fenced if a later owner has claimed the folder, or this claim is gone. Raises OSError."""
         names = listing(self._files.names(self._folder))
         if names.epoch <= self._epoch and self._epoch not in names.claims:
-            # A directory that changes while it is read may lack both the file that goes and the one that came.
+            # A directory that changes while it is read may lack both a file that goes and one that came.
             names = listing(self._files.names(self._folder))
         if names.epoch > self._epoch:
             raise Fenced(f"{self._folder} is owned by epoch {names.epoch}, later than {self._epoch}")

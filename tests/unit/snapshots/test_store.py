@@ -449,7 +449,7 @@ def test_a_claim_whose_name_somebody_takes_again_is_still_gone(folder):
 
 
 class NamesWhileOneComes(RealFiles):
-    """Real files; a directory read while a later owner comes lacks its files, which came, and those that went.
+    """Real files; a directory read while a later owner comes lacks its files, and those that went.
 
     POSIX says so of readdir.
     """
