@@ -19,7 +19,7 @@ from tests.bench.recovery import kind, share_bytes
 from tests.process_table import family
 from tests.service_process import Served, served
 
-SHAPES: Final = ((1, 1), (1, 50), (1, 200), (4, 1), (16, 1))
+SHAPES: Final = ((1, 1), (1, 50), (1, 200), (4, 1), (12, 1))
 """Workers, and detectors in each."""
 MEASURED: Final = ("detector worker", "directory", "main process")
 SECONDS: Final = 20.0
@@ -34,13 +34,10 @@ def event(number: int) -> dict[str, object]:
 
 
 async def filled(service: Served, detectors: int) -> list[str]:
-    """Give the ids of new detectors, which are active."""
+    """Give the ids of new detectors."""
     callers = Callers(service)
     await callers.open()
-    ids = await callers.create(detectors, RULES)
-    for number, each in enumerate(ids):
-        await callers.post(f"/api/detectors/{each}/evaluate", event(number))
-    return ids
+    return await callers.create(detectors, RULES)
 
 
 async def send(service: Served, ids: list[str]) -> int:
@@ -72,6 +69,8 @@ def measure(workers: int, detectors: int) -> None:
     options = ["--detectors-per-worker", str(detectors), "--max-resident", str(workers * detectors)]
     with tempfile.TemporaryDirectory() as folder, served(Path(folder), *options, "--spares", "0") as service:
         ids = asyncio.run(filled(service, workers * detectors))
+        for number, each in enumerate(ids):
+            service.call("POST", f"/api/detectors/{each}/evaluate", event(number))
         time.sleep(SETTLE_S)
         before = spent_s(service)
         time.sleep(SECONDS)
