@@ -115,7 +115,7 @@ def test_an_event_is_late_up_to_the_bound_and_refused_past_it():
     detector.evaluate({}, 5_000)
     assert [entry.code for entry in detector.submit({}, 4_000).messages] == [2001]
     before = detector.dump()
-    with pytest.raises(Refusal, match="fresh detector") as caught:
+    with pytest.raises(Refusal, match="new detector") as caught:
         detector.evaluate({}, 3_999.999)
     assert caught.value.code == 1402
     assert detector.dump() == before
