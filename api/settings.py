@@ -92,8 +92,10 @@ class Settings:
         most=2_000,
     )
     spares: int = _setting(2, "The number of idle processes ready to activate a detector.", least=0)
-    worker_cpus: float = _setting(0.1, "CPUs that each of them asks a joined cluster for.", least=0)
-    worker_memory_bytes: int = _setting(128 * _MIB, "The same of memory, in bytes.", least=0)
+    worker_cpus: float = _setting(0.1, "CPUs that each detector worker asks a joined cluster for.", least=0)
+    worker_memory_bytes: int = _setting(
+        128 * _MIB, "Memory that each detector worker asks a joined cluster for, in bytes.", least=0
+    )
     passivate_after_s: float = _setting(
         600.0,
         "Seconds without a request after which a detector is passivated.",

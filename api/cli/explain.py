@@ -35,7 +35,7 @@ Examples:
     "--data",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Explain by the detector in this data folder, as it is after the next start, without a service.",
+    help="Use the detector in this data folder, as it would be after the next start, instead of a service.",
 )
 @service_options
 @click.option("--detector", required=True, metavar="ID|NAME", help="Detector whose rules are explained.")
@@ -55,13 +55,13 @@ def explain(
     reading: Reading,
     output: str,
 ) -> None:
-    """Tell why rules would fire at an event, or not. Nothing is recorded.
+    """Explain why rules would fire at an event, or not. Nothing is recorded.
 
-    FILE is read as by replay; - is standard input. The event is explained as the next one that
-    the detector receives: what came since a recorded event counts, and one that is too late is refused.
+    FILE is read as by replay; - is standard input. The event is treated as the next one that the detector
+    receives: all events so far count, and an event that is too late is refused.
 
-    For each rule, the output has the tree of its condition: what is true, the values that were looked up,
-    since which event it is so, and until when it stays so if nothing else happens.
+    For each rule, the output has the tree of its condition: which parts are true, the values that were
+    looked up, since which event this is so, and until when it stays so if nothing else happens.
     """
     try:
         event = _event(file, number, reading)

@@ -32,7 +32,7 @@ Examples:
     "rules with what they cost.",
 )
 @click.option(
-    "--prefix", default="", help="Only keys of which a value, or rules of which the name, begins so."
+    "--prefix", default="", help="Only keys with a value, or rules with a name, that begins like this."
 )
 @click.option(
     "--sort",

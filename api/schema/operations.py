@@ -197,7 +197,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="Gives the last 500 events since the timeline was first asked for, oldest first: whether the "
         "rule fired, and which of its temporal conditions were true. With `key`, only events with these "
         "values count. With `Accept: text/event-stream`, events follow as they happen. Each event that is "
-        "watched costs an explanation; a timeline at which nobody looks for 30 s ends.",
+        "watched costs an explanation; a timeline that nobody reads for 30 s ends.",
         query=messages.TimelineQuery,
         result=messages.Timeline,
         own_codes=(1006, 1201, 1400),
@@ -337,8 +337,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/cluster/nodes/{id}/drain",
         summary="Drain a node",
         text="No worker is started there from now on, its detectors are moved to other nodes one after the "
-        "other, and its workers end; the directory moves too. `GET /api/cluster` shows how far that is. To "
-        "repeat it changes nothing.",
+        "other, and its workers end; the directory moves too. `GET /api/cluster` shows the progress. "
+        "Repeating it changes nothing.",
         result=NodeFigures,
         own_codes=(1204,),
         result_example={**CLUSTER_EXAMPLE["nodes"][0], "draining": "operator"},
@@ -349,7 +349,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="DELETE",
         path="/api/cluster/nodes/{id}/drain",
         summary="Let a node take detectors again",
-        text="Of a node that Ray drains, it takes back only what an operator has asked for.",
+        text="Ends a drain that an operator asked for, not one by Ray.",
         result=NodeFigures,
         own_codes=(1204,),
         result_example=CLUSTER_EXAMPLE["nodes"][0],

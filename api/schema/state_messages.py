@@ -19,7 +19,7 @@ class StateQuery(Struct):
     the rules, with what they cost.
     """
     prefix: Annotated[str, Meta(max_length=1000, extra={"expected": "at most 1000 characters"})] = ""
-    """Only keys of which a value, or rules of which the name, begins so."""
+    """Only keys with a value, or rules with a name, that begins like this."""
     sort: Annotated[Literal["priority", "cost"], Meta(extra={"expected": "`priority` or `cost`"})] = (
         "priority"
     )

@@ -29,7 +29,7 @@ Examples:
 @click.option("--to", metavar="NODE", help="The node's id or the beginning of it, its address or its host.")
 @service_options
 def move(*, client: Client, detector: str, to: str | None) -> None:
-    """Move a detector to another node of the cluster: by default the one with most room.
+    """Move a detector to another node of the cluster, by default to the one with most room.
 
     Its state is saved, and it is activated there. Requests wait meanwhile, and each is answered once.
     """
@@ -50,10 +50,10 @@ Examples:
 @click.option("--wait/--no-wait", default=True, help="Wait until no detector is left there.  [default: wait]")
 @service_options
 def drain(*, client: Client, node: str, wait: bool) -> None:
-    """Have all detectors of a node moved to others, so that it can be stopped.
+    """Move all detectors off a node, so that it can be stopped.
 
-    No worker is started there any more, and the directory leaves it too. That goes on if this command is
-    interrupted, and the command can be repeated. NODE is an id or the beginning of one, an address or a host.
+    No worker is started there any more, and the directory moves away too. This goes on even if the command
+    is interrupted, and the command can be repeated. NODE is an id or its beginning, an address or a host.
     """
     found = _node(client, node)
     client.send(calls.drain_node(found.id))

@@ -60,11 +60,11 @@ def shadow(
 ) -> None:
     """Compare a rule with a draft of it over real events, before the draft takes its place.
 
-    The draft is a shadow rule: it is evaluated, and nobody is told when it fires. The service counts
-    exactly at how many events both fire and at how many only one does, also while nobody looks.
+    The draft is a shadow rule: it is evaluated, but never acts. The service counts the events at which
+    both fire, and those at which only one does.
 
-    Promoting exchanges the two conditions: the rule keeps its id and name, and acts as the draft
-    would have from the next event on; the old condition is the draft, so promoting again undoes it.
+    Promoting exchanges the two conditions. The rule keeps its id and name, and from the next event on acts
+    as the draft would have. The draft gets the old condition, so promoting again undoes it.
     """
     if sum((draft is not None, draft_file is not None, follow, promote, discard)) > 1:
         raise click.UsageError(

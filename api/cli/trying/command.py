@@ -73,7 +73,7 @@ Exit status: 0 success, 1 something could not be read or was refused, 2 wrong us
     help="Form of the firings; all but table have every one.  [default: table]",
 )
 @click.option("--to", "target", metavar="FILE", help="File for the firings, instead of standard output.")
-@click.option("--explain", "explained", metavar="RULE", help="Tell why this rule fires at --line, or not.")
+@click.option("--explain", "explained", metavar="RULE", help="Explain why this rule fires at --line, or not.")
 @click.option("--line", "at_line", metavar="N", type=click.IntRange(min=1), help="The line of that event.")
 def trial(
     *,
@@ -95,11 +95,11 @@ def trial(
     are shown as they happen.
 
     Each firing has its time, the values of the facts that the rule is keyed by (`per ip`), and the line of
-    the event. At the end, a table has how often each rule fired. What in the rules and the events does not
-    fit together is told, such as a field that no event has.
+    the event. At the end, a table has how often each rule fired. Warnings say where rules do not fit the
+    events, such as a field that no event has.
 
-    With --explain and --line, only one event of one rule is shown: what of the condition is true, since
-    which event, and until when.
+    With --explain and --line, the output explains one rule at one event: which parts of the condition are
+    true, since which event, and until when.
     """
     if (explained is None) != (at_line is None):
         raise click.UsageError("`--explain` and `--line` go together.")
