@@ -72,7 +72,7 @@ class FolderReport:
 def inspect_folder(folder: Path, files: Files | None = None) -> FolderReport:
     """Report on a folder, also while its owner writes to it. Raises StorageError."""
     files = files or RealFiles()
-    names, plan = _planned(folder, files)
+    names, plan = _planned(folder, files, thorough=True)
     obsolete = {path.name for path in plan.obsolete}
     return FolderReport(
         folder=folder,
@@ -111,9 +111,11 @@ def read_only(folder: Path, files: Files | None = None) -> Recovered:
     return recovered(plan, files, _damage(plan))
 
 
-def _planned(folder: Path, files: Files) -> tuple[Listing, RecoveryPlan]:
+def _planned(folder: Path, files: Files, *, thorough: bool = False) -> tuple[Listing, RecoveryPlan]:
     with storage_errors(f"{folder} cannot be read"):
-        return list_and_plan(folder, lambda: listing(files.names(folder)), files, now_us=now_us())
+        return list_and_plan(
+            folder, lambda: listing(files.names(folder)), files, now_us=now_us(), thorough=thorough
+        )
 
 
 def _damage(plan: RecoveryPlan) -> tuple[Damage, ...]:

@@ -57,6 +57,8 @@ class Store:
         """Guards the attributes below, which `save` shares with the other methods."""
         self._segments: list[Segment] = []
         """In order of epoch and number; the current one is the last."""
+        self._earlier: dict[str, int] = {}
+        """The names and epochs of segments before those. Only older snapshots than the newest need them."""
         self._obsolete: frozenset[Path] = frozenset()
         """Files that the recovery found and nobody needs."""
         self._continues = False
@@ -64,6 +66,8 @@ class Store:
         self._earlier_parts: list[tuple[int, int]] = []
         """The last record and the length of each part of the journal before the current segment."""
         self._snapshot_sequence = 0
+        self.segments_read = 0
+        """The number of segments that the recovery read, until a snapshot replaces them."""
         self.snapshot_us: int | None = None
         """When the newest snapshot was saved, in microseconds since 1970; None if there is none. Of one that
         another owner saved, it is when its file was written."""
@@ -97,7 +101,9 @@ class Store:
             files=self._files,
         )
         self._segments = plan.segments
+        self._earlier = plan.earlier
         self._obsolete = frozenset(plan.obsolete)
+        self.segments_read = len(plan.segments) + len(plan.obsolete)
         # From here on `close` closes its file, too.
         self._journal = journal
         self._continues = bool(plan.ranges)
@@ -141,7 +147,7 @@ class Store:
     def segment_count(self) -> int:
         """The number of segments, including earlier owners' and obsolete ones."""
         with self._lock:
-            return len(self._segments) + len(self._obsolete)
+            return len(self._earlier) + len(self._segments) + len(self._obsolete)
 
     def append(self, payload: bytes, *, version: int) -> int:
         """Write a record and return its sequence. It is on the disk after the next `sync`.
@@ -228,20 +234,24 @@ class Store:
             file_bytes = writer.save_snapshot(chunks, version=version, sequence=sequence)
         with self._lock:
             self._snapshot_sequence = max(self._snapshot_sequence, sequence)
+            self.segments_read = 0
             self.snapshot_us = self._now_us()
             self._earlier_parts = [part for part in self._earlier_parts if part[0] > sequence]
             # It may have replaced a damaged snapshot of this number.
             self._obsolete -= {self.folder / snapshot_name(sequence)}
-            segments = list(self._segments)
+            segments, earlier = list(self._segments), self._earlier
         removed = trim(
             self.folder,
             segments,
+            earlier,
             self._obsolete,
             snapshots_kept=self._snapshots_kept,
             files=self._files,
             now_us=self._now_us(),
         )
         with self._lock:
+            gone = {path.name for path in removed}
+            self._earlier = {name: epoch for name, epoch in earlier.items() if name not in gone}
             self._segments = [segment for segment in self._segments if segment.path not in removed]
             self._obsolete -= removed
         return file_bytes

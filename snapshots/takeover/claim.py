@@ -4,7 +4,8 @@ README.md has the argument; it rests on the order of the calls here.
 """
 
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from snapshots.errors import ClaimRemoved, Fenced, NewerFormat, NothingUsable, StorageError
@@ -83,7 +84,8 @@ def claim_folder(
     folder: Path, epoch: int | None, files: Files, *, now_us: int, missing_is_empty: bool
 ) -> Claimed:
     """Claim a folder, and plan its recovery. Raises Fenced, the plan's refusal, OSError."""
-    names = listing(files.names(folder))
+    found = files.names(folder)
+    names = listing(found)
     if not names.ever_had_a_snapshot and not missing_is_empty:
         raise NothingUsable(f"{folder} holds no snapshot that can be used: there is none")
     if epoch is None:
@@ -94,7 +96,7 @@ def claim_folder(
         files.make_folder(folder)
     with contextlib.ExitStack() as unless_claimed:
         claim, segment = _make_claim(folder, epoch, files, unless_claimed)
-        untouched = _clear_away(folder, epoch, names, files)
+        untouched = _clear_away(folder, epoch, names, found, files)
         released = untouched is not None
         plan = _plan(folder, epoch, files, untouched, now_us=now_us, missing_is_empty=missing_is_empty)
         if plan.snapshot is not None and plan.snapshot.epoch > epoch:
@@ -132,14 +134,16 @@ def _make_claim(
     return claim, segment
 
 
-def _clear_away(folder: Path, epoch: int, before: Listing, files: Files) -> Listing | None:
+def _clear_away(
+    folder: Path, epoch: int, before: Listing, found: Sequence[str], files: Files
+) -> Listing | None:
     """Remove what earlier owners are still writing, and their claims. If there is neither, list the folder.
 
     Then they can rename nothing and answer nothing, because each looks for its claim before. Nothing else is
     ever removed before there is a new snapshot: a file that is empty now may soon have records that a still
     later owner has read.
     """
-    names = _listed(folder, epoch, files)
+    names = _listed(folder, epoch, files, before, found)
     unfinished = [name for name, writer in names.unfinished.items() if writer < epoch]
     claims = [name for claimed, name in names.claims.items() if claimed < epoch]
     for name in (*unfinished, *claims):
@@ -168,9 +172,18 @@ def _plan(
     return plan
 
 
-def _listed(folder: Path, epoch: int, files: Files) -> Listing:
-    """List the folder, without this epoch's own segment. Raises Fenced."""
-    names = listing(files.names(folder))
+def _listed(
+    folder: Path, epoch: int, files: Files, before: Listing | None = None, found: Sequence[str] = ()
+) -> Listing:
+    """List the folder, without this epoch's own segment. Raises Fenced.
+
+    `before` is what its names were listed as before the claim, when they were `found`.
+    """
+    claim, segment = segment_name(epoch, CLAIM_NUMBER), segment_name(epoch, FIRST_NUMBER)
+    now = files.names(folder)
+    if before is not None and {*now} == {*found, claim, segment}:
+        return replace(before, claims={**before.claims, epoch: claim})
+    names = listing(now)
     if names.epoch > epoch:
         raise _fenced(folder, names, epoch)
     names.segments.pop((epoch, FIRST_NUMBER), None)

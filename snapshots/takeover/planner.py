@@ -13,7 +13,12 @@ from snapshots.format.file_names import Listing
 from snapshots.format.snapshot_file import Snapshot, decode
 from snapshots.takeover.journal_scan import scan_journal
 from snapshots.takeover.recovery_plan import RecoveryPlan
-from snapshots.takeover.segment_headers import check_headerless_were_unsynced, judge_headerless, read_headers
+from snapshots.takeover.segment_headers import (
+    Headerless,
+    check_headerless_were_unsynced,
+    judge_headerless,
+    read_headers,
+)
 
 _ATTEMPTS = 5
 
@@ -25,44 +30,40 @@ def list_and_plan(
     *,
     now_us: int,
     missing_is_empty: bool = False,
+    thorough: bool = False,
 ) -> tuple[Listing, RecoveryPlan]:
     """List a folder and plan its recovery; again if files disappear. Raises OSError.
 
-    An earlier owner may still be removing what its last snapshot made obsolete.
+    An earlier owner may still be removing what its last snapshot made obsolete. With `thorough`, segments
+    that the newest snapshot replaces are read, too.
     """
     attempt = 1
     while True:
-        names = list_names()
+        names, plan = list_names(), RecoveryPlan(folder)
         try:
-            return names, plan_recovery(folder, names, files, now_us, missing_is_empty=missing_is_empty)
+            _Planner(plan, names, files, thorough=thorough).run(now_us, missing_is_empty=missing_is_empty)
+        except StorageError as error:
+            plan.refusal = error
         except FileNotFoundError:
-            if attempt == _ATTEMPTS:
-                raise
-        attempt += 1
-
-
-def plan_recovery(
-    folder: Path, names: Listing, files: Files, now_us: int, *, missing_is_empty: bool
-) -> RecoveryPlan:
-    """Plan the recovery of a folder. Raises FileNotFoundError if a file of the listing is gone."""
-    plan = RecoveryPlan(folder)
-    try:
-        _Planner(plan, names, files).run(now_us, missing_is_empty=missing_is_empty)
-    except StorageError as error:
-        plan.refusal = error
-    return plan
+            if attempt < _ATTEMPTS:
+                attempt += 1
+                continue
+            raise
+        return names, plan
 
 
 class _Planner:
-    def __init__(self, plan: RecoveryPlan, names: Listing, files: Files) -> None:
+    def __init__(self, plan: RecoveryPlan, names: Listing, files: Files, *, thorough: bool) -> None:
+        self._thorough = thorough
         self._plan = plan
         self._names = names
         self._files = files
         self._fenced: set[str] = set()
+        self._newest: Snapshot | None = None
 
     def run(self, now_us: int, *, missing_is_empty: bool) -> None:
         plan = self._plan
-        headerless = read_headers(plan, self._names, self._files)
+        headerless = self._read_headers()
         self._choose_snapshot(missing_is_empty=missing_is_empty)
         self._choose_pages(now_us)
         history = self._choose_history()
@@ -70,6 +71,37 @@ class _Planner:
         scan_journal(plan, self._files)
         check_headerless_were_unsynced(plan, headerless, history)
         self._check_snapshots_are_covered()
+
+    def _read_headers(self) -> list[Headerless]:
+        """Read the headers of all segments, or only of those that the newest snapshot does not replace.
+
+        If it is whole and no later owner has fenced it off, then no record of an earlier owner counts that it
+        does not include.
+        """
+        plan, segments = self._plan, self._names.segments
+        newest = self._newest_snapshot()
+        epoch = 0 if newest is None or self._thorough else newest.epoch
+        later = {place: name for place, name in segments.items() if place[0] >= epoch}
+        earlier = {place: name for place, name in segments.items() if place[0] < epoch}
+        headerless = read_headers(plan, later, self._files)
+        fence = plan.first_fenced(epoch)
+        if newest is None or fence is None or newest.sequence < fence:
+            plan.earlier = {name: place[0] for place, name in earlier.items()}
+            return headerless
+        return read_headers(plan, earlier, self._files) + headerless
+
+    def _newest_snapshot(self) -> Snapshot | None:
+        """Return the newest snapshot; None if there is none or it cannot be used, which is said later."""
+        snapshots = self._names.snapshots
+        if not snapshots:
+            return None
+        sequence = max(snapshots)
+        try:
+            newest = self._read_snapshot(self._plan.folder / snapshots[sequence], sequence)
+        except (Damaged, NewerFormat):
+            return None
+        self._newest = newest
+        return newest
 
     def _choose_snapshot(self, *, missing_is_empty: bool) -> None:
         plan, names = self._plan, self._names
@@ -97,6 +129,8 @@ class _Planner:
         raise NothingUsable(f"{plan.folder} holds no snapshot that can be used: {reasons}")
 
     def _read_snapshot(self, path: Path, sequence: int) -> Snapshot:
+        if self._newest is not None and self._newest.sequence == sequence:
+            return self._newest
         snapshot = decode(self._files.read(path))
         if snapshot.sequence != sequence:
             raise Damaged(f"it says that it is number {snapshot.sequence}")

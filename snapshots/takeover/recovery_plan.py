@@ -54,7 +54,10 @@ class RecoveryPlan:
     journal_bytes: int = 0
     """The length of those records."""
     segments: list[Segment] = field(default_factory=list)
-    """The segments of the folder's history that have a whole header, in order."""
+    """The segments of the folder's history that were read and have a whole header, in order."""
+    earlier: dict[str, int] = field(default_factory=dict)
+    """The names of the segments of owners before the snapshot's, in order, with their epochs. They were not
+    read: none of their records can come after the snapshot."""
     obsolete: list[Path] = field(default_factory=list)
     """Files that nobody needs after the next snapshot. A copy of each damaged one is set aside."""
     pages: list[Path] = field(default_factory=list)

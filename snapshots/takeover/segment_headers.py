@@ -6,7 +6,6 @@ from typing import Final
 
 from snapshots.errors import Damaged, NewerFormat
 from snapshots.files import Files
-from snapshots.format.file_names import Listing
 from snapshots.format.segment_reader import header_is_torn, last_known_synced
 from snapshots.format.segments import Segment, decode_header
 from snapshots.takeover.recovery_plan import RecoveryPlan
@@ -27,11 +26,15 @@ class Headerless:
     synced: int
 
 
-def read_headers(plan: RecoveryPlan, names: Listing, files: Files) -> list[Headerless]:
-    """Add the segments with a whole header to the plan; return those without. Raises NewerFormat."""
+def read_headers(plan: RecoveryPlan, segments: dict[tuple[int, int], str], files: Files) -> list[Headerless]:
+    """Add the segments with a whole header to the plan; return those without. Raises NewerFormat.
+
+    They must be earlier than all segments of the plan.
+    """
+    read: list[Segment] = []
     headerless = []
     # A header tells what its writer has read of earlier segments, so those must be read after it.
-    for place, name in reversed(names.segments.items()):
+    for place, name in reversed(segments.items()):
         path = plan.folder / name
         start = files.read_start(path, _SMALL_BYTES)
         if len(start) < _SMALL_BYTES:
@@ -40,7 +43,7 @@ def read_headers(plan: RecoveryPlan, names: Listing, files: Files) -> list[Heade
             # It was created for a record that was never written.
             plan.obsolete.append(path)
         elif isinstance(header := _header(place, path, start), Segment):
-            plan.segments.append(header)
+            read.append(header)
         else:
             data = plan.read(path, files)
             # A newer format may have a longer header.
@@ -50,7 +53,7 @@ def read_headers(plan: RecoveryPlan, names: Listing, files: Files) -> list[Heade
                     place, path, f"at offset 0, {header}", header_is_torn(data), last_known_synced(data)
                 )
             )
-    plan.segments.reverse()
+    plan.segments = read[::-1] + plan.segments
     return headerless[::-1]
 
 

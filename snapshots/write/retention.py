@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +12,7 @@ from snapshots.files import Files
 from snapshots.format import pages
 from snapshots.format.file_names import listing
 from snapshots.format.segments import Segment
+from snapshots.format.snapshot_file import HEADER_BYTES, epoch_of
 
 
 def now_us() -> int:
@@ -22,6 +23,7 @@ def now_us() -> int:
 def trim(
     folder: Path,
     segments: Sequence[Segment],
+    earlier: Mapping[str, int],
     obsolete: AbstractSet[Path],
     *,
     snapshots_kept: int,
@@ -30,9 +32,10 @@ def trim(
 ) -> frozenset[Path]:
     """Keep the newest snapshots, the segments that the oldest of them needs, and pages until they expire.
 
-    `segments` are in order; the last one is the owner's current one, and stays. `obsolete` are files that
-    nobody needs, such as damaged snapshots. Returns the paths that are gone. A file that cannot be removed
-    costs disk space, not safety; the next call tries again.
+    `segments` are in order; the last one is the owner's current one, and stays. `earlier` are the names of
+    those before them, with their epochs; one goes when the oldest snapshot is by a later owner. `obsolete`
+    are files that nobody needs, such as damaged snapshots. Returns the paths that are gone. A file that
+    cannot be removed costs disk space, not safety; the next call tries again.
     """
     removed: set[Path] = set()
 
@@ -50,12 +53,16 @@ def trim(
         for number in numbers[:-snapshots_kept]:
             remove(folder / names.snapshots[number])
         oldest = min(numbers[-snapshots_kept:])
-        covered = [segment for segment, after in pairwise(segments) if after.first <= oldest + 1]
+        covered = []
+        if earlier:
+            epoch = epoch_of(files.read_start(folder / names.snapshots[oldest], HEADER_BYTES)) or 0
+            covered = [folder / name for name, writer in earlier.items() if writer < epoch]
+        covered += [segment.path for segment, after in pairwise(segments) if after.first <= oldest + 1]
         if covered:
             # An older snapshot must not come back after a crash, for its records will be gone.
             files.sync_folder(folder)
-        for segment in covered:
-            remove(segment.path)
+        for path in covered:
+            remove(path)
         for name in names.pages.values():
             if not _has_expired(files.read_start(folder / name, pages.HEADER_BYTES), now_us):
                 # Later pages expire later.

@@ -40,8 +40,8 @@ a stored answer or a longer JSON condition, may not fit when it is written, whic
 _PASSIVATED_JOURNAL_BYTES: Final = 256 * 1024
 """A passivated detector leaves at most this much journal for the next activation to replay."""
 
-_PASSIVATED_SEGMENTS: Final = 8
-"""And at most this many segments; each owner that wrote leaves at least one."""
+_PASSIVATED_SEGMENTS: Final = 5
+"""And at most about this many segments; each owner that wrote leaves at least one."""
 
 
 class DetectorActor:
@@ -272,7 +272,7 @@ class DetectorActor:
             return resident_bytes()
         active = self._the_active()
         store = active.store
-        long = store.journal_bytes > _PASSIVATED_JOURNAL_BYTES or store.segment_count > _PASSIVATED_SEGMENTS
+        long = store.journal_bytes > _PASSIVATED_JOURNAL_BYTES or store.segments_read >= _PASSIVATED_SEGMENTS
         if active.unsaved or active.diverged or long or store.missing() is not None:
             if self._begin_saving(active, goes_on=False):
                 self.finish_saving()

@@ -182,6 +182,62 @@ def test_the_newest_few_snapshots_are_kept_and_the_segments_that_they_need(folde
     assert recovered(folder) == (b"after 4", [b"5"])
 
 
+class Reading(RealFiles):
+    def __init__(self) -> None:
+        self.read_names: list[str] = []
+
+    def read_start(self, path: Path, bytes_: int) -> bytes:
+        self.read_names.append(path.name)
+        return super().read_start(path, bytes_)
+
+
+def saved_by_three(folder: Path) -> None:
+    """Leave a snapshot by each of three owners, and the segments that the first of them needs."""
+    for epoch in (1, 2, 3):
+        store = write(opened(folder, epoch), b"%d" % epoch)
+        save(store, b"after %d" % epoch)
+        store.release()
+    write(opened(folder, 4), b"4").release()
+
+
+def test_segments_of_owners_before_the_newest_snapshots_are_not_read(folder):
+    saved_by_three(folder)
+    files = Reading()
+    store = Store(folder, epoch=5, files=files)
+    assert [one.payload for one in store.recover().records] == [b"4"]
+    assert files.read_names == [segment_name(4, 1), segment_name(3, 1)]
+    assert (store.segments_read, store.segment_count) == (2, 5)
+    save(write(store, b"5"))
+    assert store.segments_read == 0
+
+
+def test_they_are_read_if_that_snapshot_is_damaged(folder):
+    saved_by_three(folder)
+    change(folder / snapshot_name(3), 50)
+    assert recovered(folder) == (b"after 2", [b"3", b"4"])
+
+
+def test_they_are_read_if_that_snapshot_was_fenced_off(folder):
+    write(opened(folder, 1), b"1").release()
+    write(opened(folder, 3), b"3").release()
+    fenced = Snapshot(epoch=2, sequence=2, version=7, body=b"fenced")
+    (folder / snapshot_name(2)).write_bytes(encode(fenced))
+    found = Store(folder).recover()
+    assert [one.payload for one in found.records] == [b"1", b"3"]
+    assert [damage.path.name for damage in found.damage] == [f"{snapshot_name(2)}.fenced"]
+
+
+def test_they_are_removed_once_every_snapshot_is_by_a_later_owner(folder):
+    saved_by_three(folder)
+    store = opened(folder, 5, snapshots_kept=2)
+    save(write(store, b"5"))
+    kept = [(4, 1), (5, CLAIM_NUMBER), (5, 1), (5, 2)]
+    assert names(folder) == [segment_name(*one) for one in kept] + [snapshot_name(3), snapshot_name(5)]
+    assert store.segment_count == 3
+    change(folder / snapshot_name(5), 50)
+    assert recovered(folder) == (b"after 3", [b"4", b"5"])
+
+
 class Stuck(RealFiles):
     stuck = True
 
