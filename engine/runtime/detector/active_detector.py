@@ -1,6 +1,7 @@
 """The active detector of a worker, with its store and its pending snapshot."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from engine.evaluation.detector import Detector
 from engine.runtime.detector.persistence.detector_snapshot import DetectorSnapshot
@@ -10,6 +11,13 @@ from snapshots.store import Store
 Position = tuple[int | None, int, int]
 """A detector's position: the time of its last event, the number of events, and the checksum of the verdicts
 since the last journal record."""
+
+
+_PASSIVATED_JOURNAL_BYTES: Final = 256 * 1024
+"""A passivated detector leaves at most this much journal for the next activation to replay."""
+
+_PASSIVATED_SEGMENTS: Final = 5
+"""And at most so many segments, or one more; each owner that wrote leaves at least one."""
 
 
 @dataclass(slots=True)
@@ -25,6 +33,13 @@ class ActiveDetector:
     unsaved: bool = False
     """Whether some data is in neither the newest snapshot nor the journal."""
     saving: "PendingSnapshot | None" = None
+
+    @property
+    def must_be_saved(self) -> bool:
+        """Whether a passivation without a snapshot would lose data, or leave much to replay."""
+        store = self.store
+        long = store.journal_bytes > _PASSIVATED_JOURNAL_BYTES or store.segments_read >= _PASSIVATED_SEGMENTS
+        return self.unsaved or self.diverged or long
 
 
 @dataclass(frozen=True, slots=True)

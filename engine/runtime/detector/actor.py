@@ -37,12 +37,6 @@ _STEP_BYTES: Final = 4096
 """An upper estimate of an entry's size in the journal beyond its payload. An entry that is larger, because of
 a stored answer or a longer JSON condition, may not fit when it is written, which costs an activation."""
 
-_PASSIVATED_JOURNAL_BYTES: Final = 256 * 1024
-"""A passivated detector leaves at most this much journal for the next activation to replay."""
-
-_PASSIVATED_SEGMENTS: Final = 5
-"""And at most about this many segments; each owner that wrote leaves at least one."""
-
 
 class DetectorActor:
     """Owns the rules and the temporal state of one active detector.
@@ -272,8 +266,7 @@ class DetectorActor:
             return resident_bytes()
         active = self._the_active()
         store = active.store
-        long = store.journal_bytes > _PASSIVATED_JOURNAL_BYTES or store.segments_read >= _PASSIVATED_SEGMENTS
-        if active.unsaved or active.diverged or long or store.missing() is not None:
+        if active.must_be_saved or store.missing() is not None:
             if self._begin_saving(active, goes_on=False):
                 self.finish_saving()
         elif store.unsynced:
@@ -281,6 +274,12 @@ class DetectorActor:
         store.release()
         self.discard()
         return resident_bytes()
+
+    @property
+    def passivates_at_once(self) -> bool:
+        """Whether `passivate` has nothing to write."""
+        active = self._active
+        return active is None or not (active.must_be_saved or active.store.unsynced)
 
     def discard(self) -> None:
         """Drop the detector without saving it."""

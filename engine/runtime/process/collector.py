@@ -67,6 +67,11 @@ class FrozenHeap:
             if self._large:
                 gc.freeze()
 
+    @property
+    def holds_many(self) -> bool:
+        """Whether `gone` may take long."""
+        return self._large or self._shared
+
     def gone(self) -> None:
         """Collect what the detector left behind, and freeze the rest.
 

@@ -97,7 +97,7 @@ class Defect:
 
 _CLAIMED = """        claim, segment = _make_claim(folder, epoch, files, unless_claimed)
 """
-_CLEARED = """        untouched = _clear_away(folder, epoch, names, files)
+_CLEARED = """        untouched = _clear_away(folder, epoch, names, found, files)
         released = untouched is not None
 """
 _PLANNED = (

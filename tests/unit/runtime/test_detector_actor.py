@@ -573,6 +573,19 @@ def test_activating_and_passivating_leaves_nothing_behind(make, tmp_path):
     assert len(list((tmp_path / "detectors" / ONE).iterdir())) <= 3
 
 
+def test_an_activation_replays_few_segments_however_many_owners_wrote_one(make, tmp_path):
+    replayed, at_once = [], []
+    for epoch in range(1, 30):
+        actor = make()
+        replayed.append(actor.activate(ONE, epoch).records)
+        fired(actor, epoch, a=1)
+        at_once.append(actor.passivates_at_once)
+        actor.passivate()
+    assert replayed[:12] == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 0]
+    assert [replayed[number + 1] > 0 for number in range(28)] == at_once[:28]
+    assert len(list((tmp_path / "detectors" / ONE).iterdir())) <= 20
+
+
 def test_deaths_at_different_records_are_no_poison(make, actor, monkeypatch):
     class Killed(BaseException):
         pass

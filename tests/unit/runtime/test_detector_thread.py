@@ -77,6 +77,18 @@ async def test_only_a_small_batch_is_executed_in_the_event_loop(detector, method
     assert (threads != [threading.current_thread()]) is beside
 
 
+@pytest.mark.parametrize(("at_once", "holds_many"), [(True, False), (True, True), (False, False)])
+async def test_what_has_nothing_to_write_and_is_small_is_passivated_in_the_event_loop(
+    detector, monkeypatch, at_once, holds_many
+):
+    threads = []
+    monkeypatch.setattr(MeasuredActor, "passivates_at_once", at_once)
+    detector._threads.heap.holds_many = holds_many
+    detector._actor.passivate = lambda: threads.append(threading.current_thread())
+    await detector.passivate()
+    assert (threads == [threading.current_thread()]) is (at_once and not holds_many)
+
+
 async def test_detectors_that_share_a_worker_do_not_wait_for_each_others_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "FrozenHeap", lambda _: Mock())
     threads = WorkerThreads(2)

@@ -91,6 +91,9 @@ class DetectorThread(DetectorPort):
         await self._threads.saving.call(make_folder)
 
     async def passivate(self) -> int:
+        # As in `handle`: a thread is only woken for what takes long.
+        if self._actor.passivates_at_once and not self._threads.heap.holds_many:
+            return self._dropping(self._actor.passivate)
         return await self._threads.calls.call(partial(self._dropping, self._actor.passivate))
 
     async def discard(self) -> None:
