@@ -7,6 +7,7 @@ from typing import Final
 import click
 import msgspec
 
+from api.cli.counted import counted
 from api.cli.failures import fail
 from api.cli.recordings.reading import Reading, Recording
 from api.cli.recordings.rows import RecordingError
@@ -67,7 +68,7 @@ def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...]) ->
     results = [_report(name, text, sample, relations) for name, text in found]
     if not all(results):
         refused = results.count(False)
-        fail(f"{refused} of {len(results)} condition{'s' if len(results) > 1 else ''} refused")
+        fail(f"{refused} of {counted(len(results), 'condition')} refused")
 
 
 def _sample(recordings: tuple[str, ...]) -> Sample | None:

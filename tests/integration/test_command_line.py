@@ -283,7 +283,7 @@ def test_late_events_are_told_as_messages(service: Served) -> None:
     given = b'{"a":1,"ts":1000}\n{"a":1,"ts":999}\n'
     run = replay(service, "-", "--detector", detector, given=given)
     assert run.returncode == 0
-    assert "message 2001, 1 times; first standard input, line 2: " in run.stdout
+    assert "message 2001, 1 time; first standard input, line 2: " in run.stdout
 
 
 def test_a_bad_line_stops_the_replay_after_what_came_before(service: Served, tmp_path: Path) -> None:

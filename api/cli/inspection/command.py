@@ -7,8 +7,9 @@ from typing import Any
 import click
 import msgspec
 
+from api.cli.counted import counted
 from api.cli.failures import fail
-from api.cli.inspection.report import counted, to_json, to_lines
+from api.cli.inspection.report import to_json, to_lines
 from api.cli.options.key_options import key_option
 from api.cli.printing.explained_rules import node_lines
 from api.client import ExplainedNode

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from api.cli.counted import counted
 from api.cli.recordings.times import iso
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -225,11 +226,6 @@ def size(bytes_: int) -> str:
     if power == 0:
         return counted(bytes_, "byte")
     return f"{number:.1f} {_UNITS[power]}"
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number and its noun, in the plural if needed."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def quoted(name: str) -> str:

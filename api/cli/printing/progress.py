@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from api.cli.counted import counted
+
 LINE_EVERY_S: Final = 5.0
 
 
@@ -76,7 +78,7 @@ class LineGauge:
 
     def __exit__(self, *_: object) -> None:
         elapsed_s = self._now_s() - self._start_s
-        self._echo(f"{self._events} events in {elapsed_s:.1f} s{self._rate(elapsed_s)}")
+        self._echo(f"{counted(self._events, 'event')} in {elapsed_s:.1f} s{self._rate(elapsed_s)}")
 
     def advance(self, events: int, position: int) -> None:
         """Print a line if LINE_EVERY_S seconds have passed since the last one."""
@@ -87,7 +89,7 @@ class LineGauge:
             return
         self._shown_s = now_s
         elapsed_s = now_s - self._start_s
-        self._echo(f"{self._events} events so far{self._rate(elapsed_s)}{self._left(elapsed_s)}")
+        self._echo(f"{counted(self._events, 'event')} so far{self._rate(elapsed_s)}{self._left(elapsed_s)}")
 
     def _rate(self, elapsed_s: float) -> str:
         return f", {self._events / elapsed_s:.0f}/s" if elapsed_s > 0 else ""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from api.cli.counted import counted
 from api.cli.recordings.columns import CellError, ColumnType, decide, value_of
 
 READ_BYTES: Final = 1024 * 1024
@@ -80,7 +81,7 @@ def pattern_rows(
 
     yield from _typed(matched(), max(1, source.peek(1).count(b"\n")), header, name, given=given, tell=tell)
     if passed:
-        tell(f"{name}: {passed} lines do not match the pattern and were skipped")
+        tell(f"{name}: skipped {counted(passed, 'line')} without a match of the pattern")
 
 
 def _typed(

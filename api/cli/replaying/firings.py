@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from api.cli.counted import counted
 from api.cli.recordings.reading import RecordedEvent
 from api.cli.recordings.times import iso
 from api.client import EventResult, Rule
@@ -66,13 +67,13 @@ class Report:
     def warnings(self) -> list[str]:
         """Return a line for each kind of message, with how often it came and where first."""
         return [
-            f"message {code}, {times} times; first {self.examples[code]}"
+            f"message {code}, {counted(times, 'time')}; first {self.examples[code]}"
             for code, times in sorted(self.messages.items())
         ]
 
     def refusals(self) -> list[str]:
         """Return a line for each kind of refusal, with how often it came and where first."""
         return [
-            f"{times} of {self.events} events refused with {code}; first {self.examples[code]}"
+            f"{times} of {counted(self.events, 'event')} refused with {code}; first {self.examples[code]}"
             for code, times in sorted(self.refused.items())
         ]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from api.cli.counted import counted
 from api.cli.failures import fail, warn
 from api.cli.options.data_option import data_option
 
@@ -53,8 +54,7 @@ def _copy(source: Path, target: Path, done: str) -> None:
         copied = copy_data_folder(source, target)
     except StorageError as error:
         fail(str(error))
-    number = f"{copied.detectors} detector{'' if copied.detectors == 1 else 's'}"
-    click.echo(f"{target}: {done} {number}, {copied.file_bytes / 1e6:.1f} MB.")
+    click.echo(f"{target}: {done} {counted(copied.detectors, 'detector')}, {copied.file_bytes / 1e6:.1f} MB.")
     for damage in copied.damage:
         warn(damage)
     if copied.damage:

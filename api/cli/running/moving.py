@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from api.cli.counted import counted
 from api.cli.lookup import find_detector
 from api.cli.options.service_options import service_options
 from api.client import Client, ServiceError, calls
@@ -70,7 +71,7 @@ def drain(*, client: Client, node: str, wait: bool) -> None:
         if empty_since_s is not None and now_s >= empty_since_s + _DONE_AFTER_S:
             click.echo("No detector is left there.")
             return
-        say = f"{left['detectors']} detectors and {left['workers']} workers are left there"
+        say = f"left there: {counted(left['detectors'], 'detector')}, {counted(left['workers'], 'worker')}"
         if cluster.no_room:
             say += f"; {cluster.no_room}"
         if left.total() and say != told:

@@ -9,6 +9,7 @@ from typing import Final
 import click
 from rich.console import Console
 
+from api.cli.counted import counted
 from api.cli.failures import fail, warn
 from api.cli.options.reading_options import reading_options
 from api.cli.printing.tables import print_table
@@ -132,7 +133,7 @@ def trial(
         fail(
             "\n".join(
                 [
-                    *(f"{times} events refused: {said}" for said, times in run.refused.items()),
+                    *(f"{counted(times, 'event')} refused: {said}" for said, times in run.refused.items()),
                     *filter(None, [failure]),
                 ]
             )
@@ -210,6 +211,6 @@ def _warnings(run: Trial) -> Iterator[str]:
     if run.late:
         most_s = run.late_us_most / 1_000_000
         yield (
-            f"{run.late} events came after a later one, by up to {most_s:g} s, and were evaluated at its "
-            "time; --max-late sorts them"
+            f"{counted(run.late, 'event')} out of order, by up to {most_s:g} s, evaluated at the time of the "
+            "latest one before; --max-late sorts them"
         )

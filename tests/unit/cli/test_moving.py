@@ -78,8 +78,8 @@ def test_drain_tells_what_is_left_until_nothing_is(service: Service) -> None:
     service.no_room = "no node has room"
     assert run("drain", "9f3") == (
         f"{NODE} is drained.\n"
-        "0 detectors and 2 workers are left there; no node has room\n"
-        "0 detectors and 1 workers are left there; no node has room\n"
+        "left there: 0 detectors, 2 workers; no node has room\n"
+        "left there: 0 detectors, 1 worker; no node has room\n"
         "No detector is left there.\n"
     )
     assert service.asked == [("POST", f"/api/cluster/nodes/{ID}/drain", None)]
