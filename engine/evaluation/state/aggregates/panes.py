@@ -92,14 +92,19 @@ class Panes(Records[Sum]):
         if number is None:
             return slot
         pane = 0 if self.expires_after_us is None else now_us // self.width_us
-        if slot >= 0 and self.few is None:
+        if self.few is None:
+            if slot < 0:
+                slot = self._admit(key, now_us, tick)
             numbers, sums = self.rows[slot >> PAGE_BITS]
             offset = slot & IN_PAGE
             first = offset * self._width
             count = numbers[first]
-            if count > 0:
+            if not count:
+                self.put(slot, self._end_us(pane))
+                numbers, sums = self.rows[slot >> PAGE_BITS]
+            if count >= 0:
                 place = offset * self._length + count
-                if numbers[first + count] == pane:
+                if count and numbers[first + count] == pane:
                     sums[place - 1] += number
                     if self.counted:
                         numbers[first + self._length + count] += 1

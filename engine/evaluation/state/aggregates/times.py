@@ -37,10 +37,17 @@ class Times(Records["array[int]"]):
 
     def add(self, key: Any, slot: int, now_us: int, tick: int) -> int:
         """Add the time of an event, which is added once, and give the slot."""
-        if slot >= 0 and self.few is None:
+        if self.few is None:
+            if slot < 0:
+                slot = self._admit(key, now_us, tick)
             number, offset = slot >> PAGE_BITS, slot & IN_PAGE
             page, first = self.rows[number], offset * self._width
             place = page[first]
+            if not place:
+                self.put(slot, now_us)
+                page = self.rows[number]
+                page[first], page[first + 1] = 1, now_us
+                return slot
             if place > 0:
                 place = place + 1 if place < self._length else 1
                 if self._length == self.most or page[first + place] < self._edge_us(now_us):

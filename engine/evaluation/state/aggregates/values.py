@@ -51,10 +51,19 @@ class Values(Records[dict[Any, int]]):
             value = slice_key_of(value)
             if value is None:
                 return slot
-        if slot >= 0 and self.few is None:
+        if self.few is None:
+            if slot < 0:
+                slot = self._admit(key, now_us, tick)
             number, offset = slot >> PAGE_BITS, slot & IN_PAGE
             page, first = self.rows[number], offset * self._width
-            if 0 < page[first] < _LONG:
+            if not page[first]:
+                assert self._interned is not None, "there are rows"
+                self.put(slot, now_us)
+                page = self.rows[number]
+                page[first] = 1
+                _ENTRY.pack_into(page, first + 1, self._interned.take(value), now_us)
+                return slot
+            if page[first] < _LONG:
                 self.pages[number][offset] = now_us
                 if not self._add_to_row(page, first, now_us, value):
                     record = self._read_row(page, offset)

@@ -160,10 +160,15 @@ class Records(Column, Generic[R]):
     def copy_of(self, record: R) -> R:
         """Return a copy of a record."""
 
+    def _admit(self, key: Any, now_us: int, tick: int) -> int:
+        """Admit a key that is not live, and give its slot."""
+        slot = self.table.slot = self.table.admit(key, tick, now_us)
+        return slot
+
     def _open(self, key: Any, slot: int, now_us: int, tick: int, record: R) -> int:
         """Add a record for a key, which is admitted if it is not live, and give its slot."""
         if slot < 0:
-            slot = self.table.slot = self.table.admit(key, tick, now_us)
+            slot = self._admit(key, now_us, tick)
         self._insert(slot, record)
         return slot
 
