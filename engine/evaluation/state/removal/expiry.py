@@ -69,12 +69,15 @@ def drop_expired(table: KeyTable, number: int, now_us: int) -> int:
     for column in table.dense[:]:
         column.drop_expired_of(number, now_us)
     first = number << PAGE_BITS
-    freed = 0
-    for slot in range(first, min(first + PAGE_SLOTS, len(table.keys))):
-        if slot in table.sparse:
+    last = min(first + PAGE_SLOTS, len(table.keys))
+    if table.sparse:
+        for slot in range(first, last):
             for store in table.sparse_at(slot):
                 store.drop_expired(slot, now_us)
-        if table.taken[slot] and not table.held[slot] and has_expired(table, slot, now_us):
+    freed = 0
+    both = zip(table.taken[first:last], table.held[first:last], strict=True)
+    for slot, (taken, held) in enumerate(both, first):
+        if taken and not held and has_expired(table, slot, now_us):
             table.free(slot)
             freed += 1
     return freed
