@@ -15,7 +15,7 @@ from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
 from tests.api.scripted import DETECTOR, TOKEN, ScriptedFleet
-from tests.local_runtime import LocalService, local_service
+from tests.local_runtime import LocalService, local_service, until
 
 EVENT = {"event": {"fields": {}, "timestamp_ms": 0}}
 
@@ -61,9 +61,9 @@ async def test_requests_past_the_bound_are_turned_away_and_the_others_are_served
     actor.before = held
     # One is in flight, two wait, and two are too many.
     first = asyncio.ensure_future(caller.evaluate(detector, {}))
-    await asyncio.sleep(0.02)
+    await until(lambda: actor.in_flight)
     waiting = [asyncio.ensure_future(caller.evaluate(detector, {})) for _ in range(4)]
-    await asyncio.sleep(0.02)
+    await until(lambda: any(one.done() for one in waiting))
     go_on.set()
     replies = await asyncio.gather(first, *waiting)
     refused = [reply for reply in replies if reply.status != 200]

@@ -242,7 +242,7 @@ async def test_an_error_of_the_host_is_no_answer_and_reaches_the_log(tmp_path, c
         with pytest.raises(ZeroDivisionError, match="of its own"):
             await apart.fleet.status()
         assert "of its own" in caplog.text
-        assert open_asks(apart) == (0, 0)
+        await until(lambda: open_asks(apart) == (0, 0))
 
 
 async def test_what_front_ends_count_is_added_up(tmp_path):
