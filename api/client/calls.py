@@ -227,13 +227,13 @@ def show_cluster() -> Call[dict[str, Any]]:
 
 
 def move_detector(detector_id: str, node: str | None = None) -> Call[dict[str, Any]]:
-    """Have a detector active on a node, by its id, or on the one with most room but its own."""
+    """Move a detector to the node with that id, by default to another one with most room."""
     document = {} if node is None else {"node": node}
     return _post(_path("detectors", detector_id, "move"), dict[str, Any], document)
 
 
 def drain_node(node: str) -> Call[dict[str, Any]]:
-    """Have all detectors of a node moved, and no others come."""
+    """Move all detectors off a node, and start none there."""
     return _post(_path("cluster", "nodes", node, "drain"), dict[str, Any])
 
 
