@@ -29,6 +29,8 @@ def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
     """Yield the lines about a condition and those inside it. A verdict may depend on the next event."""
     verdict = "?    " if node.verdict is None else "true " if node.verdict else "false"
     told = [f"{indent}{verdict}  {node.text}"]
+    if node.found is not None:
+        told.append(f"found {node.found:g}")
     if node.values:
         told.append(_pairs(node.values))
     if node.key:
@@ -39,6 +41,8 @@ def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
         told.append(f"until {iso(round(node.until_ms * 1_000))}")
     if node.note:
         told.append(node.note)
+    if node.verdict is False and len(told) == 1 and not node.nodes:
+        told.append("missing")
     yield "; ".join(told)
     for inner in node.nodes:
         yield from node_lines(inner, time_us, indent + "  ")

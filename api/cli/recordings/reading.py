@@ -59,6 +59,11 @@ def _say_nothing(_: str) -> None:
     """The default of `Reading.tell`."""
 
 
+_NAMES_SHOWN: Final = 8
+_NAME_CHARS_SHOWN: Final = 60
+_READ_AS_CSV: Final = ". It was read as CSV, whose first line names the columns; lines of text need --pattern"
+
+
 def _believe(_: str) -> bool:
     """The default of `Reading.accept_old`."""
     return True
@@ -97,6 +102,7 @@ class Recording:
         self.name = "standard input" if path == "-" else path
         self.size: int | None = None
         """Size of the file in bytes, as stored; None for a pipe."""
+        self._is_guessed_csv = False
         self._owned = path != "-"
         self._source = _opened(path) if self._owned else cast("io.BufferedReader", standard_input)
         self._bytes = self._source
@@ -141,7 +147,8 @@ class Recording:
                         value = _looked_up(fields, time_field)
                         time_us = times.microseconds_of(value, time_field)
                     except NotATimeError as error:
-                        raise RecordingError(f"{self.name}, line {line}: {error}") from None
+                        text_hint = _READ_AS_CSV if first and self._is_guessed_csv else ""
+                        raise RecordingError(f"{self.name}, line {line}: {error}{text_hint}") from None
                     if first and is_number(value):
                         self._check_plausible(time_us, f"{self.name}, line {line}: `{time_field}` is {value}")
                     first = False
@@ -160,7 +167,8 @@ class Recording:
         if name.endswith((".csv", ".ndjson", ".jsonl", ".json")):
             return name.endswith(".csv")
         start = self._bytes.peek(64).lstrip()
-        return bool(start) and start[:1] not in (b"{", b"[")
+        self._is_guessed_csv = bool(start) and start[:1] not in (b"{", b"[")
+        return self._is_guessed_csv
 
     def _rows(self) -> Generator[Row, None, None]:
         reading = self._reading
@@ -187,8 +195,10 @@ def _time_field_of(fields: Mapping[str, object]) -> str:
     for name in TIME_FIELDS:
         if name in fields:
             return name
+    shown = ", ".join(name[:_NAME_CHARS_SHOWN] for name in list(fields)[:_NAMES_SHOWN])
+    there = f" (it has {shown}{', …' if len(fields) > _NAMES_SHOWN else ''})" if shown else ""
     raise NotATimeError(
-        f"the event has none of {', '.join(TIME_FIELDS)}; name the time field with --time-field"
+        f"the event has none of {', '.join(TIME_FIELDS)}{there}; name the time field with --time-field"
     )
 
 

@@ -112,7 +112,7 @@ def trial(
     if form == "parquet" and target is None and explained is None:
         raise click.UsageError("`-o parquet` needs a file: `--to FILE`.")
     if explained is not None and at_line is not None:
-        _explain(new, explained, at_line, files, Feeding(reading, Console(stderr=True), late_us_max))
+        _explain((new, old), explained, at_line, files, Feeding(reading, Console(stderr=True), late_us_max))
         return
     # Programs that read the firings from standard output want nothing else there.
     console = Console(stderr=form != "table" and target is None)
@@ -141,15 +141,21 @@ def trial(
 
 
 def _explain(
-    rules: Sequence[NamedCondition], name: str, line: int, files: Sequence[str], feeding: Feeding
+    versions: tuple[Sequence[NamedCondition], Sequence[NamedCondition] | None],
+    name: str,
+    line: int,
+    files: Sequence[str],
+    feeding: Feeding,
 ) -> None:
-    """Print why a rule fires at the event of a line, or not."""
+    """Print why a rule fires at the event of a line, or not; in both versions if there are two."""
+    rules, against = versions
     found = [rule for rule in rules if rule.name == name]
-    if not found:
+    old = None if against is None else [rule for rule in against if rule.name == name]
+    if not (found or old):
         near = nearest(name, [rule.name for rule in rules])
         fail(f"no rule is named {quoted(name)}" + (f"; did you mean {quoted(near)}?" if near else ""))
     # Rules do not influence each other, so the others need not run.
-    run = Trial(found, lambda _: None)
+    run = Trial(found, lambda _: None, against=old)
     shown: list[str] = []
 
     def take(batch: list[RecordedEvent]) -> None:

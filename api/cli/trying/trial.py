@@ -17,6 +17,7 @@ from engine.evaluation.dispatch.compiler import Fired
 from engine.evaluation.events.outcomes import BatchRefused
 from engine.evaluation.explanation.between_events.document import rule_document
 from engine.evaluation.explanation.explaining import explain
+from engine.evaluation.explanation.nodes import Explanation
 from engine.evaluation.facts.values import split_name, value_of
 from engine.language.condition import walk
 from engine.language.diagnostics import Refusal
@@ -98,16 +99,19 @@ class Trial:
 
     def explain(self, event: RecordedEvent) -> Iterator[str]:
         """Yield lines that explain why the rules fire at an event, or not. The event is not evaluated."""
-        try:
-            explanation = explain(self._new.detector, event.fields, _milliseconds(event.time_us))
-        except Refusal as refusal:
-            yield refusal.entries[0].message
-            return
-        yield f"{iso(explanation.time_us)}  {event.place}"
-        for explained in explanation.rules:
-            # Integers may be larger than msgspec converts.
-            document = json.dumps(rule_document(explained))
-            yield from lines_of(msgspec.json.decode(document, type=ExplainedRule), explanation.time_us)
+        for rules in (self._new, self._old):
+            if rules is None or not rules.keys:
+                continue
+            try:
+                explanation = explain(rules.detector, event.fields, _milliseconds(event.time_us))
+            except Refusal as refusal:
+                yield refusal.entries[0].message
+                return
+            if rules is self._old:
+                yield "In the older version:"
+            else:
+                yield f"{iso(explanation.time_us)}  {event.place}"
+            yield from _lines(explanation)
 
     def evaluate(self, batch: Sequence[RecordedEvent]) -> None:
         """Evaluate events in order."""
@@ -163,6 +167,13 @@ class Trial:
                     said = refusal.entries[0].message
                     self.refused[said] = self.refused.get(said, 0) + 1
         return results
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    for explained in explanation.rules:
+        # Integers may be larger than msgspec converts.
+        document = json.dumps(rule_document(explained))
+        yield from lines_of(msgspec.json.decode(document, type=ExplainedRule), explanation.time_us)
 
 
 def _milliseconds(time_us: int) -> float:

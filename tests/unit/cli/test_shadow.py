@@ -141,7 +141,7 @@ def test_with_explain_both_conditions_are_told(detector: Detector, monkeypatch: 
     assert lines[1:6] == [
         "  rule",
         '    false  per user count(ok == false) within 1m >= 2; slice user: "ada"',
-        "      false  count(ok == false) within 1m >= 2",
+        "      false  count(ok == false) within 1m >= 2; found 1",
         "        true   ok == false; ok: false",
         "  draft",
     ]

@@ -123,10 +123,21 @@ def test_one_event_of_one_rule_is_explained(rules: str, events: str) -> None:
             "      true   once within 10s n == 1; since 2023-11-14T22:13:20.000Z, 5 s before; "
             "until 2023-11-14T22:13:30.000Z"
         ),
-        "        false  n == 1",
+        "        false  n == 1; missing",
         "  it would not fire if this turned: ok == false",
     ]
     assert "does not fire" in tried(rules, events, "--explain", "again", "--line", "4").stdout
+
+
+def test_with_two_versions_both_are_explained(rules: str, events: str) -> None:
+    write("old.yaml", "again: ok == false and per ip once within 4s n == 1")
+    lines = lines_of(tried(rules, events, "--against", "old.yaml", "--explain", "again", "--line", "3"))
+    assert lines[1] == "again: fires"
+    old = lines.index("In the older version:")
+    assert lines[old + 1] == "again: does not fire"
+    assert "within 4s" in lines[old + 2]
+    none = tried(rules, events, "--against", "old.yaml", "--explain", "never", "--line", "3")
+    assert "In the older version:" not in none.stdout
 
 
 def test_what_cannot_be_explained_is_told(rules: str, events: str) -> None:
