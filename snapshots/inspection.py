@@ -113,9 +113,7 @@ def read_only(folder: Path, files: Files | None = None) -> Recovered:
 
 def _planned(folder: Path, files: Files, *, thorough: bool = False) -> tuple[Listing, RecoveryPlan]:
     with storage_errors(f"{folder} cannot be read"):
-        return list_and_plan(
-            folder, lambda: listing(files.names(folder)), files, now_us=now_us(), thorough=thorough
-        )
+        return list_and_plan(folder, lambda: listing(files.names(folder)), files, now_us(), thorough=thorough)
 
 
 def _damage(plan: RecoveryPlan) -> tuple[Damage, ...]:

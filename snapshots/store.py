@@ -72,22 +72,15 @@ class Store:
         """When the newest snapshot was saved, in microseconds since 1970; None if there is none. Of one that
         another owner saved, it is when its file was written."""
 
-    def recover(self, *, missing_is_empty: bool = False) -> Recovered:
+    def recover(self) -> Recovered:
         """Claim the folder, so that no earlier owner answers any more, and return what is in it.
 
-        With `missing_is_empty`, a folder that never had a snapshot is made, and is empty. Raises Fenced if a
-        later owner or this epoch has claimed it; NothingUsable, Damaged and Hole if needed files are missing
-        or damaged, as will every later attempt; NewerFormat; StorageError.
+        Raises Fenced if a later owner or this epoch has claimed it; NothingUsable, Damaged and Hole if needed
+        files are missing or damaged, as will every later attempt; NewerFormat; StorageError.
         """
         assert self._journal is None, "a store recovers once"
         with storage_errors(f"{self.folder} cannot be read"):
-            claimed = claim_folder(
-                self.folder,
-                self.epoch,
-                self._files,
-                now_us=self._now_us(),
-                missing_is_empty=missing_is_empty,
-            )
+            claimed = claim_folder(self.folder, self.epoch, self._files, now_us=self._now_us())
         plan = claimed.plan
         self.epoch = claimed.epoch
         self._claim = claimed.claim

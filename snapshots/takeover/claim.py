@@ -80,25 +80,21 @@ class Claimed:
     """Whether the last owner that wrote gave the folder up, with everything on the disk."""
 
 
-def claim_folder(
-    folder: Path, epoch: int | None, files: Files, *, now_us: int, missing_is_empty: bool
-) -> Claimed:
+def claim_folder(folder: Path, epoch: int | None, files: Files, *, now_us: int) -> Claimed:
     """Claim a folder, and plan its recovery. Raises Fenced, the plan's refusal, OSError."""
     found = files.names(folder)
     names = listing(found)
-    if not names.ever_had_a_snapshot and not missing_is_empty:
+    if not names.ever_had_a_snapshot:
         raise NothingUsable(f"{folder} holds no snapshot that can be used: there is none")
     if epoch is None:
         epoch = _latest_epoch(folder, names, files) + 1
     if names.epoch >= epoch:
         raise _fenced(folder, names, epoch)
-    if missing_is_empty:
-        files.make_folder(folder)
     with contextlib.ExitStack() as unless_claimed:
         claim, segment = _make_claim(folder, epoch, files, unless_claimed)
         untouched = _clear_away(folder, epoch, names, found, files)
         released = untouched is not None
-        plan = _plan(folder, epoch, files, untouched, now_us=now_us, missing_is_empty=missing_is_empty)
+        plan = _plan(folder, epoch, files, untouched, now_us)
         if plan.snapshot is not None and plan.snapshot.epoch > epoch:
             raise Fenced(f"{folder} has a snapshot by epoch {plan.snapshot.epoch}, later than {epoch}")
         if isinstance(plan.refusal, NewerFormat):
@@ -157,19 +153,12 @@ def _clear_away(
     return None if unfinished or claims else names
 
 
-def _plan(
-    folder: Path, epoch: int, files: Files, names: Listing | None, *, now_us: int, missing_is_empty: bool
-) -> RecoveryPlan:
+def _plan(folder: Path, epoch: int, files: Files, names: Listing | None, now_us: int) -> RecoveryPlan:
     """Plan the recovery; `names` is the folder's listing if there is one after which no owner can save."""
     listings = iter([names] if names is not None else [])
-    _, plan = list_and_plan(
-        folder,
-        lambda: next(listings, None) or _listed(folder, epoch, files),
-        files,
-        now_us=now_us,
-        missing_is_empty=missing_is_empty,
-    )
-    return plan
+    return list_and_plan(
+        folder, lambda: next(listings, None) or _listed(folder, epoch, files), files, now_us
+    )[1]
 
 
 def _listed(

@@ -27,9 +27,8 @@ def list_and_plan(
     folder: Path,
     list_names: Callable[[], Listing],
     files: Files,
-    *,
     now_us: int,
-    missing_is_empty: bool = False,
+    *,
     thorough: bool = False,
 ) -> tuple[Listing, RecoveryPlan]:
     """List a folder and plan its recovery; again if files disappear. Raises OSError.
@@ -41,7 +40,7 @@ def list_and_plan(
     while True:
         names, plan = list_names(), RecoveryPlan(folder)
         try:
-            _Planner(plan, names, files, thorough=thorough).run(now_us, missing_is_empty=missing_is_empty)
+            _Planner(plan, names, files, thorough=thorough).run(now_us)
         except StorageError as error:
             plan.refusal = error
         except FileNotFoundError:
@@ -61,10 +60,10 @@ class _Planner:
         self._fenced: set[str] = set()
         self._newest: Snapshot | None = None
 
-    def run(self, now_us: int, *, missing_is_empty: bool) -> None:
+    def run(self, now_us: int) -> None:
         plan = self._plan
         headerless = self._read_headers()
-        self._choose_snapshot(missing_is_empty=missing_is_empty)
+        self._choose_snapshot()
         self._choose_pages(now_us)
         history = self._choose_history()
         judge_headerless(plan, headerless, history)
@@ -103,7 +102,7 @@ class _Planner:
         self._newest = newest
         return newest
 
-    def _choose_snapshot(self, *, missing_is_empty: bool) -> None:
+    def _choose_snapshot(self) -> None:
         plan, names = self._plan, self._names
         for sequence in sorted(names.snapshots, reverse=True):
             path = plan.folder / names.snapshots[sequence]
@@ -120,8 +119,6 @@ class _Planner:
             plan.snapshot = snapshot
             plan.sequence = sequence
             plan.epoch = snapshot.epoch
-            return
-        if missing_is_empty and not names.ever_had_a_snapshot:
             return
         reasons = "; ".join(f"{flaw.path}: {flaw.reason}" for flaw in plan.flaws)
         if not reasons:

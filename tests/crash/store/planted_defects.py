@@ -100,10 +100,7 @@ _CLAIMED = """        claim, segment = _make_claim(folder, epoch, files, unless_
 _CLEARED = """        untouched = _clear_away(folder, epoch, names, found, files)
         released = untouched is not None
 """
-_PLANNED = (
-    "        plan = _plan("
-    "folder, epoch, files, untouched, now_us=now_us, missing_is_empty=missing_is_empty)\n"
-)
+_PLANNED = "        plan = _plan(folder, epoch, files, untouched, now_us)\n"
 _PLANNED_FIRST = _PLANNED.replace("untouched", "None")
 
 DEFECTS: dict[str, Defect] = {

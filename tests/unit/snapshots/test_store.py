@@ -276,19 +276,6 @@ def test_a_folder_without_any_snapshot_lost_it(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_folder_without_any_snapshot_may_be_a_new_one_for_those_who_say_so(tmp_path):
-    folder = tmp_path / "new"
-    store = Store(folder)
-    assert store.recover(missing_is_empty=True).snapshot is None
-    write(store, b"one")
-    found = Store(folder).recover(missing_is_empty=True)
-    assert [one.payload for one in found.records] == [b"one"]
-    (folder / snapshot_name(1)).write_bytes(b"broken")
-    for _ in range(2):
-        with pytest.raises(NothingUsable):
-            Store(folder).recover(missing_is_empty=True)
-
-
 def test_folders_from_before_there_was_a_journal_go_on_after_their_newest_snapshot(tmp_path):
     for sequence in (6, 7):
         (tmp_path / snapshot_name(sequence)).write_bytes(encode(Snapshot(4, sequence, 1, b"%d" % sequence)))
