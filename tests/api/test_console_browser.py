@@ -273,7 +273,8 @@ async def test_a_detector_is_moved_and_a_node_is_drained_after_a_question(tmp_pa
                 await clicking
             return dialog.message
 
-        first = await place()
+        while not (first := await place()):  # noqa: ASYNC110 -- the picture may be from before it was activated
+            await asyncio.sleep(0.05)
         other = {"n": "m", "m": "n"}[first]
         await console.sign_in()
         await page.get_by_role("link", name="Cluster").click()

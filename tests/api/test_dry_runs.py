@@ -49,8 +49,8 @@ async def test_a_batch_can_be_tried(
         ("?explain=1", ["explain: expected `true` or `false`, got `1`"]),
         ("?dry_run", ["dry_run: expected `true` or `false`, got ``"]),
         ("?dry_run=True&explain=", [
-            "explain: expected `true` or `false`, got ``",
             "dry_run: expected `true` or `false`, got `True`",
+            "explain: expected `true` or `false`, got ``",
         ]),
         ("/batch?dry_run=yes", ["dry_run: expected `true` or `false`, got `yes`"]),
     ],
