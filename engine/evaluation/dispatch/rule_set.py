@@ -178,7 +178,9 @@ class RuleSet:
             return True
         for priority, program in self._by_priority.items():
             if program.weight is None:
-                self._by_priority[priority] = program._replace(weight=weight_of(program.rule.condition))
+                self._by_priority[priority] = program._replace(
+                    weight=weight_of(program.rule.condition, program.birth)
+                )
         weights = [program.weight for program in self._by_priority.values() if program.weight is not None]
         return index_pays(weights, indexed=indexed)
 
@@ -325,7 +327,7 @@ class RuleSet:
         """
         program = self._by_priority[priority]
         if not self._state.indexed:
-            return (program.weight or weight_of(program.rule.condition)).fused_ns
+            return (program.weight or weight_of(program.rule.condition, program.birth)).fused_ns
         took_ns, users = self.samples.time_ns, self._state.users
         found = took_ns.get(priority, 0.0)
         for name in map(self._state.memory_of, program.memories):

@@ -5,20 +5,22 @@ measured with `python -m tests.bench curve`; only their ratios matter.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import Final, NamedTuple
 
-from engine.evaluation.memory import PANES
+from engine.evaluation.memory import PANES, Sharing
 from engine.evaluation.paths import Path, fact_of
-from engine.evaluation.plan.requirements import recorded_of, requirements_of
+from engine.evaluation.plan.requirements import recorded_of, requirements_of, sharing_of
 from engine.evaluation.plan.triggers import (
     PRESENT,
     Analysis,
     Element,
     Found,
     Hit,
+    Range,
     Trigger,
     Triggers,
+    may_meet_several,
 )
 from engine.language import condition as language
 from engine.language.condition import Aggregate, Condition, children
@@ -44,8 +46,8 @@ _AFTER_FIRST: Final = 0.3
 _UPDATE: Final = 60.0
 _KEYED_UPDATE: Final = 110.0
 
-_RECORD: Final = 150.0
-"""To add to a record, beyond what it takes to remember a time."""
+_RECORDED: Final = 800.0
+"""To add to a record, at the events that do."""
 _COMPARED: Final = 100.0
 """To read a record and compare."""
 
@@ -54,37 +56,87 @@ _INDEX: Final = 1900.0
 _TABLE: Final = 400.0
 _SEARCH: Final = 5000.0
 """To search a text for many patterns."""
+_LOOP: Final = 500.0
+"""To begin the loop over the rows of one shape in a bucket."""
 _ROW: Final = 40.0
-"""To evaluate a rule apart from others."""
+"""To evaluate a rule as a row of a loop."""
+_SELECTED: Final = 600.0
+"""To evaluate a rule with several triggers, which the event selects by itself."""
 _READ: Final = 30.0
 _KEYED_READ: Final = 80.0
 """To read a memory after its update."""
-_HOLDING: Final = 0.5
-"""The share of events at which a memory holds a time."""
+_HOLDING: Final = 0.9
+"""The share of events at which a memory holds a time: most events have keys that earlier events had."""
+_RANGE: Final = 0.5
+
+
+class Member(NamedTuple):
+    """What a rule or the update of a memory costs once it is indexed."""
+
+    ns: float
+    """At an event that meets its triggers."""
+    triggers: Triggers | None
+    shape: Hashable
+    """Equal for those that share a loop, roughly."""
+
+
+class Update(NamedTuple):
+    """What the update of a memory costs. Rules share memories, so equal ones count once."""
+
+    fused_name: Hashable
+    """Equal for one memory as long as rules are not indexed."""
+    fused_ns: float
+    indexed_name: Hashable
+    """Equal for one memory once rules are indexed: it joins others of other births."""
+    indexed: Member
 
 
 class Weight(NamedTuple):
     """What one rule costs at an event, and which events it must be evaluated at once it is indexed."""
 
-    fused_ns: float
-    """What the rule costs if every event is evaluated for it."""
-    indexed: tuple[tuple[float, Triggers | None], ...]
-    """The rule and the updates of its memories: what each costs at an event that meets its triggers."""
+    tests_ns: float
+    """What the rule costs without its memories if every event is evaluated for it."""
+    indexed: Member
+    updates: tuple[Update, ...]
+    """Those of its memories."""
     paths: frozenset[Path]
     """Those of its memories."""
 
+    @property
+    def fused_ns(self) -> float:
+        """What the rule costs by itself if every event is evaluated for it."""
+        return self.tests_ns + sum(update.fused_ns for update in self.updates)
 
-def weight_of(condition: Condition) -> Weight:
+
+def weight_of(condition: Condition, birth: int) -> Weight:
     """Weigh a rule."""
-    memories = requirements_of(condition).memories
-    analysis = Analysis(0, _spread)
-    updates = [(_update_ns(node, path), analysis.of_memory(node, path)) for node, path in memories]
+    memories = requirements_of(condition, birth).memories
+    analysis = Analysis(birth, _spread)
     tests_ns = _RULE + _tests_ns(condition)
     reads_ns = sum(_KEYED_READ if path else _READ for _, path in memories)
+    triggers = analysis.of_rule(condition)
+    row_ns = _SELECTED if may_meet_several(triggers) else _ROW
+    paths = frozenset(path for _, path in memories if path)
     return Weight(
-        tests_ns + sum(update_ns for update_ns, _ in updates),
-        ((_ROW + tests_ns + reads_ns, analysis.of_rule(condition)), *updates),
-        frozenset(path for _, path in memories if path),
+        tests_ns,
+        Member(row_ns + tests_ns + reads_ns, triggers, paths),
+        tuple(_update(node, path, birth, analysis) for node, path in memories),
+        paths,
+    )
+
+
+def _update(node: Condition, path: Path, birth: int, analysis: Analysis) -> Update:
+    fused_ns = _update_ns(node, path)
+    joins = sharing_of(node) is not Sharing.NEVER
+    return Update(
+        (node, path, birth),
+        fused_ns,
+        (node, path, None if joins else birth),
+        Member(
+            fused_ns + (_RECORDED if isinstance(node, Aggregate) else 0.0),
+            analysis.of_memory(node, path),
+            (type(node), path),
+        ),
     )
 
 
@@ -112,18 +164,35 @@ def estimate_of(condition: Condition) -> Estimate:
 def index_pays(weights: Collection[Weight], *, indexed: bool) -> bool:
     """Return whether rules of these weights should be indexed, given whether they are."""
     share = STAYS_SHARE if indexed else 1.0
-    return sum(weight.fused_ns for weight in weights) > share * _indexed_ns(weights)
+    return fused_ns(weights) > share * indexed_ns(weights)
 
 
-def _indexed_ns(weights: Collection[Weight]) -> float:
-    members = [member for weight in weights for member in weight.indexed]
+def fused_ns(weights: Collection[Weight]) -> float:
+    """Estimate what an event costs if one function evaluates all rules, beyond what it costs for none."""
+    updates_ns = {update.fused_name: update.fused_ns for weight in weights for update in weight.updates}
+    return sum(weight.tests_ns for weight in weights) + sum(updates_ns.values())
+
+
+def indexed_ns(weights: Collection[Weight]) -> float:
+    """Estimate what an event costs if rules are indexed, beyond what it costs one function for none."""
+    updates = {update.indexed_name: update.indexed for weight in weights for update in weight.updates}
+    members = [*(weight.indexed for weight in weights), *updates.values()]
     index = _Indexed()
-    for _, triggers in members:
-        index.add(triggers)
-    met_ns = sum(member_ns * index.share_met(triggers) for member_ns, triggers in members)
+    for member in members:
+        index.add(member.triggers)
+    met_ns = sum(member.ns * index.share_met(member.triggers) for member in members)
+    loops = {(member.shape, triggers) for member in members for triggers in _each(member.triggers)}
+    loops_ns = sum(_LOOP * index.share_met(triggers) for _, triggers in loops)
     searches_ns = sum(min(_SEARCH, len(of_fact) * _PATTERN) for of_fact in index.patterns.values())
     tables = len(frozenset().union(*(weight.paths for weight in weights)))
-    return _INDEX + _TABLE * tables + searches_ns + met_ns
+    return _INDEX + _TABLE * tables + searches_ns + loops_ns + met_ns
+
+
+def _each(triggers: Triggers | None) -> list[Triggers | None]:
+    """Return the triggers, each by itself, of a member that is a row of a loop in the bucket of each."""
+    if may_meet_several(triggers):
+        return []
+    return [None] if triggers is None else [frozenset({trigger}) for trigger in triggers]
 
 
 class _Indexed:
@@ -149,7 +218,7 @@ class _Indexed:
             return 1 / (1 + len(self.patterns[trigger.fact]))
         if isinstance(trigger, Hit | Element):
             return 1.0 if trigger.value is PRESENT else 1 / (1 + len(self._values[trigger.fact]))
-        return _HOLDING
+        return _RANGE if isinstance(trigger, Range) else _HOLDING
 
 
 def _spread(triggers: Triggers) -> float:
@@ -162,12 +231,11 @@ def _share_alone(trigger: Trigger) -> float:
         return 0.2
     if isinstance(trigger, Hit | Element):
         return 1.0 if trigger.value is PRESENT else 0.1
-    return _HOLDING
+    return 0.5
 
 
 def _update_ns(node: Condition, path: Path) -> float:
-    added_ns = _RECORD if isinstance(node, Aggregate) else 0.0
-    return (_KEYED_UPDATE if path else _UPDATE) + added_ns + sum(map(_tests_ns, children(node)))
+    return (_KEYED_UPDATE if path else _UPDATE) + sum(map(_tests_ns, children(node)))
 
 
 def _tests_ns(node: Condition) -> float:

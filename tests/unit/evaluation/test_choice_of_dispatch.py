@@ -121,3 +121,47 @@ def test_detectors_that_are_loaded_continue_as_they_were() -> None:
             detector = with_rules(condition, count)
             loaded = Detector.load(detector.dump(), Detector.STATE_VERSION)
             assert loaded.state.indexed is detector.state.indexed
+
+
+KEYS = ("user", "address", "card", "device", "city")
+CHOICES: dict[str, tuple[int, Callable[[int], str], bool]] = {
+    "counts under several keys": (
+        100,
+        lambda number: (
+            f'per {KEYS[number % 5]} (count(kind == "k{number // 5}") within 1m >= {3 + number % 7})'
+        ),
+        False,
+    ),
+    "counts under one key": (
+        50,
+        lambda number: f'per user (count(kind == "k{number}") within 1m >= 3)',
+        False,
+    ),
+    "counts in nested slices": (
+        20,
+        lambda number: f'per user (per address (count(kind == "k{number}") within 1m >= 3))',
+        False,
+    ),
+    "memories that nearly every key holds": (
+        100,
+        lambda number: f'per {KEYS[number % 5]} once within 1m kind == "k{number // 5}"',
+        False,
+    ),
+    "a memory that all rules share": (
+        50,
+        lambda number: f'kind == "k{number}" and amount > 1 and per user once within 1h country == "DE"',
+        False,
+    ),
+    "memories behind an equality": (
+        60,
+        lambda number: f'action == "pay" and per user once within 10m kind == "k{number}"',
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(("count", "condition", "indexed"), CHOICES.values(), ids=CHOICES)
+def test_rules_are_indexed_where_that_was_measured_to_cost_less(
+    count: int, condition: Callable[[int], str], indexed: bool
+) -> None:
+    assert with_rules(condition, count).state.indexed is indexed
