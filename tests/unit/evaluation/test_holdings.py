@@ -81,6 +81,17 @@ def test_a_dropped_key_is_not_listed() -> None:
     assert all_seen(detector, "", FIRST, 5) == []
 
 
+@pytest.mark.parametrize("prefix", ["", "b"])
+def test_the_slot_of_a_dropped_key_is_not_listed(prefix: str) -> None:
+    detector = Detector()
+    rule = detector.add_rule("r", "per user once a == 1")
+    submit(detector, ({"user": "ada", "a": 1}, 0))
+    detector.add_rule("younger", "per user once b == 1")
+    submit(detector, ({"user": "bob", "b": 1}, 1))
+    detector.remove_rule(rule)
+    assert [one.key for one in all_seen(detector, prefix, FIRST, 5)] == [{"user": "bob"}]
+
+
 def test_the_whole_in_numbers() -> None:
     detector = Detector()
     assert "clock_ms" not in overview(detector)

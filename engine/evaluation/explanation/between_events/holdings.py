@@ -17,7 +17,7 @@ from engine.evaluation.memory import FOREVER, NEVER
 from engine.evaluation.paths import Path, fact_of
 from engine.evaluation.rules import LiveRule
 from engine.evaluation.state.slices import NodeName, State
-from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.state.storage.tables import NOT_SEEN, KeyTable
 from engine.evaluation.state.views import Store
 from engine.language.text.printer import format as format_condition
 
@@ -82,12 +82,11 @@ def seen_keys(
         return [], None
     table = tables[place.path]
     # Of keys seen at one event, that of the lower path comes first.
-    end = before[0] + (place.path > before[1])
+    end = min(before[0] + (place.path > before[1]), NOT_SEEN)
     latest: list[tuple[int, int]] = []
     lowest = -1
     last = min(len(table.keys), place.slot + SLOTS_AT_ONCE)
     for slot, event in enumerate(table.seen[place.slot : last], place.slot):
-        # The last event of a free slot is FOREVER.
         if lowest < event < end and _fits(table, slot, prefix):
             if len(latest) < limit:
                 heappush(latest, (event, slot))
