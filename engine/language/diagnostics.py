@@ -99,7 +99,7 @@ def quoted(text: str) -> str:
     """Quote a caller's text for a message: in backquotes, shortened, printable."""
     if len(text) > QUOTED_CHARS_MAX:
         text = text[: QUOTED_CHARS_MAX - 1] + _ELLIPSIS
-    return f"`{_printable(text)}`"
+    return f"`{printable(text)}`"
 
 
 def found(text: str) -> str:
@@ -174,8 +174,8 @@ def json_type(value: object) -> str:
             return "a value that is not JSON"
 
 
-def _printable(text: str) -> str:
-    """Replace each character that is invisible, moves the cursor or cannot be encoded, by one other."""
+def printable(text: str) -> str:
+    """Replace each character that is invisible, moves the cursor or cannot be encoded by a visible one."""
     return "".join(" " if char == "\t" else "\ufffd" if _unfit(char) else char for char in text)
 
 
@@ -185,7 +185,7 @@ def _unfit(char: str) -> bool:
 
 def _excerpt(line: str, index: int) -> tuple[str, int]:
     """Return the part of a line around an index, and the index in that part."""
-    line = "".join("\t" if char == "\t" else _printable(char) for char in line)
+    line = "".join("\t" if char == "\t" else printable(char) for char in line)
     if len(line) <= LINE_CHARS_MAX:
         return line, index
     start = max(0, min(index - LINE_CHARS_MAX // 2, len(line) - LINE_CHARS_MAX))

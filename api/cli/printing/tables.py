@@ -7,9 +7,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from engine.language.diagnostics import printable
+
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
-    """Print rows under a header. On a terminal, a row with the second cell `0` is dim."""
+    """Print rows under a header. On a terminal, a row with the second cell `0` is dim.
+
+    Cells may hold what strangers sent: control characters are replaced.
+    """
+    rows = [[printable(cell) for cell in row] for row in rows]
     if console.is_terminal:
         table = Table()
         for name in header:

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 from api.cli.failures import fail
 from api.cli.recordings.times import iso
 from api.cli.trying.trial import NEW, OLD, Firing, Tally
+from engine.language.diagnostics import printable
 
 FORMS: Final = ("table", "json", "csv", "parquet")
 
@@ -135,7 +136,7 @@ def as_cells(firing: Firing) -> list[Any]:
 def key_text(firing: Firing) -> str:
     """Return the key as `ip=192.0.2.7`."""
     return " ".join(
-        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        f"{name}={printable(value) if isinstance(value, str) else json.dumps(value)}"
         for name, value in firing.key.items()
     )
 
