@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ class RuleMembers(msgspec.Struct, frozen=True):
     """As sent to the service: text or JSON."""
     notify: bool | None = None
     shadow: bool | None = None
-    draft_of: Annotated[str, msgspec.Meta(min_length=1)] | None = msgspec.field(name="draftOf", default=None)
+    draft_of: str | None = msgspec.field(name="draftOf", default=None)
     """The name of the rule that this one is a draft of, which makes it a shadow rule."""
 
 
@@ -47,12 +47,14 @@ def _read(given: dict[str, Any]) -> RuleMembers:
     condition = given.get("condition")
     if not isinstance(condition, str | dict):
         raise ValueError("condition: expected text or an object")  # noqa: TRY004 -- about a file
+    notify, shadow, draft_of = (given.get(name) for name in ("notify", "shadow", "draftOf"))
+    for name, value in (("notify", notify), ("shadow", shadow)):
+        if not isinstance(value, bool | None):
+            raise ValueError(f"{name}: expected true or false")  # noqa: TRY004 -- about a file
+    if draft_of is not None and not (isinstance(draft_of, str) and draft_of):
+        raise ValueError("draftOf: expected the name of a rule")
     text = condition if isinstance(condition, str) else _json(condition)
-    try:
-        found = msgspec.convert({**given, "condition": text}, RuleMembers)
-    except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$.")
-        raise ValueError(f"{place.rstrip('`')}: {said.lower()}") from None
+    found = RuleMembers(text, notify, shadow, draft_of)
     if found.draft_of is None:
         return found
     if found.shadow is False:

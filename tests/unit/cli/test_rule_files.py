@@ -88,8 +88,8 @@ def test_the_file_on_the_page_is_one() -> None:
     [
         ("{condition: a == 1, shadwo: true}", "`r`: there is no member `shadwo`; did you mean `shadow`?"),
         ("{condition: a == 1, 1: true}", "`r`: there is no member `1`; a rule has `condition`,"),
-        ("{condition: a == 1, shadow: 1}", "`r`: shadow: expected `bool | null`, got `int`"),
-        ("{condition: a == 1, draftOf: ''}", "`r`: draftOf: expected `str` of length >= 1"),
+        ("{condition: a == 1, shadow: 1}", "`r`: shadow: expected true or false"),
+        ("{condition: a == 1, draftOf: ''}", "`r`: draftOf: expected the name of a rule"),
         ("{condition: a == 1, draftOf: x, shadow: false}", "`r`: shadow: a draft is a shadow rule"),
         ("{shadow: true}", "`r`: condition: expected text or an object"),
         ("{condition: a == 1, draftOf: r}", "`r`: draftOf: `r` is a shadow rule itself"),
