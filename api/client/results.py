@@ -174,7 +174,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """By the names of the three counts, the last event first."""
     since_ms: float | msgspec.UnsetType = msgspec.UNSET
     young_until_ms: float | msgspec.UnsetType | None = msgspec.UNSET
-    """Until when the draft may differ because it has seen fewer events; None without a bound."""
+    """Until when the two may differ because one has seen fewer events; None without a bound."""
     differences: list[Difference] = []
     """Oldest first; only if they were asked for."""
 

@@ -72,8 +72,8 @@ class Comparison(Struct):
     since_ms: float | UnsetType = UNSET
     """The detector's clock when the comparison began."""
     young_until_ms: float | UnsetType | None = UNSET
-    """Until when the draft may differ because it has seen fewer events; `null` if it looks back without a
-    window, absent if that does not matter.
+    """Until when the two may differ because one has seen fewer events; `null` without a bound, absent if
+    both have seen the same.
     """
     differences: list[Difference] | UnsetType = UNSET
     """With `after`: where only one fired, oldest first."""

@@ -15,6 +15,7 @@ from api.cli.printing.explained_rules import node_lines
 from api.cli.printing.output import output_option, show, tell
 from api.cli.recordings.times import iso
 from api.client import Client, Comparison, Difference, Example, Rule, calls
+from engine.language.diagnostics import printable
 
 _NAME_CHARS_MAX: Final = 255
 _DRAFT: Final = ", draft"
@@ -122,10 +123,10 @@ def _report(comparison: Comparison, output: str) -> None:
         for example in comparison.examples[kind]:
             click.echo(_line(heading, example))
     if comparison.young_until_ms is None:
-        click.echo("The draft looks back without a window, and has seen fewer events than the rule.")
+        click.echo("One of the two has seen fewer events than the other, and looks back without a window.")
     elif not isinstance(comparison.young_until_ms, msgspec.UnsetType):
         until = iso(round(comparison.young_until_ms * 1_000))
-        click.echo(f"Until {until} the draft may differ because it has seen fewer events than the rule.")
+        click.echo(f"Up to {until} they may differ because one has seen fewer events than the other.")
 
 
 def _line(heading: str, example: Example) -> str:
@@ -135,7 +136,7 @@ def _line(heading: str, example: Example) -> str:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return printable(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _follow(client: Client, detector_id: str, rule: Rule, output: str, *, explain: bool) -> None:
@@ -152,7 +153,7 @@ def _follow(client: Client, detector_id: str, rule: Rule, output: str, *, explai
             _tell_difference(one, output, explain=explain)
         missed = _differing(now) - _differing(before) - len(now.differences)
         if missed > 0:
-            click.echo(f"{missed} more, of which the service has kept no more than their number.", err=True)
+            click.echo(f"{missed} more, which the service counted but did not keep.", err=True)
         before = now
 
 

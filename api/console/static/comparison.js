@@ -14,8 +14,8 @@ export async function comparisonOf(path, rule, promoted) {
   const found = await call("GET", `${path}/${rule.id}/comparison?after=0`);
   const examples = Object.entries(KINDS).flatMap(([kind, label]) =>
     found.examples[kind].map((one) => h("li", {}, `${label}, ${time(one.timestamp_ms)} `, h("code", {}, JSON.stringify(one.fields)))));
-  const young = found.young_until_ms === null ? "The draft looks back without a window, and has seen fewer events."
-    : found.young_until_ms && `Until ${time(found.young_until_ms)} the draft may differ because it has seen fewer events.`;
+  const young = found.young_until_ms === null ? "One of the two has seen fewer events than the other, and looks back without a window."
+    : found.young_until_ms && `Up to ${time(found.young_until_ms)} they may differ because one has seen fewer events than the other.`;
   const numbers = h("span");
   const differences = h("div", { "aria-live": "polite" });
   const section = h("section", { "aria-label": "Comparison with the draft" },

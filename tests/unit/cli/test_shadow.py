@@ -47,7 +47,7 @@ def test_a_draft_is_compared_promoted_and_taken_back(detector: Detector) -> None
         "3       1              0               1",
         'only the rule  1970-01-01T00:00:03.000Z  user=ada  {"user": "ada", "ok": true}',
         'both  1970-01-01T00:00:02.000Z  user=ada  {"user": "ada", "ok": false}',
-        "Until 1970-01-01T00:01:00.000Z the draft may differ because it has seen fewer events than the rule.",
+        "Up to 1970-01-01T00:01:00.000Z they may differ because one has seen fewer events than the other.",
     ]
     told = json.loads(shadow("-o", "json"))
     assert (told["events"], told["only_rule"], told["examples"]["only_rule"][0]["number"]) == (3, 1, 4)
@@ -71,7 +71,7 @@ def test_another_draft_takes_the_place_of_the_one_before(detector: Detector, tmp
     first = json.loads(shadow("--draft-file", str(file), "-o", "json"))["id"]
     assert [rule.id for rule in detector.rules()][1:] == [first]
     assert detector.rule(first).source == "ok == false  # any"
-    assert "Until" not in shadow()
+    assert "Up to" not in shadow()
 
 
 def test_differences_are_followed(detector: Detector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_a_burst_is_followed_whole_and_what_is_not_kept_is_counted(
     lines = followed(monkeypatch, [burst(1, 300), burst(301, DIFFERENCES_KEPT + 7), burst(900, 1)])
     assert sum(line.startswith("only the draft") for line in lines) == 300 + DIFFERENCES_KEPT + 1
     [told] = [line for line in lines if "more" in line]
-    assert told == "7 more, of which the service has kept no more than their number."
+    assert told == "7 more, which the service counted but did not keep."
 
 
 def test_it_says_that_a_comparison_began_anew(detector: Detector, monkeypatch: pytest.MonkeyPatch) -> None:
