@@ -199,7 +199,7 @@ async def test_while_all_nodes_are_drained_no_worker_is_started(tmp_path, spares
         await until(lambda: sum(not one.dead for one in service.actors.started) == 1)
         asked = len(service.actors.avoided)
         other = await service.fleet.create_detector("other")
-        with pytest.raises(DetectorUnavailable, match="0 of 2 nodes take workers"):
+        with pytest.raises(DetectorUnavailable, match="a worker: 0 of 2 nodes take workers, all are drained"):
             await service.fleet.call(other, ops.evaluate(EVENT))
         assert await seen(service, detector_id) == 0
         await asyncio.sleep(0.2)

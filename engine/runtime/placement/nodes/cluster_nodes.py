@@ -142,8 +142,11 @@ class Nodes:
     @property
     def no_room(self) -> str:
         """The message that no node has room for another worker."""
-        asks = f"{self.demand.cpus:g} CPUs and {self.demand.memory_bytes / 1e6:.0f} MB"
         takers = [node for node in self._figures.values() if not node.draining]
+        if not takers:
+            nodes = len(self._figures)
+            return f"no node has room for a worker: 0 of {nodes} nodes take workers, all are drained"
+        asks = f"{self.demand.cpus:g} CPUs and {self.demand.memory_bytes / 1e6:.0f} MB"
         return (
             f"no node has room for a worker, which asks for {asks} (--worker-cpus, --worker-memory-bytes); "
             f"{len(takers)} of {len(self._figures)} nodes take workers"
