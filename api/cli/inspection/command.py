@@ -27,7 +27,7 @@ Exit status: 0 intact, 1 something is damaged or DIR is not a data folder, 2 wro
 """
 )
 @click.argument("folder", metavar="DIR", type=click.Path(readable=False, path_type=Path))
-@click.option("--detector", metavar="ID", help="Show this detector only.")
+@click.option("--detector", metavar="ID|NAME", help="Show this detector only.")
 @click.option("--rules", is_flag=True, help="Show each rule: priority, id, name and condition.")
 @click.option(
     "--rule", metavar="ID|NAME", help="Show the tree of this rule of the detector, at the detector's clock."

@@ -79,7 +79,12 @@ class _Reader:
         struck = frozenset[str]() if state is None else state.struck
         others = [name for name in folders if name not in named]
         if only is not None:
-            named = {only: named.get(only)} if only in named or only in folders else {}
+            ids = (
+                [only]
+                if only in named or only in folders
+                else [i for i, name in named.items() if name == only]
+            )
+            named = {detector_id: named.get(detector_id) for detector_id in ids}
             others = []
             if not named:
                 raise NoDataFolder(f"{self._data} holds no detector `{only}`")

@@ -137,6 +137,7 @@ def test_one_detector_can_be_asked_for(data: Path) -> None:
     wanted = told(data)["detectors"][1]
     report = told(data, "--detector", wanted["id"])
     assert report["detectors"] == [wanted]
+    assert told(data, "--detector", wanted["name"]) == report
     run = inspect(data, "--detector", SECOND)
     assert run.exit_code == 1
     assert f"{data} holds no detector `{SECOND}`" in run.stderr
