@@ -65,6 +65,12 @@ def state(
 
     A condition without a verdict, `?`, depends on the next event.
     """
+    if rule is not None and listed is not None:
+        raise click.UsageError("`--rule` and `--list` exclude each other.")
+    if key and rule is None:
+        raise click.UsageError("`--key` needs `--rule`.")
+    if listed is None and (prefix or after is not None):
+        raise click.UsageError("`--prefix` and `--after` need `--list`.")
     chosen = find_detector(client, detector)
     if rule is not None:
         found = client.send(
@@ -96,17 +102,16 @@ def state(
 
 
 def _told(name: str, value: Any) -> str:
-    if name == "clock_ms":
+    """Return a number, time or list as people read it."""
+    if name.endswith("_ms"):
         return iso(round(value * 1_000))
-    if not isinstance(value, dict):
-        return str(value)
-    return ", ".join(f"{part} {_part(told)}" for part, told in value.items() if told != [])
-
-
-def _part(told: Any) -> str:
-    if isinstance(told, list):
-        return "; ".join(f"{' '.join(path['per'])}: {path['live']}" for path in told)
-    return str(told)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return "; ".join(f"{' '.join(path['per'])}: {path['live']}" for path in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{part} {_told(part, told)}" for part, told in value.items() if told != [])
+    return str(value)
 
 
 def _table(listed: str, entries: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

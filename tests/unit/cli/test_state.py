@@ -33,8 +33,23 @@ def state(*arguments: str) -> Result:
 def test_the_whole_in_numbers(detector: Detector) -> None:
     lines = state().stdout.splitlines()
     assert any("1970-01-01T00:00:02" in line for line in lines)
+    assert ["indexed", "no"] in [line.split() for line in lines]
     assert any("live 3" in line and "user: 3" in line for line in lines)
     assert json.loads(state("-o", "json").stdout)["events"] == detector.events_seen == 3
+
+
+@pytest.mark.usefixtures("detector")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--key", "user=ada"), "`--key` needs `--rule`"),
+        (("--prefix", "a"), "`--prefix` and `--after` need `--list`"),
+        (("--rule", "login", "--list", "keys"), "`--rule` and `--list` exclude each other"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(arguments: tuple[str, ...], said: str) -> None:
+    run = CliRunner().invoke(main, ["state", "--detector", "shop", "--token", "t", *arguments])
+    assert (run.exit_code, said in run.output) == (2, True)
 
 
 def test_lists_come_as_tables_page_by_page(detector: Detector) -> None:
