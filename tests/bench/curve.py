@@ -42,6 +42,12 @@ def since(number: int) -> str:
     return f'kind == "v{number}" and per user ((not action == "logout") since within 1h action == "pay")'
 
 
+def counting(number: int) -> str:
+    """Give a rule that counts under one of five keys, nearly all of which hold a record."""
+    key = ("user", "country", "action", "amount", "path")[number % 5]
+    return f'per {key} (count(kind == "v{number // 5}") within 1m >= {3 + number % 7})'
+
+
 def mixed(number: int) -> str:
     """Give a rule of one of these kinds."""
     return (pattern, equality, keyed, within, since)[number % 5](number)
@@ -58,6 +64,7 @@ MIXES: dict[str, Callable[[int], str]] = {
     "ranges": within,
     "patterns": pattern,
     "since": since,
+    "counting": counting,
     "mixed": mixed,
     "equality and one pattern": partial(after, pattern(0)),
     "equality and one relation": partial(after, "allowed(country)"),

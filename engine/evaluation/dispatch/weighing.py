@@ -25,7 +25,7 @@ from engine.evaluation.plan.triggers import (
 from engine.language import condition as language
 from engine.language.condition import Aggregate, Condition, children
 
-FUSED_NODES_MAX: Final = 400
+FUSED_NODES_MAX: Final = 600
 """With more nodes, rules are indexed whatever an event costs: each change of a rule compiles all of them into
 one function, which takes up to 50 µs a node."""
 
@@ -56,7 +56,7 @@ _INDEX: Final = 1900.0
 _TABLE: Final = 400.0
 _SEARCH: Final = 5000.0
 """To search a text for many patterns."""
-_LOOP: Final = 500.0
+_LOOP: Final = 1000.0
 """To begin the loop over the rows of one shape in a bucket."""
 _ROW: Final = 40.0
 """To evaluate a rule as a row of a loop."""

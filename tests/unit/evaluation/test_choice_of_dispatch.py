@@ -132,6 +132,11 @@ CHOICES: dict[str, tuple[int, Callable[[int], str], bool]] = {
         ),
         False,
     ),
+    "many counts under several keys": (
+        200,
+        lambda number: f'per {KEYS[number % 5]} (count(kind == "k{number // 5}") within 1m >= 3)',
+        False,
+    ),
     "counts under one key": (
         50,
         lambda number: f'per user (count(kind == "k{number}") within 1m >= 3)',
@@ -153,7 +158,7 @@ CHOICES: dict[str, tuple[int, Callable[[int], str], bool]] = {
         False,
     ),
     "memories behind an equality": (
-        60,
+        80,
         lambda number: f'action == "pay" and per user once within 10m kind == "k{number}"',
         True,
     ),
