@@ -106,7 +106,7 @@ def _node(client: Client, wanted: str) -> NodeFigures:
             return node
         case []:
             there = ", ".join(_name(node) for node in nodes) or "none is known"
-            raise ServiceError(f"no living node is `{wanted}`: {there}")
+            raise ServiceError(f"no living node is `{wanted}`; the living ones: {there}")
         case several:
             ids = ", ".join(node.id for node in several)
             raise ServiceError(f"{len(several)} nodes are `{wanted}`; give the id of one: {ids}")
