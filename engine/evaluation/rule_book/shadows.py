@@ -27,9 +27,10 @@ BOTH, ONLY_RULE, ONLY_DRAFT = KINDS = ("both", "only_rule", "only_draft")
 """Which of a rule and its draft fired."""
 
 SHADOW: Final = "shadow"
-"""Counts the firings of shadow rules."""
+"""Names the firings of shadow rules in the tally, beside the kinds."""
 
 _TOGETHER_MAX: Final = 32
+"""More rules than these that fire together seldom do so again, so what was found of them is not kept."""
 _SORTED_OUT_MAX: Final = 1_000
 _NOTHING: Final[Mapping[str, Any]] = {}
 

@@ -98,7 +98,7 @@ class Nodes:
         """The nodes that take no more workers."""
         return frozenset(node.id for node in self._figures.values() if node.draining)
 
-    def take_workers(self, node: str | None) -> bool:
+    def accepts_workers(self, node: str | None) -> bool:
         """Whether a worker may be started on a node, or with None on any."""
         takers = self._figures.keys() - self.draining
         return not self._figures or (bool(takers) if node is None else node in takers)

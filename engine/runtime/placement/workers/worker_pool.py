@@ -213,7 +213,7 @@ class WorkerPool:
 
     def look_for_room(self) -> None:
         """Repeat the pending starts if there is room again, perhaps on a node that Ray was told to avoid."""
-        if not self._nodes.take_workers(None):
+        if not self._nodes.accepts_workers(None):
             self._note_room(self._nodes.no_room)
         elif self.no_room is not None and self.node_for_worker() is not None:
             self._note_room(None)
@@ -300,7 +300,7 @@ class WorkerPool:
 
     async def _start(self, needed_on: str | None) -> None:
         node = needed_on or self._chosen_node()
-        if not self._nodes.take_workers(node):
+        if not self._nodes.accepts_workers(node):
             # What is started there would be ended at once.
             await asyncio.sleep(self._settings.retry_s)
             return
