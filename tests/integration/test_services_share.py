@@ -20,7 +20,8 @@ from tests.service_process import END_WITHIN_S, Served, served
 pytestmark = pytest.mark.ray
 
 TOKEN = "rd_" + "t" * 43
-SUCCESSOR_WITHIN_S = 5.0
+SUCCESSOR_WITHIN_S = 20.0
+"""It takes seconds. Ray alone would take a minute to find a stopped process."""
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_two_services_serve_one_folder_and_lose_nothing_through_stops_kills_and_
         one.call("DELETE", f"/api/token/{minted['id']}")
         revoked_s = time.monotonic()
         while other.request("GET", "/api/detectors", token=minted["token"]).status_code == 200:
-            assert time.monotonic() < revoked_s + 1.5
+            assert time.monotonic() < revoked_s + 5
 
         callers = Callers(detector)
         try:
