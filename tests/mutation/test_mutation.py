@@ -26,7 +26,7 @@ TEMPLATE = ("if {inner}:", "    {write}", "    {verdict} = {read} >= {edge}")
 @pytest.mark.storm
 @pytest.mark.timeout(600)
 def test_a_sample_of_the_mutants_is_killed() -> None:
-    sample = ("--room", "evaluation", "--every", "1500", "--hand-every", "25")
+    sample = ("--room", "evaluation", "--every", "3000", "--hand-every", "40")
     command = [sys.executable, "-m", "tests.mutation", *sample]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

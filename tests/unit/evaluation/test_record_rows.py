@@ -63,6 +63,18 @@ def paged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> py
     return monkeypatch
 
 
+def test_a_full_row_keeps_a_value_that_is_as_old_as_the_window_is_long(paged: pytest.MonkeyPatch) -> None:
+    made = Detector()
+    made.add_rule("many", "per k distinct(v) within 1s > 12")
+    for key in range(5):
+        made.evaluate({"k": key, "v": 0}, 0)
+    for number in range(records.IN_ROW_MAX):
+        made.evaluate({"k": 1, "v": number}, 0)
+    for number in range(records.IN_ROW_MAX, 12):
+        made.evaluate({"k": 1, "v": number}, 1_000)
+    assert made.evaluate({"k": 1, "v": 12}, 1_000)
+
+
 @pytest.mark.parametrize("keys_max", [40, 1 << 40])
 def test_rows_read_as_objects_do(paged: pytest.MonkeyPatch, keys_max: int) -> None:
     in_rows, in_objects = detector(keys_max), detector(keys_max)
