@@ -263,7 +263,7 @@ async def test_a_detector_is_moved_and_a_node_is_drained_after_a_question(tmp_pa
         async def moved_to(node: str) -> None:
             # The picture is at most a second old.
             await expect(page.locator("tbody").last.locator("tr")).to_contain_text(f"{node} (")
-            while await place() != node:
+            while await place() != node:  # noqa: ASYNC110 -- the same picture, asked for once more
                 await asyncio.sleep(0.05)
 
         async def answered(button: Locator, *, accept: bool) -> str:
