@@ -19,7 +19,7 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The errors of a full disk."""
 
 NO_ROOM: Final = FULL | {errno.EROFS}
-"""The errors of a disk that takes nothing. Some file systems become read-only after an error of the disk."""
+"""The errors of a disk that cannot be written. Some file systems become read-only after a disk error."""
 
 _KEEP_SIZE: Final = 1
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
@@ -217,7 +217,7 @@ class RealFiles(Files):
 
 @contextmanager
 def storage_errors(what: str) -> Iterator[None]:
-    """Raise an OSError as a StorageError, as NoRoom if the disk takes nothing. `what` begins the message."""
+    """Turn an OSError into a StorageError: NoRoom if the disk takes no writes. `what` begins the message."""
     try:
         yield
     except OSError as error:
@@ -226,7 +226,7 @@ def storage_errors(what: str) -> Iterator[None]:
 
 
 def close_and_remove(file: OpenFile, path: Path, files: Files) -> None:
-    """Close and remove a file that nobody needs. One that cannot be removed stays."""
+    """Close a file that nobody needs, and remove it if that is possible."""
     with contextlib.suppress(OSError):
         file.close()
     with contextlib.suppress(OSError):

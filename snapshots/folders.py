@@ -50,7 +50,7 @@ def is_unused(folder: Path, files: Files | None = None) -> bool:
 def destroy_folder(folder: Path, files: Files | None = None) -> None:
     """Remove a folder with everything in it. May be repeated if it fails half-way. Raises StorageError.
 
-    Removes the snapshots before the journal: what is left of a folder without a snapshot is refused.
+    Removes the snapshots before the journal, because a folder without a snapshot is refused.
     """
     files = files or RealFiles()
     with storage_errors(f"{folder} cannot be removed"):

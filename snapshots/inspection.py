@@ -7,7 +7,7 @@ from snapshots.errors import Damaged, NewerFormat
 from snapshots.files import Files, RealFiles, storage_errors
 from snapshots.format.file_names import Listing, listing
 from snapshots.format.segment_reader import SegmentReader
-from snapshots.format.segments import current, decode_header
+from snapshots.format.segments import SEGMENT_FILE, decode_header
 from snapshots.format.snapshot_file import decode
 from snapshots.takeover.planner import list_and_plan
 from snapshots.takeover.recovered import Damage, Recovered, recovered
@@ -143,7 +143,7 @@ def _segment(path: Path, epoch: int, number: int, files: Files, *, counts: bool)
     except (Damaged, NewerFormat) as error:
         reason = f"at offset 0, {error}"
         return SegmentReport(path.name, epoch, number, len(data), reason=reason, counts=counts)
-    reader = SegmentReader(current(data), path, header.first)
+    reader = SegmentReader(SEGMENT_FILE.migrated(data), path, header.first)
     sizes = [len(record.payload) for record in reader]
     return SegmentReport(
         path.name,

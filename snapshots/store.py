@@ -101,13 +101,13 @@ class Store:
         self._journal = journal
         self._continues = bool(plan.ranges)
         if plan.ranges:
-            # The header goes with the first record, or comes before an answer without one.
+            # The header is written with the first record, or before the first answer if that comes earlier.
             self._next_segment(journal)
             journal.reserve(0)
         self._earlier_parts.append((plan.sequence, plan.journal_bytes))
         if plan.snapshot:
             self._snapshot_sequence = plan.snapshot.sequence
-            # Without the time everything goes on: a later owner may have removed the file meanwhile.
+            # A later owner may have removed the file meanwhile. The time is not worth failing for.
             with suppress(OSError):
                 self.snapshot_us = self._files.changed_us(self.folder / snapshot_name(plan.snapshot.sequence))
         return recovered(plan, self._files, claimed.damage, released=claimed.released)
@@ -166,7 +166,7 @@ class Store:
         """
         journal = self._usable()
         if self._continues:
-            # Whoever sees the state after those records must be right for good.
+            # The answer may depend on those records, so this epoch's header must make them count for good.
             self._settle(journal)
         with self._checking() as claim:
             claim.check_unread()
@@ -174,7 +174,7 @@ class Store:
     def missing(self) -> Path | None:
         """Return the current segment if its file is gone or has been replaced.
 
-        No later owner does that. Its records last only as long as this owner, until it saves a snapshot.
+        No other owner does that. Unless a snapshot is saved, the records in it are lost with this process.
         Raises StorageError if it cannot be known.
         """
         journal = self._usable()
@@ -191,13 +191,13 @@ class Store:
     def begin_snapshot(self, *, goes_on: bool = True) -> int:
         """Sync, begin a new segment, and return the last record that a snapshot of now includes.
 
-        An owner that goes on only if the snapshot fails needs no new segment. Raises NoRoom or StorageError
-        if it is impossible, and the journal goes on; SyncFailed, and the store is then broken.
+        Without `goes_on`, no segment is begun: the owner leaves once the snapshot is saved. Raises NoRoom or
+        StorageError if it is impossible, and the journal goes on; SyncFailed, and the store is then broken.
         """
         journal = self._usable()
         with self._breaking():
             journal.sync()
-        # Without a segment of this epoch nothing would say what the snapshot comes after.
+        # Only the header of a segment says which earlier epoch this one, and so its snapshot, continues.
         self._settle(journal)
         if goes_on:
             self._next_segment(journal)
@@ -250,9 +250,9 @@ class Store:
         return file_bytes
 
     def release(self) -> None:
-        """Close the files, and remove the claim if everything is on the disk: the next owner need not ask.
+        """Close the files. Remove the claim if all records are on the disk, which tells the next owner so.
 
-        The claim stays where this epoch has no header, for then earlier owners' later records may count.
+        If this epoch wrote no header, the claim stays: what an earlier owner writes later may still count.
         """
         journal, claim = self._recovered(), self._claim
         if claim is not None and self.broken is None and journal.settled and not journal.unsynced:
@@ -290,7 +290,7 @@ class Store:
     def _checking(self) -> Iterator[Claim]:
         claim = self._claim
         if claim is None:
-            # It was closed while another thread saves.
+            # The store was closed while another thread was saving.
             raise StorageError(f"{self.folder} takes nothing more: {self.broken}")
         try:
             with storage_errors(f"{self.folder} cannot be read"):

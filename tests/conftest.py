@@ -1,14 +1,22 @@
 """Which tests run, on how many examples, and from which seed."""
 
+import gc
 import os
 import random
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 
 import hypothesis
 import pytest
 
-for name, examples in {"quick": 15, "ci": 55, "deep": 1_000}.items():
+from snapshots import files
+
+# Containers often set it. Each process would compile the product, and rewrite all tests, anew.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
+
+for name, examples in {"quick": 10, "ci": 55, "deep": 1_000}.items():
     hypothesis.settings.register_profile(name, max_examples=examples, deadline=None, derandomize=False)
 # Tests read the profile while they are imported, which is after this.
 hypothesis.settings.load_profile(os.environ.get("RULE_DETECTOR_PROFILE", "quick"))
@@ -17,6 +25,7 @@ SEED = int(os.environ.get("RULE_DETECTOR_SEED") or random.SystemRandom().randran
 # The processes of pytest-xdist draw from the same seed.
 os.environ["RULE_DETECTOR_SEED"] = str(SEED)
 ON_REQUEST = ("ray", "storm", "long")
+EXAMPLE = pytest.StashKey[str]()
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +38,50 @@ def seed() -> int:
 def scaled() -> Callable[[int], int]:
     """Scales a number of examples, given for a profile of 100, to the profile of this run."""
     return lambda count: max(1, count * hypothesis.settings.default.max_examples // 100)
+
+
+@pytest.fixture
+def examples(
+    request: pytest.FixtureRequest, seed: int, scaled: Callable[[int], int]
+) -> Callable[..., Iterator[random.Random]]:
+    """Gives a random source for each example of a test. If the test fails, its report names the last one."""
+
+    def drawn(count: int, *names: object, at_least: int = 1) -> Iterator[random.Random]:
+        tries = max(at_least, scaled(count))
+        request.node.user_properties.append(("examples", tries))
+        for number in range(tries):
+            request.node.stash[EXAMPLE] = " ".join(map(str, (seed, *names, number)))
+            yield random.Random(request.node.stash[EXAMPLE])
+
+    return drawn
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    if report.failed and EXAMPLE in item.stash:
+        report.sections.append(("the last example", f"random.Random({item.stash[EXAMPLE]!r})"))
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected is no garbage, and need not be looked through for any in each test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def unsynced() -> Iterator[None]:
+    """Has files not wait for the disk. Tests of lost power simulate files, or have processes of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        patch.setattr(files, "_sync_data", os.fstat)
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

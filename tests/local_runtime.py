@@ -226,8 +226,8 @@ class LocalWorker(Mortal):
 
     # -- as the supervisor calls it --------------------------------------------------------------------------
 
-    async def activate(self, detector_id: str, epoch: int) -> Activated:
-        return await self._supervisor.ask("activate", Activated, detector_id, epoch)
+    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
+        return await self._supervisor.ask("activate", Activated, detector_id, epoch, room_wanted)
 
     async def adopt(self) -> list[Held]:
         return await self._supervisor.ask("adopt", list[Held])

@@ -220,14 +220,33 @@ def workers_on(service: Served) -> dict[str, list[int]]:
 
 
 def directory_node(nodes: Nodes, data: Path) -> str:
-    """The node of the process that has the folder's lock."""
+    """The node of the directory."""
+    return _directory(nodes, data)[0]
+
+
+def move_directory_off_head(nodes: Nodes, data: Path) -> None:
+    """Kill the directory if it is on the head; the next one starts elsewhere."""
+    head = next(iter(nodes.raylets))
+    node, pid = _directory(nodes, data)
+    if node == head:
+        os.kill(pid, signal.SIGKILL)
+        give_up_s = time.monotonic() + GIVE_UP_S
+        while node == head:
+            assert time.monotonic() < give_up_s
+            time.sleep(0.1)
+            with contextlib.suppress(LookupError):
+                node, _ = _directory(nodes, data)
+
+
+def _directory(nodes: Nodes, data: Path) -> tuple[str, int]:
+    """The node and the pid of the process that has the folder's lock. Raises LookupError if none has."""
     for node, raylet in nodes.raylets.items():
         for pid in process_table.family(raylet):
             with contextlib.suppress(OSError):
                 entries = list(Path(f"/proc/{pid}/fd").iterdir())
                 if any(_target(entry) == data / "lock" for entry in entries):
-                    return node
-    raise AssertionError("nobody has the lock")
+                    return node, pid
+    raise LookupError("nobody has the lock")
 
 
 def _target(entry: Path) -> Path | None:

@@ -1,6 +1,6 @@
 """The executable specification of conditions, time and rules, by quantifying over the whole history.
 
-It keeps every event, asks every question anew, and shares nothing with the engine but the Condition types.
+It keeps every event, derives each answer from them, and shares only the Condition types with the engine.
 """
 
 import operator
@@ -101,6 +101,25 @@ def sliced(history: Sequence[Event], key: str) -> list[Event]:
     return [event for event in history if equal(event[key], history[-1][key])]
 
 
+FOUND_MAX = 20_000
+_found: dict[tuple[int, ...], tuple[list[bool], terms.Condition, Sequence[Event]]] = {}
+"""What `verdicts` found, by identity, because Python has `1 == True`. It holds what it is about."""
+
+
+def verdicts(condition: terms.Condition, history: Sequence[Event]) -> list[bool]:
+    """Return the verdict at each event of the history. What is past stays, so only the rest is found."""
+    seen = tuple(map(id, history))
+    known = len(seen)
+    while known and (id(condition), *seen[:known]) not in _found:
+        known -= 1
+    found = list(_found[id(condition), *seen[:known]][0]) if known else []
+    found += [verdict(condition, history[:end]) for end in range(known + 1, len(seen) + 1)]
+    if len(_found) >= FOUND_MAX:
+        _found.clear()
+    _found[id(condition), *seen] = found, condition, tuple(history)
+    return found
+
+
 def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | None = None) -> bool:
     """Return whether the condition is true at the last event of the history, or later if no event follows.
 
@@ -110,7 +129,7 @@ def verdict(condition: terms.Condition, history: Sequence[Event], at_us: int | N
     ages_us = [(now.time_us if at_us is None else at_us) - event.time_us for event in history]
 
     def was(inner: terms.Condition | None) -> list[bool]:
-        return [inner is None or verdict(inner, history[: i + 1]) for i in range(count)]
+        return [True] * count if inner is None else verdicts(inner, history)
 
     def young(secs: float | None) -> list[bool]:
         return [secs is None or age <= window_us(secs) for age in ages_us]

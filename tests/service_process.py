@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 PROGRAM = str(Path(sys.executable).with_name("rule-detector"))
-START_WITHIN_S = 60
+START_WITHIN_S = 120
 END_WITHIN_S = 40
 
 

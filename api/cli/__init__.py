@@ -1,5 +1,7 @@
 """`rule-detector`: the group of its commands, one file for each."""
 
+from typing import Any, Final
+
 import click
 
 from api.cli.check import check
@@ -28,6 +30,9 @@ COMMANDS = {
 }
 """The commands by their headings in --help."""
 
+_INTERRUPTED: Final = 130
+"""The exit status that shells give a program that SIGINT ends."""
+
 
 class _Headed(click.Group):
     """A group that lists its commands under headings."""
@@ -36,6 +41,13 @@ class _Headed(click.Group):
         for heading, commands in COMMANDS.items():
             with formatter.section(heading):
                 formatter.write_dl([(one.name or "", one.get_short_help_str(100)) for one in commands])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command. Ctrl-C ends it without a word: those that follow something have no other end."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
 
 
 @click.group(

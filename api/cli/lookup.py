@@ -1,12 +1,12 @@
 """Detectors and rules of the running service as people name them, and rules of a file added to them."""
 
-from collections.abc import Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 from api.cli.rule_files import NamedCondition
 from api.client import Client, Detector, Identified, Rule, ServiceError, calls
 from api.client.calls import Call
-from engine.language.diagnostics import quoted
+from engine.language.diagnostics import nearest, quoted
 from engine.language.validation.document import condition_from_document
 
 
@@ -19,6 +19,8 @@ class _Named(Protocol):
 
 N = TypeVar("N", bound=_Named)
 
+_NAMES_SHOWN: Final = 10
+
 
 def find_detector(client: Client, wanted: str, *, create: bool = False) -> Detector:
     """Return the detector with that id, else the only one of that name, else a new one if `create`.
@@ -30,20 +32,29 @@ def find_detector(client: Client, wanted: str, *, create: bool = False) -> Detec
     if found is None and create:
         return Detector(client.send(calls.create_detector(wanted)).id, wanted)
     if found is None:
-        names = ", ".join(f"`{detector.name}`" for detector in detectors[:10])
-        there = f"there are {names}" if names else "there is none yet"
         raise ServiceError(
-            f"no detector has the id or name `{wanted}`: {there}; `rule-detector detectors create` makes one"
+            f"no detector has the id or name `{wanted}`: {_names(detectors)}; "
+            "`rule-detector detectors create` makes one"
         )
     return found
 
 
 def find_rule(client: Client, detector_id: str, wanted: str) -> Rule:
     """Return the rule with that id, else the only one of that name. Raises ServiceError."""
-    found = _with_id_or_name(client.send(calls.list_rules(detector_id)), wanted, "rules")
+    rules = client.send(calls.list_rules(detector_id))
+    found = _with_id_or_name(rules, wanted, "rules")
     if found is None:
-        raise ServiceError(f"no rule has the id or name `{wanted}`")
+        near = nearest(wanted, [rule.name for rule in rules])
+        hint = f"did you mean {quoted(near)}?" if near else _names(rules)
+        raise ServiceError(f"no rule has the id or name `{wanted}`: {hint}")
     return found
+
+
+def _names(things: Sequence[_Named]) -> str:
+    """Say what there is, or the first of it."""
+    names = ", ".join(quoted(thing.name) for thing in things[:_NAMES_SHOWN])
+    more = ", …" if len(things) > _NAMES_SHOWN else ""
+    return f"there are {names}{more}" if names else "there is none yet"
 
 
 def _with_id_or_name(things: list[N], wanted: str, kind: str) -> N | None:

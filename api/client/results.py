@@ -121,6 +121,7 @@ class ExplainedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     witness_ms: float | None = None
     until_ms: float | None = None
     found: float | None = None
+    since_ms: float | None = None
     note: str = ""
 
 
@@ -142,22 +143,25 @@ class ExplainedRules(msgspec.Struct, frozen=True):
 
 
 class Example(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event at which a rule or its draft fired; `cut` if long values were."""
+    """An event at which a rule or its draft fired; `cut` if long values were.
+
+    If only one fired, it may have the conditions of both as they were before the event.
+    """
 
     number: int
     timestamp_ms: float
     key: dict[str, Any]
     fields: dict[str, Any]
     cut: bool = False
+    rule: ExplainedNode | None = None
+    draft: ExplainedNode | None = None
 
 
 class Difference(Example, frozen=True, omit_defaults=True, kw_only=True):
-    """An event at which only one of a rule and its draft fired, and their conditions before it."""
+    """An event at which only one of a rule and its draft fired."""
 
     fired: str
     """The name of the count: `only_rule` or `only_draft`."""
-    rule: ExplainedNode | None = None
-    draft: ExplainedNode | None = None
 
 
 class Comparison(msgspec.Struct, frozen=True):

@@ -5,8 +5,8 @@ import importlib.util
 from pathlib import Path
 from typing import Final
 
-from api.schema.docs import Page
 from api.schema.envelope import Headers
+from api.schema.openapi.docs import Page
 
 _FILES: Final = Path(__file__).parent / "static"
 _TYPES: Final = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}

@@ -15,8 +15,8 @@ from api.http.slow_path import SlowPath
 from api.http.timeline_stream import TimelineStreams
 from api.observability.metrics import CONTENT_TYPE, metrics_text
 from api.observability.request_metrics import RequestMetrics
-from api.schema.docs import TO_DOCS, Page, pages
 from api.schema.envelope import Response
+from api.schema.openapi.docs import TO_DOCS, Page, pages
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import DetectorUnavailable

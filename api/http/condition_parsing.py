@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from api.schema.messages import ConditionToParse
+from api.schema.messages.rules import ConditionToParse
 from engine.evaluation.dispatch.weighing import estimate_of
 from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry, Refusal

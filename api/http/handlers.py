@@ -13,10 +13,10 @@ from msgspec import UNSET
 from api.http.condition_parsing import parse_condition
 from api.http.request.query import read_key
 from api.http.state_view import state_view
-from api.schema import cluster_messages, messages
-from api.schema.comparison_messages import ComparisonQuery
 from api.schema.envelope import BATCH_FORMS, RequestRefusal, Response, answered, failure, refused, success
-from api.schema.state_messages import StateQuery
+from api.schema.messages import catalogue, cluster, evaluations, explanations, rules
+from api.schema.messages.comparisons import ComparisonQuery
+from api.schema.messages.state import StateQuery
 from api.settings import Settings
 from engine.evaluation.wire.bodies import decode
 from engine.language.diagnostics import Entry
@@ -67,62 +67,62 @@ class Handlers:
 
     async def mint_token(self) -> Response:
         minted = await self._fleet.mint_token()
-        return _success(messages.Token(minted.id, minted.token, minted.hint))
+        return _success(catalogue.Token(minted.id, minted.token, minted.stored.hint))
 
     async def list_tokens(self) -> Response:
         listed = [
-            messages.ListedToken(token.id, token.hint, token.name, token.created_at_ms, token.used_at_ms)
+            catalogue.ListedToken(token.id, token.hint, token.name, token.created_at_ms, token.used_at_ms)
             for token in await self._fleet.tokens()
         ]
-        return _success(messages.Tokens(listed))
+        return _success(catalogue.Tokens(listed))
 
     async def create_named_token(self, body: bytes) -> Response:
-        wanted = await self._decode(body, messages.NewToken)
+        wanted = await self._decode(body, catalogue.NewToken)
         minted = await self._fleet.mint_token(wanted.name)
-        return _success(messages.Token(minted.id, minted.token, minted.hint))
+        return _success(catalogue.Token(minted.id, minted.token, minted.stored.hint))
 
     async def revoke_token(self, id: str) -> Response:
         if not _ID.fullmatch(id):
             raise no_such_token(id)
         await self._fleet.revoke_token(id)
-        return _success(messages.Identified(id))
+        return _success(catalogue.Identified(id))
 
     # Detectors.
 
-    async def list_detectors(self, query: messages.DetectorsQuery) -> Response:
-        if query == messages.DetectorsQuery():
+    async def list_detectors(self, query: catalogue.DetectorsQuery) -> Response:
+        if query == catalogue.DetectorsQuery():
             return success(await _listed(await self._fleet.detectors()))
-        after, most = _given(query.after), _given(query.limit) or messages.PAGE_MAX
+        after, most = _given(query.after), _given(query.limit) or catalogue.PAGE_MAX
         page = await self._fleet.detectors_page(after, most)
         if page is None:
             raise RequestRefusal(1006, f"after: there is no detector `{after}`; it may have been deleted")
         return success(await _listed(page))
 
     async def create_detector(self, body: bytes) -> Response:
-        wanted = await self._decode(body, messages.NewDetector)
-        return _success(messages.Identified(await self._fleet.create_detector(wanted.name)))
+        wanted = await self._decode(body, catalogue.NewDetector)
+        return _success(catalogue.Identified(await self._fleet.create_detector(wanted.name)))
 
     async def get_detector(self, detectorId: str) -> Response:
         entry = await self._fleet.detector(detectorId)
-        return _success(messages.Detector(entry.id, entry.name))
+        return _success(catalogue.Detector(entry.id, entry.name))
 
     async def delete_detector(self, detectorId: str) -> Response:
         await self._fleet.delete_detector(detectorId)
-        return _success(messages.Identified(detectorId))
+        return _success(catalogue.Identified(detectorId))
 
     async def fork_detector(self, detectorId: str, body: bytes) -> Response:
-        wanted = await self._decode(body, messages.NewDetector)
-        return _success(messages.Identified(await self._fleet.fork_detector(detectorId, wanted.name)))
+        wanted = await self._decode(body, catalogue.NewDetector)
+        return _success(catalogue.Identified(await self._fleet.fork_detector(detectorId, wanted.name)))
 
     async def move_detector(self, detectorId: str, body: bytes) -> Response:
-        wanted = await self._decode(body, cluster_messages.Move)
+        wanted = await self._decode(body, cluster.Move)
         route = await self._fleet.move_detector(detectorId, _given(wanted.node) or "")
-        return _success(cluster_messages.Moved(route.address.node, route.worker))
+        return _success(cluster.Moved(route.address.node, route.worker))
 
     # Evaluation.
 
     async def evaluate(
-        self, detectorId: str, body: bytes, key: str, query: messages.EvaluateQuery
+        self, detectorId: str, body: bytes, key: str, query: evaluations.EvaluateQuery
     ) -> Response:
         """Evaluate an event; the detector decodes the body."""
         explained = query.explain == "true"
@@ -131,7 +131,7 @@ class Handlers:
         return await self._call(detectorId, operations.evaluate(body, key, explained=explained))
 
     async def evaluate_batch(
-        self, detectorId: str, body: bytes, media_type: bytes, key: str, query: messages.BatchQuery
+        self, detectorId: str, body: bytes, media_type: bytes, key: str, query: evaluations.BatchQuery
     ) -> Response:
         """Evaluate the events of a batch; the detector decodes the body."""
         form = BATCH_FORMS[media_type]
@@ -145,7 +145,7 @@ class Handlers:
     async def state(self, detectorId: str, query: StateQuery) -> Response:
         return await state_view(partial(self._fleet.call, detectorId), query)
 
-    async def timeline(self, detectorId: str, id: str, query: messages.TimelineQuery) -> Response:
+    async def timeline(self, detectorId: str, id: str, query: explanations.TimelineQuery) -> Response:
         """Return the last events on the timeline of a rule."""
         operation = operations.timeline(id, read_key(query.key), query.after)
         return await self._call(detectorId, operation)
@@ -156,7 +156,7 @@ class Handlers:
         return await self._call(detectorId, operations.rules())
 
     async def create_rule(self, detectorId: str, body: bytes) -> Response:
-        wanted = await self._decode(body, messages.NewRule)
+        wanted = await self._decode(body, rules.NewRule)
         operation = operations.add_rule(
             wanted.name,
             wanted.condition,
@@ -170,7 +170,7 @@ class Handlers:
         return await self._call(detectorId, operations.rule(id))
 
     async def change_rule(self, detectorId: str, id: str, body: bytes) -> Response:
-        wanted = await self._decode(body, messages.RuleChange)
+        wanted = await self._decode(body, rules.RuleChange)
         operation = operations.change_rule(
             id,
             name=_given(wanted.name),
@@ -196,22 +196,22 @@ class Handlers:
         loop = asyncio.get_running_loop()
         return success(await loop.run_in_executor(self._parsers, parse_condition, body, self._limits))
 
-    async def show_cluster(self, query: cluster_messages.ClusterQuery) -> Response:
-        cluster = await self._fleet.cluster()
-        workers = sorted(cluster.workers, key=lambda worker: worker.name)
-        if query != cluster_messages.ClusterQuery():
-            after, most = _given(query.after) or "", _given(query.limit) or messages.PAGE_MAX
+    async def show_cluster(self, query: cluster.ClusterQuery) -> Response:
+        found = await self._fleet.cluster()
+        workers = sorted(found.workers, key=lambda worker: worker.name)
+        if query != cluster.ClusterQuery():
+            after, most = _given(query.after) or "", _given(query.limit) or catalogue.PAGE_MAX
             workers = [worker for worker in workers if worker.name > after][:most]
         return _success(
-            cluster_messages.Cluster(
-                cluster.nodes,
-                cluster.broker,
-                cluster.front_ends,
+            cluster.Cluster(
+                found.nodes,
+                found.broker,
+                found.front_ends,
                 workers,
-                cluster.activating,
-                cluster.folder,
-                cluster.other_settings,
-                cluster.no_room,
+                found.activating,
+                found.folder,
+                found.other_settings,
+                found.no_room,
             )
         )
 
@@ -222,14 +222,14 @@ class Handlers:
         return _success(await self._fleet.drain_node(id, draining=False))
 
     async def health(self) -> Response:
-        return _success(messages.Alive(alive=True))
+        return _success(cluster.Alive(alive=True))
 
     async def readiness(self, *, has_token: bool) -> Response:
         if self._closing:
             return refused([Entry(1503, "the server is shutting down")])
         status = await self._fleet.status()
         if not status.reasons:
-            return _success(messages.Ready(ready=True, amiss=status.amiss if has_token else UNSET))
+            return _success(cluster.Ready(ready=True, amiss=status.amiss if has_token else UNSET))
         reasons = (*status.reasons, *status.amiss) if has_token else (_NOT_READY,)
         return failure(503, [Entry(1501, reason) for reason in reasons], ((b"retry-after", b"1"),))
 
@@ -252,7 +252,7 @@ async def _listed(entries: Sequence[tuple[str, str]]) -> bytes:
     """Return a list of detectors as JSON, yielding to other tasks between its pieces."""
     pieces = []
     for begin in range(0, len(entries), _PIECE):
-        piece = [messages.Detector(*entry) for entry in entries[begin : begin + _PIECE]]
+        piece = [catalogue.Detector(*entry) for entry in entries[begin : begin + _PIECE]]
         pieces.append(msgspec.json.encode(piece)[1:-1])
         await asyncio.sleep(0)
     return b"[" + b",".join(pieces) + b"]"

@@ -25,7 +25,8 @@ from api.http.request.timeout import OTHER, RequestTimeout
 from api.http.router import Match, QuartCall, Route, Router, no_such_path
 from api.http.timeline_stream import EVENT_STREAM, TimelineStream, TimelineStreams
 from api.schema.envelope import NDJSON, RequestRefusal
-from api.schema.messages import BatchQuery, TimelineQuery
+from api.schema.messages.evaluations import BatchQuery
+from api.schema.messages.explanations import TimelineQuery
 from api.schema.operation import Operation
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet

@@ -30,7 +30,7 @@ def start_ray(address: str, join_within_s: float) -> cluster.Cluster:
 
 @contextmanager
 def stopping_ray(ray: cluster.Cluster) -> Iterator[None]:
-    """Stop Ray at the end of the block."""
+    """Stop Ray at the end of the block. When the interpreter ends, so does the process, at once."""
     status = 1
     try:
         yield
@@ -41,11 +41,12 @@ def stopping_ray(ray: cluster.Cluster) -> Iterator[None]:
     finally:
         if not cluster.stop(ray):
             _log.warning("ray did not end in time, and its processes were killed")
-            atexit.register(_exit_at_once, status)
+        # Threads of Ray may run even after its shutdown: they would keep the process alive, or crash it.
+        atexit.register(_exit_at_once, status)
 
 
 def _exit_at_once(status: int) -> None:
-    """End the process although threads of Ray would keep it alive."""
+    """End the process without waiting for any thread."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)

@@ -4,7 +4,7 @@ import logging
 import math
 import secrets
 from collections.abc import Sequence
-from typing import Final, NamedTuple, assert_never
+from typing import Annotated, Any, Final, Literal, NamedTuple, assert_never
 
 import msgspec
 
@@ -14,6 +14,22 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.request_ids import REQUEST_ID
 
 _log = logging.getLogger("rule_detector.api")
+
+
+class EntryOfReply(msgspec.Struct):
+    """A code of at least 1000 and a message."""
+
+    code: Annotated[int, msgspec.Meta(ge=1000)]
+    message: str
+
+
+class Failure(msgspec.Struct):
+    """The response to a failed request. All errors are of one kind, and the first sets the status."""
+
+    success: Literal[False]
+    errors: Annotated[list[EntryOfReply], msgspec.Meta(min_length=1)]
+    messages: list[EntryOfReply]
+    result: dict[str, Any]
 
 
 class Code(NamedTuple):

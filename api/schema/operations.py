@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from api.schema import cluster_messages, examples, messages
-from api.schema.cluster_example import CLUSTER_EXAMPLE
-from api.schema.comparison_messages import Comparison, ComparisonQuery
+from api.schema import examples
 from api.schema.envelope import JSON, MSGPACK, NDJSON
+from api.schema.messages import catalogue, cluster, evaluations, explanations, rules
+from api.schema.messages.comparisons import Comparison, ComparisonQuery
+from api.schema.messages.state import State, StateQuery
 from api.schema.operation import Operation
-from api.schema.state_messages import State, StateQuery
 from engine.evaluation.wire.events import BatchBody, EvaluateBody
 from engine.evaluation.wire.explanations import ExplainBody
 from engine.runtime.contract.measurements.figures import NodeFigures
@@ -21,7 +21,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/token",
         summary="Create a token",
         text="Only this response shows the secret. A body is ignored.",
-        result=messages.Token,
+        result=catalogue.Token,
         result_example=examples.TOKEN,
     ),
     Operation(
@@ -30,7 +30,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/token/{id}",
         summary="Revoke a token",
         text="A token may revoke itself.",
-        result=messages.Identified,
+        result=catalogue.Identified,
         own_codes=(1202,),
         result_example={"id": examples.ID},
     ),
@@ -41,7 +41,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="List the tokens",
         text="In order of creation, without their secrets. `used_ms` is when a token was last used, to about "
         "a minute; a crash of the service may forget it. A token from the settings is not listed.",
-        result=messages.Tokens,
+        result=catalogue.Tokens,
         result_example={
             "tokens": [
                 {
@@ -61,9 +61,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/tokens",
         summary="Create a token with a name",
         text="As POST /api/token, with a name that tells people what the token is for.",
-        body=messages.NewToken,
+        body=catalogue.NewToken,
         body_example={"name": "shop"},
-        result=messages.Token,
+        result=catalogue.Token,
         result_example=examples.TOKEN,
         is_addition=True,
     ),
@@ -74,8 +74,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="List the detectors",
         text="In order of creation. With `limit` or `after`, one page of them: at most `limit`, beginning "
         "after the detector with the id `after`. A page with fewer entries is the last.",
-        query=messages.DetectorsQuery,
-        result=list[messages.Detector],
+        query=catalogue.DetectorsQuery,
+        result=list[catalogue.Detector],
         result_example=[{"id": examples.ID, "name": "logins"}],
     ),
     Operation(
@@ -84,9 +84,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/detectors",
         summary="Create a detector",
         text="Names need not be unique.",
-        body=messages.NewDetector,
+        body=catalogue.NewDetector,
         body_example={"name": "logins"},
-        result=messages.Identified,
+        result=catalogue.Identified,
         own_codes=(1400,),
         result_example={"id": examples.ID},
     ),
@@ -95,7 +95,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/detectors/{detectorId}",
         summary="Show one detector",
-        result=messages.Detector,
+        result=catalogue.Detector,
         result_example={"id": examples.ID, "name": "logins"},
         is_addition=True,
     ),
@@ -105,7 +105,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/detectors/{detectorId}",
         summary="Delete a detector",
         text="Deletes its rules and its state, too.",
-        result=messages.Identified,
+        result=catalogue.Identified,
         result_example={"id": examples.ID},
     ),
     Operation(
@@ -115,9 +115,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Copy a detector",
         text="Makes another detector, with the same rules under new ids and with all that they remember. "
         "From then on neither sees what happens to the other. This one goes on while it is copied.",
-        body=messages.NewDetector,
+        body=catalogue.NewDetector,
         body_example={"name": "logins, with other rules"},
-        result=messages.Identified,
+        result=catalogue.Identified,
         own_codes=(1400,),
         result_example={"id": examples.ID},
         is_addition=True,
@@ -130,10 +130,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="Gives one action for each enabled rule whose condition is true now, by priority. A detector's "
         "clock never runs backwards, and a much older event is refused with `1402`. The example suits a new "
         "detector, and the detector of the demo, where rules fire.",
-        query=messages.EvaluateQuery,
+        query=evaluations.EvaluateQuery,
         body=EvaluateBody,
         body_example={"event": examples.EVENT, "context": {"vars": {"blocklist": ["203.0.113.7"]}}},
-        result=messages.Actions,
+        result=evaluations.Actions,
         own_codes=(1400, 1402),
         result_example={"actions": [examples.ACTION]},
         takes_key=True,
@@ -148,10 +148,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "is the same document, and the response is JSON. As NDJSON each line is the body of one "
         "evaluation, and lines are answered while others are still arriving; a stream takes no "
         "Idempotency-Key and no query.",
-        query=messages.BatchQuery,
+        query=evaluations.BatchQuery,
         body=BatchBody,
         body_example={"events": [examples.EVENT], "context": {"vars": {}}},
-        result=messages.BatchResults,
+        result=evaluations.BatchResults,
         own_codes=(1400,),
         result_example={"results": [{"actions": [examples.ACTION]}]},
         is_batch=True,
@@ -170,7 +170,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "it, and until when that stays.",
         body=ExplainBody,
         body_example={"event": examples.EVENT},
-        result=messages.Explanation,
+        result=explanations.Explanation,
         own_codes=(1201, 1400, 1402),
         result_example={"rules": [examples.EXPLAINED]},
         is_addition=True,
@@ -198,8 +198,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "rule fired, and which of its temporal conditions were true. With `key`, only events with these "
         "values count. With `Accept: text/event-stream`, events follow as they happen. Each event that is "
         "watched costs an explanation; a timeline that nobody reads for 30 s ends.",
-        query=messages.TimelineQuery,
-        result=messages.Timeline,
+        query=explanations.TimelineQuery,
+        result=explanations.Timeline,
         own_codes=(1006, 1201, 1400),
         result_example=examples.TIMELINE,
         is_addition=True,
@@ -226,7 +226,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Exchange a rule and its draft",
         text="The rule gets the draft's condition with its history, and the draft gets the rule's; a second "
         "call undoes the first. Names, ids and priorities stay. A body is ignored.",
-        result=messages.Rule,
+        result=rules.Rule,
         own_codes=(1201, 1401),
         result_example=examples.RULE,
         is_addition=True,
@@ -238,9 +238,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Move a detector to another node",
         text="Its state is saved, and it is activated there. Requests that wait follow it in their order; "
         "each is answered once. A detector that is there already stays.",
-        body=cluster_messages.Move,
+        body=cluster.Move,
         body_example={"node": 2 * "9f3c1d"},
-        result=cluster_messages.Moved,
+        result=cluster.Moved,
         own_codes=(1204,),
         result_example={"node": 2 * "9f3c1d", "worker": "worker-1f0c9a7e-1"},
         is_addition=True,
@@ -251,7 +251,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/detectors/{detectorId}/rules",
         summary="List the rules of a detector",
         text="By priority, the lowest number first.",
-        result=messages.Rules,
+        result=rules.Rules,
         own_codes=(1401,),
         result_example={"rules": [examples.RULE]},
     ),
@@ -263,9 +263,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="Its history begins with the first event evaluated after this. Its priority is one more than "
         "the highest ever given in the detector. A `shadow` rule is evaluated and counted, and yields no "
         "action; with `draftOf`, it is compared with that rule.",
-        body=messages.NewRule,
+        body=rules.NewRule,
         body_example={"condition": examples.CONDITION_TEXT, "name": "a failed login", "notify": False},
-        result=messages.Identified,
+        result=catalogue.Identified,
         own_codes=(1201, *_CONDITION, 1400),
         result_example={"id": examples.RULE_ID},
     ),
@@ -275,7 +275,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/detectors/{detectorId}/rules/{id}",
         summary="Show one rule",
         text="Also as text: the canonical one, and as it was written, comments included.",
-        result=messages.ShownRule,
+        result=rules.ShownRule,
         own_codes=(1201, 1401),
         result_example={
             **examples.RULE,
@@ -291,9 +291,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Change a rule",
         text="Absent members keep their values. Changing the condition to a different one, or enabling the "
         "rule, starts its history anew. `shadow` does not.",
-        body=messages.RuleChange,
+        body=rules.RuleChange,
         body_example={"enabled": True, "notify": False},
-        result=messages.Rule,
+        result=rules.Rule,
         own_codes=(1201, *_CONDITION),
         result_example=examples.RULE,
     ),
@@ -302,7 +302,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="DELETE",
         path="/api/detectors/{detectorId}/rules/{id}",
         summary="Delete a rule",
-        result=messages.Identified,
+        result=catalogue.Identified,
         own_codes=(1201, 1401),
         result_example={"id": examples.RULE_ID},
     ),
@@ -312,9 +312,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/conditions/parse",
         summary="Parse a condition",
         text="Gives the Condition object, its canonical text and an estimate of its cost; stores nothing.",
-        body=messages.ConditionToParse,
+        body=rules.ConditionToParse,
         body_example={"condition": examples.CONDITION_TEXT},
-        result=messages.ParsedCondition,
+        result=rules.ParsedCondition,
         own_codes=_CONDITION,
         result_example=examples.PARSED,
         is_addition=True,
@@ -326,9 +326,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         summary="Show what runs where",
         text="Nodes, front ends, detector workers with their detectors, what waits, memory, and disk room. "
         "The numbers are at most a second old. With `limit` or `after`, only a page of the workers, by name.",
-        query=cluster_messages.ClusterQuery,
-        result=cluster_messages.Cluster,
-        result_example=CLUSTER_EXAMPLE,
+        query=cluster.ClusterQuery,
+        result=cluster.Cluster,
+        result_example=examples.CLUSTER,
         is_addition=True,
     ),
     Operation(
@@ -341,7 +341,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Repeating it changes nothing.",
         result=NodeFigures,
         own_codes=(1204,),
-        result_example={**CLUSTER_EXAMPLE["nodes"][0], "draining": "operator"},
+        result_example={**examples.CLUSTER["nodes"][0], "draining": "operator"},
         is_addition=True,
     ),
     Operation(
@@ -352,7 +352,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="Ends a drain that an operator asked for, not one by Ray.",
         result=NodeFigures,
         own_codes=(1204,),
-        result_example=CLUSTER_EXAMPLE["nodes"][0],
+        result_example=examples.CLUSTER["nodes"][0],
         is_addition=True,
     ),
     Operation(
@@ -360,7 +360,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/healthz",
         summary="Tell whether the process is alive",
-        result=messages.Alive,
+        result=cluster.Alive,
         result_example={"alive": True},
         is_addition=True,
     ),
@@ -372,7 +372,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         text="With a token, the response also says why they are not, or what is wrong although they are: "
         "`amiss`, which names detectors and files. An unknown token counts as none here, so that a revoked "
         "one does not make a probe fail.",
-        result=messages.Ready,
+        result=cluster.Ready,
         own_codes=(1501, 1503),
         result_example={"ready": True, "amiss": []},
         says_more=True,

@@ -18,6 +18,9 @@ from engine.language.limits import DEFAULT_LIMITS, Limits
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
+_SAMPLED_MAX: Final = 8
+"""The most events of a batch that the sampler sees: they are evaluated one by one."""
+
 
 class Observer(Protocol):
     """Sees each event that is submitted before it is evaluated, and changes nothing."""
@@ -44,6 +47,8 @@ class Detector(RuleBook):
         self.keys_evicted = 0
         """Live keys that were evicted since the detector was made or restored."""
         self.observers: list[Observer] = []
+        self.sampler: Observer | None = None
+        """Sees the first events of each batch while rules have drafts."""
         self._now_us = now_us
         self._messages: list[Entry] | Outcomes | None = None
         """Collects the messages about the current event."""
@@ -114,15 +119,17 @@ class Detector(RuleBook):
         The caller must not change the events until `forget_lookups`.
         """
         outcomes = Outcomes()
+        alone = len(events)
         if not self.observers and set(map(type, events)) <= {tuple}:
-            self._stream(cast("Sequence[Event]", events), outcomes)
-        else:
-            for event in events:
-                if isinstance(event, Refusal):
-                    outcomes.refuse(event)
-                else:
-                    self._observe(*event)
-                    self._stream((event,), outcomes)
+            alone = _SAMPLED_MAX if self.sampler is not None and self.shadows.comparisons else 0
+        for event in events[:alone]:
+            if isinstance(event, Refusal):
+                outcomes.refuse(event)
+            else:
+                self._observe(*event)
+                self._stream((event,), outcomes)
+        if alone < len(events):
+            self._stream(cast("Sequence[Event]", events[alone:] if alone else events), outcomes)
         return outcomes
 
     def forget_lookups(self) -> None:
@@ -186,6 +193,8 @@ class Detector(RuleBook):
         # A copy: an observer may end itself.
         for observer in tuple(self.observers):
             observer.observe(fields, timestamp_ms, sent or _NOTHING)
+        if self.sampler is not None and self.shadows.comparisons:
+            self.sampler.observe(fields, timestamp_ms, sent or _NOTHING)
 
     def _acting(self, fired: Fired, event: Event) -> Fired:
         """Return the rules that yield actions, of those that fired at the event that was evaluated last."""

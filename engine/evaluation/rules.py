@@ -62,6 +62,10 @@ class Rule:
     """The id of the rule that this shadow rule is compared with."""
     _json: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
+    def __hash__(self) -> int:
+        """Hash the id alone: rules are looked up at many events, and their conditions may be large."""
+        return hash(self.id)
+
     def action(self) -> dict[str, Any]:
         """Return the action that the rule yields when its condition is true."""
         return {

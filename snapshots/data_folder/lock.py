@@ -27,8 +27,9 @@ class FolderLock:
     It is an `flock` on the file `lock`. The file shows a pid to people: `pid`, that of the service for which
     the lock is held, or this process's own. `acquire` waits up to `wait_s` for a holder that is just ending.
 
-    The lock keeps other services out, not a successor in the same `cluster`: its cut-off predecessor may hold
-    the lock for ever, and epochs fence it. The successor goes on without, and takes the lock when it can.
+    The lock keeps other services out, but not a successor in the same `cluster`. A predecessor that is cut
+    off may hold the lock for ever, and is fenced by epochs instead. So the successor begins without the lock,
+    and takes it when it can.
     """
 
     def __init__(

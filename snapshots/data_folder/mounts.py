@@ -1,4 +1,4 @@
-"""The mount that a data folder is on, and whether it hides from one machine what another has changed."""
+"""The mount that a data folder is on, and whether one machine sees at once what another has changed there."""
 
 import functools
 import re
@@ -41,7 +41,7 @@ def mount_of(folder: Path, files: Files) -> Mount | None:
     on_the_way = [mount for mount in mounts if place.is_relative_to(mount.point)]
     found, below = None, on_the_way
     while below:
-        # The path meets this one first. Those beside it, on a part of the path that it covers, are hidden.
+        # The path meets the mount with the shortest point first. It hides those at points below it.
         found = min(below, key=lambda mount: len(mount.point.parts))
         # The first mount of a system is its own parent.
         below = [mount for mount in on_the_way if mount.parent == found.id != mount.id]
@@ -72,7 +72,7 @@ def check_mount(folder: Path, files: Files) -> str | None:
 
 
 def mount_check(folder: Path, files: Files) -> Callable[[], object]:
-    """Return a check of a data folder's mount that reads it until it is safe: that takes 0.1 ms."""
+    """Return a check of a data folder's mount that takes 0.1 ms, and nothing once it has found it safe."""
     return functools.cache(functools.partial(check_mount, folder, files))
 
 

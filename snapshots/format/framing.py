@@ -37,9 +37,19 @@ class FileType:
         """Encode the header with these fields."""
         return frame(self.magic, self.format, self.fields.pack(*values))
 
-    def migrated(self, data: bytes, migrations: Mapping[int, Migration] | None = None) -> bytes:
-        """Return a file in the current format. Raises Damaged, NewerFormat."""
-        return migrated(data, self.magic, self.format, self.migrations if migrations is None else migrations)
+    def migrated(self, data: bytes) -> bytes:
+        """Return a file in the current format, migrated one format at a time. Raises Damaged, NewerFormat."""
+        format_ = checked_format(data, self.magic)
+        while format_ < self.format:
+            if format_ not in self.migrations:
+                raise Damaged(f"it is of format {format_}, which never was")
+            data = self.migrations[format_](data)
+            newer = checked_format(data, self.magic)
+            assert newer > format_, "a migration leads to a newer format"
+            format_ = newer
+        if format_ > self.format:
+            raise NewerFormat(f"it is of format {format_}; this program knows formats up to {self.format}")
+        return data
 
     def decode_header(self, data: bytes) -> tuple[Any, ...]:
         """Return the header's fields of a file in the current format. Raises Damaged."""
@@ -81,18 +91,3 @@ def checked_format(data: bytes, magic: bytes) -> int:
     if checksum != zlib.crc32(memoryview(data)[:end]):
         raise Damaged("its header does not fit its checksum")
     return int(format_)
-
-
-def migrated(data: bytes, magic: bytes, current: int, migrations: Mapping[int, Migration]) -> bytes:
-    """Return a file in format `current`, migrated one format at a time. Raises Damaged, NewerFormat."""
-    format_ = checked_format(data, magic)
-    while format_ < current:
-        if format_ not in migrations:
-            raise Damaged(f"it is of format {format_}, which never was")
-        data = migrations[format_](data)
-        newer = checked_format(data, magic)
-        assert newer > format_, "a migration leads to a newer format"
-        format_ = newer
-    if format_ > current:
-        raise NewerFormat(f"it is of format {format_}, and this program knows formats up to {current}")
-    return data

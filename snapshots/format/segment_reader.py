@@ -32,8 +32,8 @@ class Record:
 class Stop:
     """Where reading ended: record `sequence`, the next one, is not at `offset`.
 
-    `reason` is None if the file ends there as written, or no more was wanted. `torn` says that an
-    unfinished write explains what is there.
+    `reason` says what is there instead; it is None if the file ends there as it was written, or if no more
+    was asked for. With `torn`, an unfinished write explains it.
     """
 
     offset: int

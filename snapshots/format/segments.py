@@ -2,12 +2,11 @@
 
 import struct
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from snapshots.format.framing import CHECKSUM, FileType, Migration
+from snapshots.format.framing import CHECKSUM, FileType
 
 SEGMENT_FILE: Final = FileType(b"\x89RDJ\r\n\x1a\n", 1, struct.Struct("<QIQQ"))
 
@@ -78,12 +77,7 @@ def encode_header(header: SegmentHeader) -> bytes:
 
 def decode_header(data: bytes) -> SegmentHeader:
     """Decode the header of a segment, from the file or its first bytes. Raises Damaged, NewerFormat."""
-    return SegmentHeader(*SEGMENT_FILE.decode_header(current(data)))
-
-
-def current(data: bytes, migrations: Mapping[int, Migration] | None = None) -> bytes:
-    """Return a segment in the current format. Raises Damaged, NewerFormat."""
-    return SEGMENT_FILE.migrated(data, migrations)
+    return SegmentHeader(*SEGMENT_FILE.decode_header(SEGMENT_FILE.migrated(data)))
 
 
 def encode_record(sequence: int, version: int, payload: bytes, *, synced: int, offset: int) -> bytes:

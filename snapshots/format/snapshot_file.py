@@ -2,12 +2,11 @@
 
 import struct
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from snapshots.errors import Damaged
-from snapshots.format.framing import PREFIX, FileType, Migration, checked_format
+from snapshots.format.framing import PREFIX, FileType, checked_format
 
 SNAPSHOT_FILE: Final = FileType(b"\x89RDS\r\n\x1a\n", 1, struct.Struct("<IQQQI"))
 HEADER_BYTES: Final = SNAPSHOT_FILE.header_bytes
@@ -39,13 +38,13 @@ def encode_header(epoch: int, sequence: int, version: int, body_bytes: int, body
     return SNAPSHOT_FILE.encode_header(version, epoch, sequence, body_bytes, body_checksum)
 
 
-def decode(data: bytes, migrations: Mapping[int, Migration] | None = None) -> Snapshot:
+def decode(data: bytes) -> Snapshot:
     """Decode a whole file.
 
     Raises Damaged unless it is exactly what `encode` returns, NewerFormat if it is whole but of a later
     format.
     """
-    data = SNAPSHOT_FILE.migrated(data, migrations)
+    data = SNAPSHOT_FILE.migrated(data)
     version, epoch, sequence, body_bytes, checksum = SNAPSHOT_FILE.decode_header(data)
     return Snapshot(epoch, sequence, version, SNAPSHOT_FILE.body(data, body_bytes, checksum))
 

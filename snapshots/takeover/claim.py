@@ -1,4 +1,4 @@
-"""Claims a folder: from then on no earlier owner answers, and everything that one has answered is read.
+"""Claims a folder: no earlier owner answers from then on, and all that earlier owners answered is read.
 
 README.md has the argument; it rests on the order of the calls here.
 """
@@ -36,7 +36,7 @@ class Claim:
         may have another name elsewhere (`cp -al`).
         """
         if not self._file.is_named(self._path):
-            # If a later owner has come, its error says more.
+            # If there is a later owner, the error for that says more.
             self.check_latest()
             raise self._removed()
 
@@ -44,7 +44,7 @@ class Claim:
         """Raise Fenced if a later owner has claimed the folder, or this claim is gone. Raises OSError."""
         names = listing(self._files.names(self._folder))
         if names.epoch <= self._epoch and self._epoch not in names.claims:
-            # A directory that changes while it is read may lack both a file that goes and one that came.
+            # A listing that is made during a change may lack both the file that goes and the one that comes.
             names = listing(self._files.names(self._folder))
         if names.epoch > self._epoch:
             raise Fenced(f"{self._folder} is owned by epoch {names.epoch}, later than {self._epoch}")
@@ -60,7 +60,7 @@ class Claim:
             self._file.close()
 
     def give_up(self) -> None:
-        """Remove the claim, if it is there and this one: everything that its owner wrote is on the disk."""
+        """Remove the claim if it is still this one. Everything that its owner wrote must be on the disk."""
         with contextlib.suppress(OSError):
             if self._file.is_named(self._path):
                 self._files.remove(self._path)
@@ -116,7 +116,7 @@ def claim_folder(folder: Path, epoch: int | None, files: Files, *, now_us: int) 
 def _make_claim(
     folder: Path, epoch: int, files: Files, unless_claimed: contextlib.ExitStack
 ) -> tuple[Claim, OpenFile]:
-    """Make the claim, and the first segment with it: one sync is enough for both names."""
+    """Create the claim and the first segment: one sync is enough for both names."""
     path = folder / segment_name(epoch, FIRST_NUMBER)
     try:
         claim = Claim(folder, epoch, files.create(folder / segment_name(epoch, CLAIM_NUMBER)), files)
@@ -125,7 +125,7 @@ def _make_claim(
         unless_claimed.callback(close_and_remove, segment, path, files)
     except FileExistsError:
         raise Fenced(f"{folder} is owned by epoch {epoch} already") from None
-    # From here on no earlier owner renames a snapshot: each looks for later claims before.
+    # From now on no earlier owner renames a snapshot, because each looks for later claims first.
     files.sync_folder(folder)
     return claim, segment
 
@@ -133,11 +133,11 @@ def _make_claim(
 def _clear_away(
     folder: Path, epoch: int, before: Listing, found: Sequence[str], files: Files
 ) -> Listing | None:
-    """Remove what earlier owners are still writing, and their claims. If there is neither, list the folder.
+    """Remove earlier owners' unfinished files and claims; if there were none, return the folder's listing.
 
-    Then they can rename nothing and answer nothing, because each looks for its claim before. Nothing else is
-    ever removed before there is a new snapshot: a file that is empty now may soon have records that a still
-    later owner has read.
+    From then on earlier owners can rename nothing, and answer nothing, because each looks for its claim
+    first. Nothing else is removed before there is a new snapshot: a file that is empty now may soon have
+    records, which a later owner than this one may have read.
     """
     names = _listed(folder, epoch, files, before, found)
     unfinished = [name for name, writer in names.unfinished.items() if writer < epoch]
@@ -147,8 +147,8 @@ def _clear_away(
             files.remove(folder / name)
     seen, now = ((one.snapshots, one.segments, one.pages) for one in (before, names))
     if unfinished or seen != now:
-        # What was removed must not come back after a crash, and what is found now must not go away. The names
-        # from before the claim are on the disk with it.
+        # After a crash, what was removed must not come back, and what is found now must still be there. Names
+        # from before the claim were synced with it.
         files.sync_folder(folder)
     return None if unfinished or claims else names
 
@@ -166,7 +166,7 @@ def _listed(
 ) -> Listing:
     """List the folder, without this epoch's own segment. Raises Fenced.
 
-    `before` is what its names were listed as before the claim, when they were `found`.
+    `before` is the listing from before the claim, and `found` the names that it was made from.
     """
     claim, segment = segment_name(epoch, CLAIM_NUMBER), segment_name(epoch, FIRST_NUMBER)
     now = files.names(folder)

@@ -3,7 +3,7 @@
 from snapshots.errors import Damaged, Hole
 from snapshots.files import Files
 from snapshots.format.segment_reader import SegmentReader
-from snapshots.format.segments import HEADER_BYTES, Segment, current
+from snapshots.format.segments import HEADER_BYTES, SEGMENT_FILE, Segment
 from snapshots.takeover.recovery_plan import Flaw, RecordRange, RecoveryPlan, Unsynced
 
 
@@ -27,7 +27,8 @@ def _scan(plan: RecoveryPlan, segment: Segment, later: list[Segment], files: Fil
         raise Hole(
             f"{segment.path} begins with record {segment.first}, and those from {begin} on are missing"
         )
-    reader = SegmentReader(current(plan.read(segment.path, files)), segment.path, segment.first, fence)
+    data = SEGMENT_FILE.migrated(plan.read(segment.path, files))
+    reader = SegmentReader(data, segment.path, segment.first, fence)
     begin_offset = HEADER_BYTES
     for record in reader:
         if record.sequence <= begin:

@@ -33,8 +33,8 @@ def list_and_plan(
 ) -> tuple[Listing, RecoveryPlan]:
     """List a folder and plan its recovery; again if files disappear. Raises OSError.
 
-    An earlier owner may still be removing what its last snapshot made obsolete. With `thorough`, segments
-    that the newest snapshot replaces are read, too.
+    Files disappear while an earlier owner removes what its last snapshot made obsolete. With `thorough`,
+    segments that the newest snapshot replaces are read, too.
     """
     attempt = 1
     while True:
@@ -74,8 +74,8 @@ class _Planner:
     def _read_headers(self) -> list[Headerless]:
         """Read the headers of all segments, or only of those that the newest snapshot does not replace.
 
-        If it is whole and no later owner has fenced it off, then no record of an earlier owner counts that it
-        does not include.
+        If that snapshot is whole and no later owner has fenced it off, it includes all records of earlier
+        owners that count.
         """
         plan, segments = self._plan, self._names.segments
         newest = self._newest_snapshot()
@@ -90,7 +90,7 @@ class _Planner:
         return read_headers(plan, earlier, self._files) + headerless
 
     def _newest_snapshot(self) -> Snapshot | None:
-        """Return the newest snapshot; None if there is none or it cannot be used, which is said later."""
+        """Return the newest snapshot, or None if it cannot be used; `_choose_snapshot` says why."""
         snapshots = self._names.snapshots
         if not snapshots:
             return None

@@ -9,7 +9,7 @@ from snapshots.files import Files, storage_errors
 from snapshots.format import pages
 from snapshots.format.pages import Page
 from snapshots.format.segment_reader import Record, SegmentReader
-from snapshots.format.segments import current
+from snapshots.format.segments import SEGMENT_FILE
 from snapshots.format.snapshot_file import Snapshot
 from snapshots.takeover.recovery_plan import RecoveryPlan
 
@@ -38,7 +38,7 @@ class Recovered:
     damage: tuple[Damage, ...] = ()
     pages: Iterable[Page] = ()
     released: bool = False
-    """Whether the last owner that wrote gave the folder up, so it did not die of these records."""
+    """Whether the last owner that wrote released the folder, so it did not die of these records."""
 
 
 def recovered(
@@ -57,7 +57,7 @@ class _Records:
         for range_ in self.plan.ranges:
             path = range_.segment.path
             with storage_errors(f"{self.plan.folder} cannot be read"):
-                data = current(self.plan.read(path, self.files))
+                data = SEGMENT_FILE.migrated(self.plan.read(path, self.files))
             reader = SegmentReader(data, path, range_.segment.first, range_.end + 1)
             for record in reader:
                 if record.sequence >= range_.begin:

@@ -1,4 +1,4 @@
-"""Reads the headers of a folder's segments, and judges the segments that have no whole one."""
+"""Reads the headers of a folder's segments, and decides about segments without a whole header."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ class Headerless:
 def read_headers(plan: RecoveryPlan, segments: dict[tuple[int, int], str], files: Files) -> list[Headerless]:
     """Add the segments with a whole header to the plan; return those without. Raises NewerFormat.
 
-    They must be earlier than all segments of the plan.
+    All of them must be earlier than the segments that are in the plan already.
     """
     read: list[Segment] = []
     headerless = []

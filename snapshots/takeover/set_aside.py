@@ -7,7 +7,7 @@ from snapshots.takeover.recovery_plan import Flaw
 
 
 def set_aside(flaw: Flaw, epoch: int, files: Files) -> Damage:
-    """Copy what does not fit to the first free name, unless such a copy exists already. Raises OSError.
+    """Copy what does not fit to the first free name, unless there is such a copy already. Raises OSError.
 
     The file itself stays: another process may have replaced it meanwhile. The caller syncs the folder.
     """

@@ -18,6 +18,9 @@ from snapshots.format.segments import (
 _RESERVED_AT_ONCE_BYTES_MIN: Final = 64 * 1024
 _RESERVED_AT_ONCE_BYTES_MAX: Final = 1024 * 1024
 
+_BLOCK_BYTES: Final = 4096
+"""A write takes whole blocks of the file system, mostly of this size."""
+
 
 class _OpenSegment:
     """The segment that records are appended to, and the disk space reserved for it."""
@@ -47,7 +50,8 @@ class _OpenSegment:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            if self.reserved_bytes > self.bytes_:
+            # Giving back waits for other changes of the file system.
+            if self.reserved_bytes > _whole_blocks(self.bytes_):
                 self.file.release(self.bytes_)
         with contextlib.suppress(OSError):
             self.file.close()
@@ -60,7 +64,7 @@ class Journal:
     The header is written with the first record. `sequence` is the last record, `synced` the last one known to
     be on the disk.
 
-    A disk error other than a full disk ends the journal: it is unknown what the next write would follow.
+    After a disk error other than a full disk the journal cannot go on: nobody knows how the file ends.
     """
 
     def __init__(
@@ -127,10 +131,15 @@ class Journal:
         if needed_bytes <= current.reserved_bytes:
             self._promised = True
             return
-        piece_bytes = min(max(current.bytes_, _RESERVED_AT_ONCE_BYTES_MIN), _RESERVED_AT_ONCE_BYTES_MAX)
+        if current.bytes_:
+            piece_bytes = min(max(current.bytes_, _RESERVED_AT_ONCE_BYTES_MIN), _RESERVED_AT_ONCE_BYTES_MAX)
+            wanted_bytes = needed_bytes + piece_bytes
+        else:
+            # Many owners write one short record, and then have nothing to give back.
+            wanted_bytes = _whole_blocks(needed_bytes)
         try:
             try:
-                current.reserve_up_to(needed_bytes + piece_bytes)
+                current.reserve_up_to(wanted_bytes)
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
@@ -227,3 +236,7 @@ class Journal:
             raise SyncFailed(f"{path} cannot be synced after offset {current.bytes_}: {error}") from error
         self.synced = self.sequence
         self.settled = True
+
+
+def _whole_blocks(bytes_: int) -> int:
+    return -(-bytes_ // _BLOCK_BYTES) * _BLOCK_BYTES

@@ -33,9 +33,9 @@ def trim(
     """Keep the newest snapshots, the segments that the oldest of them needs, and pages until they expire.
 
     `segments` are in order; the last one is the owner's current one, and stays. `earlier` are the names of
-    those before them, with their epochs; one goes when the oldest snapshot is by a later owner. `obsolete`
-    are files that nobody needs, such as damaged snapshots. Returns the paths that are gone. A file that
-    cannot be removed costs disk space, not safety; the next call tries again.
+    the segments before them, with their epochs; each is needed until the oldest snapshot is by a later owner.
+    `obsolete` are files that nobody needs, such as damaged snapshots. Returns the paths that are gone. A file
+    that cannot be removed costs disk space, not safety; the next call tries again.
     """
     removed: set[Path] = set()
 
@@ -44,7 +44,7 @@ def trim(
             files.remove(path)
         removed.add(path)
 
-    # The first failure ends it: each file may only go once those before it are gone.
+    # Stop at the first failure: each file may only be removed once those before it are.
     with contextlib.suppress(OSError):
         for path in sorted(obsolete):
             remove(path)
@@ -59,7 +59,7 @@ def trim(
             covered = [folder / name for name, writer in earlier.items() if writer < epoch]
         covered += [segment.path for segment, after in pairwise(segments) if after.first <= oldest + 1]
         if covered:
-            # An older snapshot must not come back after a crash, for its records will be gone.
+            # No removed snapshot may come back after a crash, because the records after it will be gone.
             files.sync_folder(folder)
         for path in covered:
             remove(path)

@@ -8,7 +8,7 @@ import pytest
 from werkzeug.routing import Rule
 
 from api.http.app import create_app
-from api.schema.cluster_example import CLUSTER_EXAMPLE
+from api.schema.examples import CLUSTER
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import TOKEN, ScriptedFleet
@@ -16,7 +16,7 @@ from tests.api.wire import Wire, served
 from tests.local_runtime import LocalNodes, LocalService, front_end, local_service
 
 BOOTSTRAP = "the-first-token-of-the-tests-1234"
-NODE = CLUSTER_EXAMPLE["nodes"][0]["id"]
+NODE = CLUSTER["nodes"][0]["id"]
 """The node that runs it."""
 
 
@@ -30,6 +30,11 @@ def _urls_are_never_built() -> Iterator[None]:
 
 def _no_url(rule: Rule, **values: object) -> tuple[str, str]:
     raise NotImplementedError(f"nothing asks for the URL of {rule.rule}")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _unsynced(unsynced: None) -> None:
+    """Nothing here survives a loss of power."""
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Locator, Page, Route, async_playwright, expect
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, Route, async_playwright, expect
 
 from api.http.app import create_app
 from api.settings import Settings
@@ -19,9 +20,20 @@ from tests.api.wire import served
 from tests.local_runtime import LocalNodes, local_service
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 HOSTILE = "<img src=x onerror=\"document.title = 'owned'\"> </script>"
+_KEEP_WHAT_IS_DRAWN = """() => {
+    const real = uPlot;
+    globalThis.uPlot = function (options, data, target) {
+        globalThis.drawn = data;
+        return new real(options, data, target);
+    };
+    globalThis.uPlot.paths = real.paths;
+}"""
 FIELDS = {"user": "ada", "action": "login", "ok": False}
 
 
@@ -52,27 +64,35 @@ class Console:
         await self.page.goto(f"{self.root}/console#/d/{detector}/{view}")
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """A browser for all tests; each has a context of its own."""
+    async with async_playwright() as playwright:
+        # Root needs --no-sandbox, and so do containers.
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
 @asynccontextmanager
 async def console_at(
-    folder: Path, *, nodes: LocalNodes | None = None, **viewport: int
+    browser: Browser, folder: Path, *, nodes: LocalNodes | None = None, **viewport: int
 ) -> AsyncIterator[Console]:
     settings = Settings(data=folder, bootstrap_token=BOOTSTRAP)
     quick = {"ask_s": 0.0, "drain_s": 0.1, "turn_s": 0.0, "nodes_s": 0.02, "spares": 1}
-    async with local_service(folder, nodes=nodes, **quick) as service, async_playwright() as playwright:
+    async with local_service(folder, nodes=nodes, **quick) as service:
         app = create_app(settings, service.fleet)
         async with served(app, settings) as wire:
-            # Root needs --no-sandbox, and so do containers.
-            browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            page = await browser.new_page(viewport={"width": 1280, "height": 900, **viewport})
             try:
-                page = await browser.new_page(viewport={"width": 1280, "height": 900, **viewport})
                 yield Console(page, f"http://127.0.0.1:{wire.port}", Caller(app, BOOTSTRAP))
             finally:
-                await browser.close()
+                await page.close()
 
 
-@pytest.fixture
-async def console(tmp_path: Path) -> AsyncIterator[Console]:
-    async with console_at(tmp_path / "data") as console:
+@pytest_asyncio.fixture(loop_scope="module")
+async def console(browser: Browser, tmp_path: Path) -> AsyncIterator[Console]:
+    async with console_at(browser, tmp_path / "data") as console:
         yield console
         assert console.trouble == []
 
@@ -209,6 +229,29 @@ async def test_a_timeline_begins_with_what_is_remembered(console: Console) -> No
     await expect(page.get_by_text("1 event seen")).to_be_visible()
 
 
+async def test_a_row_for_a_count_begins_where_it_is_known_and_nothing_comes_before_events(
+    console: Console,
+) -> None:
+    detector = await console.create("shop", "per user count(ok == false) within 10m >= 2")
+    for at_ms, user in ((1000, "ada"), (5000, "ada"), (61_000, "bob")):
+        await console.caller.evaluate(detector, {"user": user, "ok": False}, at_ms)
+    page = console.page
+    await console.sign_in()
+    await page.evaluate(_KEEP_WHAT_IS_DRAWN)
+    await console.open(detector, 'timeline?key={"user":"ada"}')
+    await expect(page.locator(".plot canvas")).to_be_visible()
+    times, _, counted = await page.evaluate("drawn")
+    assert (times, counted) == ([1, 5, 61], [None, 0.7, 0.7])
+    await console.caller.evaluate(detector, {"user": "ada"}, 62_000)
+    await expect(page.get_by_text("1 event seen")).to_be_visible()
+    # The timeline is there already when somebody looks again.
+    await console.open(detector, "rules")
+    await expect(page.get_by_text("1 to 1 of 1 rule")).to_be_visible()
+    await console.open(detector, 'timeline?key={"user":"ada"}')
+    await expect(page.locator(".plot canvas")).to_be_visible()
+    assert (await page.evaluate("drawn"))[0] == [62]
+
+
 async def test_the_state_shows_keys_memories_and_costs_and_a_key_is_looked_into(console: Console) -> None:
     detector = await console.create("shop", "per user once within 10m ok == false")
     for user in ("ada", "bob"):
@@ -250,9 +293,11 @@ async def test_figures_come_before_long_lists_and_rules_by_cost(console: Console
     await expect(page.get_by_text("Loading …")).to_have_count(0)
 
 
-async def test_a_detector_is_moved_and_a_node_is_drained_after_a_question(tmp_path: Path) -> None:
+async def test_a_detector_is_moved_and_a_node_is_drained_after_a_question(
+    browser: Browser, tmp_path: Path
+) -> None:
     nodes = LocalNodes(n=8, m=8)
-    async with console_at(tmp_path / "data", nodes=nodes) as console:
+    async with console_at(browser, tmp_path / "data", nodes=nodes) as console:
         page = console.page
         await console.create(HOSTILE, "a == 1")
 
@@ -301,8 +346,8 @@ async def test_a_detector_is_moved_and_a_node_is_drained_after_a_question(tmp_pa
 
 
 @pytest.mark.storm
-async def test_five_thousand_rules_are_listed_and_searched(tmp_path: Path) -> None:
-    async with console_at(tmp_path / "data", width=420) as console:
+async def test_five_thousand_rules_are_listed_and_searched(browser: Browser, tmp_path: Path) -> None:
+    async with console_at(browser, tmp_path / "data", width=420) as console:
         detector = await console.create("many")
         path = f"/api/detectors/{detector}/rules"
         for number in range(0, 5000, 100):

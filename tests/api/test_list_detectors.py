@@ -10,7 +10,7 @@ import pytest
 from api.http import handlers as routes
 from api.http.app import create_app
 from api.http.handlers import Handlers
-from api.schema.messages import DetectorsQuery
+from api.schema.messages.catalogue import DetectorsQuery
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import ScriptedFleet

@@ -115,6 +115,8 @@ async def test_a_bad_line_is_answered_in_its_place_and_the_others_go_on(caller: 
     assert [len(result["actions"]) for result in results] == [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
     assert [entry["code"] for entry in results[-1]["messages"]] == [2001]
     assert results[7]["errors"][0]["message"] == "event: expected an object, got a number"
+    messages = [results[number]["errors"][0]["message"].split(": ")[0] for number in (1, 3, 6)]
+    assert messages == ["the line is not JSON", "the line is not JSON", "line"]
 
 
 async def test_lines_past_the_bound_on_an_answer_are_evaluated_in_pieces(

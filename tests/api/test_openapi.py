@@ -10,7 +10,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from api.http.app import create_app
 from api.schema.envelope import CODES
-from api.schema.openapi import document
+from api.schema.openapi.document import document
 from api.schema.operation import Operation
 from api.schema.operations import OPERATIONS
 from api.settings import Settings

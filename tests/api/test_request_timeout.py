@@ -16,7 +16,7 @@ from tests.api.leaks import LOOPS, World, run, world
 from tests.api.streaming import NDJSON, line
 from tests.api.wire import Connection, request
 
-CALLERS = 40
+CALLERS = 12
 FOR_EVER_S = 1_000
 CHUNKED = "Transfer-Encoding: chunked"
 BYTE = b"1\r\n{\r\n"

@@ -33,6 +33,7 @@ RULE: Final = "per user (once within 10m failed == true)"
 DETECTORS: Final = 4
 """Of each node."""
 CONNECTIONS: Final = 64
+"""For each node: a detector has as many callers on one node as on four, so its batches are as large."""
 BATCH: Final = 1_000
 RESIDENT, ROTATING, CALLERS = 4, 16, 8
 """Detectors that take turns, in so many processes, and their callers: each call activates one."""
@@ -153,7 +154,7 @@ def on_nodes(nodes: int, seconds: float, folder: Path) -> None:
             services.append(service)
         ids = detectors(services[0], DETECTORS * nodes)
         roots = [cluster.pid, *(one.process.pid for one in services)]
-        load = Load(services, ids, CONNECTIONS)
+        load = Load(services, ids, CONNECTIONS * nodes)
         for events, what in ((1, "an evaluation"), (BATCH, f"an event in a batch of {BATCH}")):
             measure(f"{what}, {nodes} nodes", roots, load, events, seconds)
         for service in reversed(services):

@@ -40,16 +40,21 @@ except (ConnectionError, RuntimeError) as error:
 def service() -> Iterator[Served]:
     """A service that was started in an environment that opens Ray's doors, where that is heeded.
 
-    Others may look into the folder that its data folder is in.
+    Others may look into the folder that its data folder is in, and into that of its temporary files.
     """
     within = Path(tempfile.mkdtemp(prefix="rd-test-"))
     within.chmod(0o755)
     folder = within / "data"
+    # Its own: in the usual one are the sockets of other tests' actors, which come and go.
+    temporary = within / "t"
+    temporary.mkdir()
+    temporary.chmod(0o1777)
     try:
         opened = {
             "RAY_AUTH_MODE": "disabled",
             "RAY_AUTH_TOKEN": KNOWN,
             "RULE_DETECTOR_BOOTSTRAP_TOKEN": BOOTSTRAP,
+            "TMPDIR": str(temporary),
         }
         with served(folder, "--workers", "2", **opened) as running:
             running.token = BOOTSTRAP
@@ -185,7 +190,7 @@ def test_another_user_reaches_neither_ray_nor_actors_nor_the_data(service):
         Path(word) for word in process_table.command(service.process.pid).split() if word.endswith("/data")
     )
     sockets = [path for path in token.parent.rglob("*") if path.is_socket()]
-    actors = list(Path(tempfile.gettempdir()).glob("rd-actor-*/batches"))
+    actors = list(service.output.parent.glob("t/rd-actor-*/batches"))
     assert actors, "the workers listen"
     files = [
         data,

@@ -68,21 +68,21 @@ def connected(service: Served, token: str = "") -> Connection:
     OPEN.append(client)
     connection = Connection(client, token or service.token)
     connection.request("GET", "/healthz")
-    connection.pid = peer_of(client.sock)
+    connection.pid = peer_of(client.sock, {service.process.pid, *front_ends(service)})
     return connection
 
 
-def peer_of(ours: socket.socket) -> int:
-    """Give the process that has the other end of a connection."""
+def peer_of(ours: socket.socket, pids: set[int]) -> int:
+    """Give the process, one of these, that has the other end of a connection."""
     local, remote = (f":{address[1]:04X}" for address in (ours.getsockname(), ours.getpeername()))
     for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]:
         fields = line.split()
         if fields[1].endswith(remote) and fields[2].endswith(local):
             wanted = f"socket:[{fields[9]}]"
-    for folder in Path("/proc").glob("[0-9]*/fd"):
+    for pid in pids:
         with contextlib.suppress(OSError):
-            if any(str(entry.readlink()) == wanted for entry in folder.iterdir()):
-                return int(folder.parent.name)
+            if any(str(entry.readlink()) == wanted for entry in Path(f"/proc/{pid}/fd").iterdir()):
+                return pid
     raise AssertionError("nobody has the other end")
 
 

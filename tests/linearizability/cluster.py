@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.linearizability.journal import KEEP_ALL
 from tests.linearizability.namespaces import Namespace, namespaces
 from tests.process_table import command as command_of
 from tests.process_table import family, holders
@@ -25,9 +26,17 @@ from tests.service_process import END_WITHIN_S, PROGRAM, Process, environment
 PORT: Final = 8080
 RAY: Final = str(Path(sys.executable).with_name("ray"))
 REDIS: Final = "redis-server"
+HEAD: Final = "rdn-head"
+"""The head's name, where nodes know it by name."""
 DEADLINE_S: Final = 8
 NODE_WITHIN_S: Final = 60
-_OPTIONS: Final = ("--deadline-s", str(DEADLINE_S), "--snapshot-interval-s", "2", "--spares", "1")
+JOINS_MAX: Final = 3
+"""On a busy machine a raylet may take longer than the 30 s after which Ray gives up."""
+_OPTIONS: Final = (
+    *("--deadline-s", str(DEADLINE_S), "--snapshot-interval-s", "2", "--spares", "1"),
+    # So the journal tells in the end what was done in which order.
+    *("--snapshots-kept", str(KEEP_ALL)),
+)
 
 LOOPBACK: Final = """
 import sys
@@ -71,6 +80,8 @@ class Cluster:
     """The address of Ray's control store."""
     environment: dict[str, str]
     ends: ExitStack
+    hosts: Path | None = None
+    """The names of machines, if the nodes know the head by its name."""
 
     @property
     def fronts(self) -> dict[str, tuple[str, int]]:
@@ -95,7 +106,15 @@ class Cluster:
         front.process.wait(END_WITHIN_S)
 
     def join(self, node: Node) -> None:
-        """Start a raylet in the namespace of a node."""
+        """Start a raylet in the namespace of a node, again if that takes longer than Ray waits for it."""
+        for _ in range(JOINS_MAX - 1):
+            try:
+                return self._join(node)
+            except AssertionError:
+                node.signal(signal.SIGKILL)
+        return self._join(node)
+
+    def _join(self, node: Node) -> None:
         assert node.namespace is not None
         is_head = node.number == 0
         own = node.namespace.address
@@ -115,6 +134,13 @@ class Cluster:
         command = [RAY, "start", "--block", "--node-ip-address", own, *where, *small, "--disable-usage-stats"]
         self._run(node, f"ray{node.number}", command).wait_for("Ray runtime started", NODE_WITHIN_S)
 
+    def name_head(self) -> None:
+        """Have the head's name mean the address that its node has now."""
+        namespace = self.nodes[0].namespace
+        assert namespace is not None
+        assert self.hosts is not None
+        self.hosts.write_text(f"127.0.0.1 localhost\n{namespace.address} {HEAD}\n", "ascii")
+
     def _raylets_but(self, node: Node) -> set[int]:
         """The raylets of other namespaces. A driver looks for one among all processes that it sees."""
         others = [one.pids() for one in self.nodes if one is not node] if node.namespace else []
@@ -124,7 +150,7 @@ class Cluster:
         if node.namespace is not None:
             empty = self.data.parent / "empty"
             empty.mkdir(exist_ok=True)
-            command = node.namespace.command_without(hidden, empty, *command)
+            command = node.namespace.command(*command, hosts=self.hosts, hidden=hidden, empty=empty)
         output = self.data.parent / f"{name}.{time.monotonic_ns()}.log"
         with output.open("wb") as sink:
             process = subprocess.Popen(
@@ -138,6 +164,10 @@ class Cluster:
         self.ends.callback(_end, process)
         return Process(process, output)
 
+    def detector(self, detector_id: str) -> Path:
+        """The folder of a detector."""
+        return self.data / "detectors" / detector_id
+
     # -- who is who ---------------------------------------------------------------------------------------
 
     def directory(self) -> int:
@@ -146,7 +176,7 @@ class Cluster:
 
     def worker(self, detector_id: str) -> int:
         """The process that has a detector active: its journal is open there."""
-        folder = self.data / "detectors" / detector_id
+        folder = self.detector(detector_id)
         return _the_one(
             lambda: holders(lambda path: path.parent == folder and path.name.startswith("journal-"))
         )
@@ -188,7 +218,7 @@ def cluster(folder: Path, count: int, *, partitions: bool, redis: bool = False) 
     """Give a cluster of so many nodes, with front ends on the last two of them.
 
     With `redis`, which needs partitions, Ray's control store keeps what it knows there, and the head takes
-    no workers.
+    no workers and is known by a name.
     """
     token = "rd_" + secrets.token_urlsafe(32)
     with ExitStack() as ends:
@@ -206,13 +236,18 @@ def cluster(folder: Path, count: int, *, partitions: bool, redis: bool = False) 
         if partitions:
             spaces = ends.enter_context(namespaces(count))
             nodes = [Node(space.number, space.pids, space) for space in spaces]
+            head, hosts = spaces[0].address, None
             if redis:
-                nodes[0].cpus = 0
+                nodes[0].cpus, head, hosts = 0, HEAD, folder / "hosts"
                 variables |= {
                     "RAY_REDIS_ADDRESS": _redis(folder, spaces[0], ends),
                     "RAY_gcs_rpc_server_reconnect_timeout_s": "600",
+                    "RAY_grpc_client_keepalive_time_ms": "10000",
+                    "RAY_grpc_client_keepalive_timeout_ms": "5000",
                 }
-            made = Cluster(folder / "data", nodes, token, f"{spaces[0].address}:6379", variables, ends)
+            made = Cluster(folder / "data", nodes, token, f"{head}:6379", variables, ends, hosts)
+            if hosts is not None:
+                made.name_head()
             for node in nodes:
                 made.join(node)
         else:

@@ -12,6 +12,7 @@ from tests.linearizability.history import (
     REFUSED,
     AddRule,
     Answer,
+    Asked,
     At,
     Call,
     ChangeRule,
@@ -42,6 +43,10 @@ class State(NamedTuple):
     events: int = 0
     answers: frozenset[tuple[str, Answer]] = frozenset()
     """What was answered to evaluations with a key."""
+
+    def rule(self, name: str) -> Rule:
+        """The rule of a name that is there."""
+        return next(rule for rule in self.rules if rule.name == name)
 
 
 @cache
@@ -106,9 +111,19 @@ class DetectorModel:
 
     def step(self, state: State, call: Call) -> State | None:
         """Return the state after a request; None if it would have been answered otherwise."""
-        wanted = None if call.answer is ANYTHING else call.answer
-        match call.asked:
-            case Evaluate() as asked:
+        done = self._done(state, call.asked, None if call.answer is ANYTHING else call.answer)
+        return None if done is None else done[0]
+
+    def done(self, state: State, asked: Asked) -> tuple[State, Any]:
+        """Return the state after a request, and its answer."""
+        found = self._done(state, asked, None)
+        assert found is not None, "any answer is wanted"
+        return found
+
+    def _done(self, state: State, asked: Asked, wanted: Any) -> tuple[State, Any] | None:
+        """Do a request; None if it would have been answered otherwise."""
+        match asked:
+            case Evaluate():
                 return self._evaluated(state, asked, wanted)
             case AddRule(name, condition, notify):
                 reach(condition)
@@ -127,7 +142,7 @@ class DetectorModel:
                 after, given = state, At(state.tail[-1].time_us / 1_000 if state.tail else None, state.events)
             case never:
                 assert_never(never)
-        return after if wanted is None or given == wanted else None
+        return (after, given) if wanted is None or given == wanted else None
 
     def _changed(self, state: State, name: str, changes: Mapping[str, Any]) -> tuple[State, Any]:
         reference = self._reference(state)
@@ -136,11 +151,11 @@ class DetectorModel:
         reference.change_rule(name, **changes)
         return self._ruled(state, reference), (listed(reference.rules[name]),)
 
-    def _evaluated(self, state: State, asked: Evaluate, wanted: Any) -> State | None:
+    def _evaluated(self, state: State, asked: Evaluate, wanted: Any) -> tuple[State, Answer] | None:
         if asked.key in self._retried:
             for key, answer in state.answers:
                 if key == asked.key:
-                    return state if wanted in (None, answer) else None
+                    return (state, answer) if wanted in (None, answer) else None
         if wanted is not None and (not isinstance(wanted, tuple) or len(wanted) != len(asked.events)):
             return None
         given = list[Fired | str]()
@@ -155,7 +170,7 @@ class DetectorModel:
         # Nothing is remembered of a single event that was refused, since nothing happened.
         if asked.key in self._retried and (asked.batch or given != [REFUSED]):
             after = after._replace(answers=after.answers | {(asked.key, tuple(given))})
-        return after
+        return after, tuple(given)
 
     def _event(self, state: State, sent: Sent, wanted: Any) -> tuple[State, Fired | str] | None:
         """Evaluate one event; None if it would have been answered otherwise."""

@@ -15,12 +15,19 @@ import signal
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 PREFIX: Final = "rdn"
-_HIDE: Final = 'until [ "$1" = -- ]; do mount --bind "$0" /proc/$1; shift; done; shift; exec "$@"'
+INSIDE: Final = "eth18"
+"""A node's interface to other nodes, as it sees it."""
+_RUN: Final = """
+[ -z "$0" ] || mount --bind "$0" /etc/hosts
+empty=$1; shift
+until [ "$1" = -- ]; do mount --bind "$empty" /proc/$1; shift; done
+shift; exec "$@"
+"""
 """`ip netns exec` gives a command mounts of its own."""
 WHY_NOT: Final = "network namespaces cannot be made here"
 
@@ -60,14 +67,13 @@ class Namespace:
     """Where other nodes reach it."""
     client_address: str
 
-    def command(self, *arguments: str) -> list[str]:
-        """Return the command line that runs a command there."""
-        return ["ip", "netns", "exec", self.name, *arguments]
+    def command(self, *arguments: str, hosts: Path | None, hidden: Iterable[int], empty: Path) -> list[str]:
+        """Return the command line that runs a command there, with a file instead of /etc/hosts.
 
-    def command_without(self, hidden: Iterable[int], empty: Path, *arguments: str) -> list[str]:
-        """Return the command line that runs a command there which does not see some processes of others."""
-        pids = [str(pid) for pid in hidden]
-        return self.command("sh", "-c", _HIDE, str(empty), *pids, "--", *arguments)
+        It does not see the hidden processes: an empty folder is in the place of what tells of them.
+        """
+        inside = ["sh", "-c", _RUN, str(hosts or ""), str(empty), *map(str, hidden), "--", *arguments]
+        return ["ip", "netns", "exec", self.name, *inside]
 
     def pids(self) -> set[int]:
         """Return the processes that run there."""
@@ -80,6 +86,14 @@ class Namespace:
     def heal(self) -> None:
         """Undo `cut_off`."""
         ip("link", "set", self.link, "master", self.bridge)
+
+    def readdressed(self) -> "Namespace":
+        """Give this node an address among the nodes that none has had, instead of its own."""
+        network, _, host = self.address.rpartition(".")
+        address = f"{network}.{int(host) + 100}"
+        ip("-n", self.name, "addr", "del", f"{self.address}/24", "dev", INSIDE)
+        ip("-n", self.name, "addr", "add", f"{address}/24", "dev", INSIDE)
+        return replace(self, address=address)
 
 
 @contextmanager

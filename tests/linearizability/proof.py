@@ -3,16 +3,18 @@
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.linearizability.clients import Load, Subject
 from tests.linearizability.cluster import cluster
+from tests.linearizability.journal import done
 from tests.linearizability.minimal import minimized, told
 from tests.linearizability.model import DetectorModel
+from tests.linearizability.replay import Replay, problems
 from tests.linearizability.scenarios import Scenario
-from tests.linearizability.search import Explained, explain
+from tests.linearizability.search import Unexplained, explain
 from tests.linearizability.trial import QUIET_S, Trial
 
 
@@ -26,6 +28,9 @@ class Judged:
     requests: int
     unanswered: int
     steps: int
+    """Of the searches."""
+    undecided: int
+    """The histories of which no search was finished."""
     violations: list[str]
 
     def lines(self) -> list[str]:
@@ -35,8 +40,9 @@ class Judged:
             f"{self.requests:7d}  requests in the histories",
             f"{self.unanswered:7d}  of them without an answer",
             *(f"{count:7d}  {outcome}" for outcome, count in sorted(self.outcomes.items())),
-            f"{self.steps:7d}  steps of the model",
-            f"{len(self.violations):7d}  histories that no order explains",
+            f"{self.steps:7d}  steps of searches for an order",
+            f"{self.undecided:7d}  searches given up",
+            f"{len(self.violations):7d}  violations",
         ]
 
 
@@ -51,6 +57,7 @@ def prove(
     clients: int,
     pause_s: float,
     seed: object,
+    search: bool = False,
 ) -> Judged:
     """Play the scenarios one after another on one cluster, and judge."""
     away_s = dict[str, float]()
@@ -65,23 +72,29 @@ def prove(
                 print(f"{scenario.__name__}: {away_s[scenario.__name__]:.2f} s", flush=True)
         finally:
             load.end()
-    return judged(load, away_s)
+    folders = {subject.id: running.detector(subject.id) for subject in load.subjects}
+    return judged(load, folders, away_s, search=search)
 
 
-def judged(load: Load, away_s: dict[str, float]) -> Judged:
-    """Judge the history of each detector."""
+def judged(load: Load, folders: Mapping[str, Path], away_s: dict[str, float], *, search: bool) -> Judged:
+    """Hold the answers of each detector against its journal; with `search`, look for any order as well."""
     calls = [call for subject in load.subjects for call in subject.calls]
-    steps, violations = 0, list[str]()
+    steps, undecided, violations = 0, 0, list[str]()
     for subject in load.subjects:
-        found = explain(subject.calls, DetectorModel(subject.calls))
-        steps += found.steps
-        if not isinstance(found, Explained):
-            violations.append(_violation(subject, decided=found.decided))
+        found = problems(subject.calls, Replay(done(folders[subject.id])))
+        violations += [f"{subject.id}: {problem}" for problem in found]
+        if not search:
+            continue
+        searched = explain(subject.calls, DetectorModel(subject.calls))
+        steps += searched.steps
+        if isinstance(searched, Unexplained) and not searched.decided:
+            undecided += 1
+        elif isinstance(searched, Unexplained):
+            violations.append(_violation(subject))
     unanswered = sum(not call.answered for call in calls)
-    return Judged(away_s, load.outcomes, len(calls), unanswered, steps, violations)
+    return Judged(away_s, load.outcomes, len(calls), unanswered, steps, undecided, violations)
 
 
-def _violation(subject: Subject, *, decided: bool) -> str:
+def _violation(subject: Subject) -> str:
     shorter = minimized(subject.calls, DetectorModel)
-    what = "no order explains" if decided else "no order was found that explains"
-    return f"{what} the history of {subject.id}, of which this is left:\n{told(shorter)}"
+    return f"no order explains the history of {subject.id}, of which this is left:\n{told(shorter)}"

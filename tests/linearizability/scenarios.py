@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.linearizability.cluster import Node, send
+from tests.linearizability.namespaces import Namespace
 from tests.linearizability.trial import QUIET_S, Trial
 
 
@@ -76,9 +77,30 @@ def kill_front_end(trial: Trial) -> float:
 
 def kill_head(trial: Trial) -> float:
     """Kill all processes of the head, which has no detectors, and start it again at the same address."""
+    return _without_head(trial, lambda head: head)
+
+
+def move_head(trial: Trial) -> float:
+    """Lose the head without a word, and start it again at another address, which its name means then."""
+
+    def moved(head: Namespace) -> Namespace:
+        head.heal()
+        return head.readdressed()
+
+    head = trial.cluster.nodes[0].namespace
+    assert head is not None
+    # The machine that is gone closes no connections.
+    head.cut_off()
+    return _without_head(trial, moved)
+
+
+def _without_head(trial: Trial, place: Callable[[Namespace], Namespace]) -> float:
     head, began_s = trial.cluster.nodes[0], time.monotonic()
     head.signal(signal.SIGKILL)
     time.sleep(HEAD_AWAY_S)
+    assert head.namespace is not None
+    head.namespace = place(head.namespace)
+    trial.cluster.name_head()
     trial.cluster.join(head)
     trial.recovered(time.monotonic())
     # Processes can be started again.
@@ -255,7 +277,7 @@ OF_NAMESPACES: Final[tuple[Scenario, ...]] = (
     kill_drained_node,
     cut_off_drained_node,
 )
-WITH_REDIS: Final[tuple[Scenario, ...]] = (kill_head,)
+WITH_REDIS: Final[tuple[Scenario, ...]] = (kill_head, move_head)
 """Those for which Ray's control store must keep what it knows."""
 SHORT: Final[tuple[Scenario, ...]] = (kill_worker, kill_directory, move_detectors)
 SHORT_OF_NAMESPACES: Final[tuple[Scenario, ...]] = (cut_off_briefly, kill_node)

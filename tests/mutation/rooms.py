@@ -64,6 +64,7 @@ ROOMS: Final = {
             "engine/evaluation",
             tests=(
                 "unit/evaluation/test_detector.py",
+                "unit/evaluation/test_preparation.py",
                 "unit/evaluation/test_shadows.py",
                 "unit/evaluation/test_slices.py",
                 "unit/evaluation/test_eviction.py",

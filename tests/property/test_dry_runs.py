@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -84,15 +84,10 @@ def told_as_evaluated(script: Sequence[Step], drawn: random.Random) -> Counter[s
 def test_dry_runs_agree_with_evaluations(
     world: str,
     mode: str,
-    seed: int,
-    scaled: Callable[[int], int],
-    record_property: Callable[[str, object], None],
+    examples: Callable[..., Iterator[random.Random]],
 ) -> None:
     make, count, shape = WORLDS[world]
-    count = max(3, count // 4)
-    record_property("examples", scaled(count))
-    for number in range(scaled(count)):
-        drawn = random.Random(f"{seed} {world} {mode} {number}")
+    for drawn in examples(max(3, count // 4), world, mode):
         script = make(drawn.choice).script(**shape)
         with in_mode(mode):
             told_as_evaluated(script, drawn)

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -87,14 +87,10 @@ def counted(one: ExplainedRule, history: list[Event], drawn: random.Random) -> C
 def test_explanations_agree_with_the_reference(
     world: str,
     mode: str,
-    seed: int,
-    scaled: Callable[[int], int],
-    record_property: Callable[[str, object], None],
+    examples: Callable[..., Iterator[random.Random]],
 ) -> None:
     make, count, shape = WORLDS[world]
-    record_property("examples", scaled(count))
-    for number in range(scaled(count)):
-        drawn = random.Random(f"{seed} {world} {mode} {number}")
+    for drawn in examples(count, world, mode):
         script = make(drawn.choice).script(**shape)
         with in_mode(mode):
             pair = Pair()
@@ -103,7 +99,7 @@ def test_explanations_agree_with_the_reference(
                     try:
                         explained_and_judged(pair, step, drawn)
                     except AssertionError as error:
-                        pytest.fail(f"script {number} of seed {seed} at {step}: {error}")
+                        pytest.fail(f"at {step}: {error}")
                 # What the engine answers from now on is compared, too.
                 pair.apply(step)
                 if drawn.random() < 0.1:

@@ -61,18 +61,14 @@ def apply(pair: Pair, step: Step) -> None:
     [(World, 40, 18), (LongHistoriesWorld, 20, 40)],
     ids=["anything", "long histories"],
 )
-def test_a_fork_and_its_source_go_on_as_the_reference_says(  # noqa: PLR0917
+def test_a_fork_and_its_source_go_on_as_the_reference_says(
     world: type[World],
     count: int,
     steps: int,
     mode: str,
-    seed: int,
-    scaled: Callable[[int], int],
-    record_property: Callable[[str, object], None],
+    examples: Callable[..., Iterator[random.Random]],
 ) -> None:
-    record_property("examples", scaled(count))
-    for number in range(scaled(count)):
-        choose = random.Random(f"{seed} {mode} {number}")
+    for choose in examples(count, mode):
         with in_mode(mode):
             pair = Pair()
             for step in drawn(world, choose, steps):

@@ -1,7 +1,7 @@
 """Past the bound on live keys, the longest unseen begins anew, with a message, and nothing else changes."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -14,28 +14,25 @@ from tests.worlds.evictions import BoundedWorld
 )
 def test_the_longest_unseen_live_keys_are_evicted_and_no_others(
     reloaded: bool,
-    seed: int,
+    examples: Callable[..., Iterator[random.Random]],
     scaled: Callable[[int], int],
-    record_property: Callable[[str, object], None],
 ) -> None:
-    record_property("examples", scaled(30))
     evictions = 0
-    for number in range(scaled(30)):
-        world = BoundedWorld.drawn(random.Random(f"{seed} {number}").choice)
+    for number, drawn in enumerate(examples(30)):
+        world = BoundedWorld.drawn(drawn.choice)
         expected = world.expected()
         with in_mode(list(MODES)[number % len(MODES)]):
             difference = world.disagreement(expected, reloaded=reloaded)
-        assert difference is None, f"world {number} of seed {seed}: {difference}"
+        assert difference is None, difference
         evictions += sum(evicted for _, evicted in expected)
     assert evictions > scaled(30)
 
 
 def test_what_has_expired_makes_room_before_anything_is_evicted(
-    seed: int, scaled: Callable[[int], int], record_property: Callable[[str, object], None]
+    examples: Callable[..., Iterator[random.Random]],
 ) -> None:
-    record_property("examples", scaled(30))
-    for number in range(scaled(30)):
-        world = BoundedWorld.with_many_keys(random.Random(f"{seed} {number}").choice)
+    for number, drawn in enumerate(examples(30)):
+        world = BoundedWorld.with_many_keys(drawn.choice)
         with in_mode(list(MODES)[number // 2 % len(MODES)]):
             difference = world.disagreement(reloaded=number % 2 == 1)
-        assert difference is None, f"world {number} of seed {seed}: {difference}"
+        assert difference is None, difference

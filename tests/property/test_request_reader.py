@@ -159,7 +159,7 @@ def by_h11(data: bytes) -> tuple[h11.Connection, h11.Request, bytes, bytes | Non
     return connection, asked, body, rest
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=20 * settings.default.max_examples)
 @given(requests(), st.sampled_from([1, 2, 3, 7, 10_000]))
 @example(b"\r\n".join((b"POST / HTTP/1.1", *USUAL, LENGTH, CHUNKED)) + b"\r\n\r\n" + CHUNKS, 10_000)
 @example(b"\r\n".join((b"POST / HTTP/1.1", *USUAL, CHUNKED, LENGTH)) + b"\r\n\r\n" + CHUNKS, 10_000)

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -43,19 +43,11 @@ def play(world: str, drawn: random.Random) -> Counter[str]:
 def test_what_shadow_rules_and_drafts_do_agrees_with_the_reference(
     world: str,
     mode: str,
-    seed: int,
-    scaled: Callable[[int], int],
-    record_property: Callable[[str, object], None],
+    examples: Callable[..., Iterator[random.Random]],
 ) -> None:
-    count = max(3, WORLDS[world][1] // 4)
-    record_property("examples", scaled(count))
-    for number in range(scaled(count)):
-        drawn = random.Random(f"{seed} {world} {mode} {number}")
+    for drawn in examples(max(3, WORLDS[world][1] // 4), world, mode):
         with in_mode(mode):
-            try:
-                play(world, drawn)
-            except AssertionError as error:
-                pytest.fail(f"script {number} of seed {seed}: {error}")
+            play(world, drawn)
 
 
 def test_shadow_rules_fire_differ_and_are_promoted(seed: int) -> None:

@@ -1,7 +1,7 @@
 """Rules that share a history see of it what happened since their births, and cannot be told from others."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -15,19 +15,15 @@ from tests.worlds.shared_histories import RunsWorld, SharedWorld
 @pytest.mark.parametrize("mode", [mode for mode in MODES if "fused" not in mode])
 @pytest.mark.parametrize("world", [SharedWorld, RunsWorld])
 @pytest.mark.parametrize("reloads", [0, 0.2], ids=["in one life", "saved and loaded"])
-def test_rules_that_share_histories_agree_with_the_reference(  # noqa: PLR0917 -- fixtures
+def test_rules_that_share_histories_agree_with_the_reference(
     reloads: float,
     world: type[SharedWorld],
     mode: str,
-    seed: int,
-    scaled: Callable[[int], int],
-    record_property: Callable[[str, object], None],
+    examples: Callable[..., Iterator[random.Random]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    record_property("examples", scaled(30))
     joined = 0
-    for number in range(scaled(30)):
-        drawn = random.Random(f"{seed} {world.__name__} {mode} {reloads} {number}")
+    for drawn in examples(30, world.__name__, mode, reloads, at_least=4):
         script = world(drawn.choice).script()
         monkeypatch.setattr(joining, "COMPARED_EVERY_US", drawn.choice((0, 300_000)))
         monkeypatch.setattr(joining, "COMPARED_AT_ONCE", drawn.choice((1, 64)))
@@ -37,7 +33,7 @@ def test_rules_that_share_histories_agree_with_the_reference(  # noqa: PLR0917 -
                 try:
                     pair.apply(step)
                 except AssertionError as error:
-                    pytest.fail(f"script {number} of seed {seed}: {error}\n{explained(script)}")
+                    pytest.fail(f"{error}\n{explained(script)}")
                 joined += len(pair.engine.state.joined)
                 if isinstance(step, Submit) and drawn.random() < reloads:
                     pair.reload()

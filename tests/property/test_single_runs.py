@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -45,18 +45,15 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
 def test_no_event_runs_a_member_twice(
     world: type[World],
     runs: Counter[tuple[int, int]],
-    seed: int,
-    scaled: Callable[[int], int],
-    record_property: Callable[[str, object], None],
+    examples: Callable[..., Iterator[random.Random]],
 ) -> None:
-    record_property("examples", scaled(10))
     ran = 0
     modes = ("indexed", "indexed, tidied at every event", "becoming indexed")
-    for number in range(scaled(10)):
-        script = world(random.Random(f"{seed} {number}").choice).script()
+    for number, drawn in enumerate(examples(10)):
+        script = world(drawn.choice).script()
         with in_mode(modes[number % len(modes)]):
             answers(script, in_batches)
-        assert max(runs.values(), default=1) == 1, f"script {number} of seed {seed}: {script}"
+        assert max(runs.values(), default=1) == 1, script
         ran += len(runs)
         runs.clear()
     assert ran

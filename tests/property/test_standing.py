@@ -111,3 +111,43 @@ def test_an_unknown_rule_has_no_tree() -> None:
     with pytest.raises(Refusal) as refused:
         standing(Detector(), "0" * 32, {})
     assert refused.value.code == 1201
+
+
+COUNTING = (
+    "count(p == true) within 3s >= 2",
+    "distinct(x where p == true) within 3s < 2",
+    "count(p == true) >= 2",
+    "sum(x where p == true) within 3s > 4",
+    "avg(x where p == true) within 3s > 2",
+)
+
+
+@pytest.mark.parametrize("condition", COUNTING)
+def test_since_when_a_verdict_is_what_it_is(condition: str, seed: int) -> None:
+    told: Counter[bool] = Counter()
+    for number in range(40):
+        drawn = random.Random(f"{seed} {number}")
+        happened = [*events(drawn), *events(drawn)]
+        happened.sort(key=lambda one: one[1])
+        end_ms = max((at_ms for _, at_ms in happened), default=0) + drawn.choice((0, 1_000, 2_999, 4_000))
+        now = _standing_at(condition, happened, end_ms)
+        if "since_ms" not in now:
+            assert not now.get("found") or " within " not in condition, now
+            continue
+        since_ms = now["since_ms"]
+        told[now["verdict"]] += since_ms < end_ms
+        for at_ms in {since_ms, *(at_ms for at_ms in range(0, end_ms, 250) if at_ms >= since_ms)}:
+            assert _standing_at(condition, happened, at_ms)["verdict"] is now["verdict"], (at_ms, now)
+    assert sum(told.values()) > 3
+
+
+def _standing_at(condition: str, happened: list[tuple[dict[str, Any], int]], at_ms: float) -> dict[str, Any]:
+    """Give the tree at a time, after all that happened up to then."""
+    detector = Detector()
+    rule = detector.add_rule("r", condition)
+    for fields, timestamp_ms in happened:
+        if timestamp_ms <= at_ms:
+            detector.evaluate(fields, timestamp_ms)
+    detector.evaluate({}, at_ms)
+    node: dict[str, Any] = standing(detector, rule, {})["node"]
+    return node

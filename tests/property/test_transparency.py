@@ -1,7 +1,7 @@
 """How a detector is driven cannot be seen in what it answers: saved and loaded midway, or fed in batches."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -43,33 +43,28 @@ def test_a_detector_that_was_saved_and_loaded_answers_as_if_it_had_not_been(
     [(World, 25, 18), (LongHistoriesWorld, 15, 40)],
     ids=["anything", "long histories"],
 )
-def test_saving_and_loading_before_every_step_changes_nothing(  # noqa: PLR0917
+def test_saving_and_loading_before_every_step_changes_nothing(
     world: type[World],
     count: int,
     steps_max: int,
     mode: str,
-    seed: int,
-    scaled: Callable[[int], int],
-    record_property: Callable[[str, object], None],
+    examples: Callable[..., Iterator[random.Random]],
 ) -> None:
-    record_property("examples", scaled(count))
-    for number in range(scaled(count)):
-        script = world(random.Random(f"{seed} {mode} {number}").choice).script(steps_max=steps_max)
+    for drawn in examples(count, mode):
+        script = world(drawn.choice).script(steps_max=steps_max)
         with in_mode(mode):
             reloaded_at(script, set(range(len(script))))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_submitted_together_is_answered_and_warned_about_as_what_comes_one_by_one(
-    mode: str, seed: int, scaled: Callable[[int], int], record_property: Callable[[str, object], None]
+    mode: str, examples: Callable[..., Iterator[random.Random]]
 ) -> None:
-    # Fewer would not meet every message.
-    count = max(60, scaled(60))
-    record_property("examples", count)
     said = set[int]()
     with in_mode(mode):
-        for number in range(count):
-            choose = random.Random(f"{seed} {mode} {number}").choice
+        # Fewer would not meet every message.
+        for number, drawn in enumerate(examples(60, mode, at_least=60)):
+            choose = drawn.choice
             world = (World if number % 2 else LongHistoriesWorld)(choose)
             script = [step for step in world.script(steps_max=40) if isinstance(step, Submit)]
             rows = [(event.fields, event.timestamp_ms, event.vars) for event in script]

@@ -14,6 +14,11 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
     return {"loop": SkippingLoop if skips else asyncio.new_event_loop}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _unsynced(unsynced: None) -> None:
+    """Nothing here survives a loss of power."""
+
+
 @pytest.fixture(autouse=True)
 def _no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:

@@ -37,6 +37,8 @@ def node_lines(node: ExplainedNode, time_us: int, indent: str) -> Iterator[str]:
         told.append(f"slice {_pairs(node.key)}")
     if node.witness_ms is not None:
         told.append(f"since {_moment(node.witness_ms, time_us)}")
+    if node.since_ms is not None:
+        told.append(f"since {iso(round(node.since_ms * 1_000))} or before")
     if node.until_ms is not None:
         told.append(f"until {iso(round(node.until_ms * 1_000))}")
     if node.note:

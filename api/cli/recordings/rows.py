@@ -57,7 +57,13 @@ def csv_rows(
         header = _header(first[1], f"{name}, line {first[0]}")
         yield from _typed(rows, sample_rows, header, name, given=given, tell=tell)
     except (csv.Error, UnicodeDecodeError) as error:
-        raise RecordingError(f"{name}, line {reader.line_num}: not CSV: {reason_of(error)}") from None
+        # Before the first line, it may be anything.
+        place = (
+            f"{name}, line {reader.line_num}: not CSV"
+            if reader.line_num
+            else f"{name}: neither NDJSON nor CSV"
+        )
+        raise RecordingError(f"{place}: {reason_of(error)}") from None
     finally:
         # Whoever opened the bytes closes them.
         text.detach()
@@ -103,7 +109,8 @@ def _typed(
     whole = [cells for _, cells in sample if len(cells) == len(header)]
     types = decide(header, whole, given)
     told = ", ".join(f"{column} {type_}" for column, type_ in types.items())
-    tell(f"{name}: column types from the first {len(whole)} rows: {told}")
+    if whole:
+        tell(f"{name}: column types from the first {counted(len(whole), 'row')}: {told}")
     for line, cells in chain(sample, rows):
         if len(cells) != len(header):
             raise RecordingError(f"{name}, line {line}: expected {len(header)} cells, got {len(cells)}")

@@ -75,7 +75,12 @@ def replay(
     if not client.send(calls.list_rules(chosen.id)):
         fail(f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules")
     run = Replay(client, chosen.id, Console())
-    failure = run.run(files, reading)
+    try:
+        failure = run.run(files, reading)
+    except KeyboardInterrupt:
+        # A live pipe has no other end.
+        run.show()
+        raise
     run.show()
     refusals = run.report.refusals()
     if failure or refusals:

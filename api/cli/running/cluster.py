@@ -11,7 +11,7 @@ from api.cli.options.service_options import service_options
 from api.cli.printing.output import output_option
 from api.cli.printing.tables import print_table
 from api.client import Client, calls
-from api.schema.cluster_messages import Cluster
+from api.schema.messages.cluster import Cluster
 from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerFigures
 
 _NODES = ("node", "address", "id", "cpus", "free", "detectors")

@@ -41,7 +41,7 @@ Examples:
     help="File with the condition of the draft.",
 )
 @click.option("--follow", is_flag=True, help="Go on printing events at which only one fires, until Ctrl-C.")
-@click.option("--explain", is_flag=True, help="With --follow: print the conditions of both at each event.")
+@click.option("--explain", is_flag=True, help="Print why only one fired, where that is known.")
 @click.option("--promote", is_flag=True, help="Exchange rule and draft, each with all that it remembers.")
 @click.option("--discard", is_flag=True, help="Remove the draft.")
 @output_option
@@ -71,33 +71,44 @@ def shadow(
         raise click.UsageError(
             "`--draft`, `--draft-file`, `--follow`, `--promote` and `--discard` exclude each other."
         )
-    if explain and not follow:
-        raise click.UsageError("`--explain` needs `--follow`: what both remembered is known only meanwhile.")
+    if explain and (draft is not None or draft_file is not None or promote or discard):
+        raise click.UsageError("`--explain` explains examples, or with `--follow` what comes.")
     detector_id = find_detector(client, detector).id
     found = find_rule(client, detector_id, rule)
     if draft_file is not None:
         draft = draft_file.read_text("utf-8")
     if draft is not None:
         _put_draft(client, detector_id, found, draft, output)
-    elif promote:
+        return
+    there = _needed_draft(client, detector_id, found)
+    if promote:
         promoted = client.send(calls.promote(detector_id, found.id))
         said = f"`{found.name}` acts by its draft from now on. The draft is the old condition."
         tell(output, promoted, said)
     elif discard:
-        there = _draft_of(client, detector_id, found)
-        if there is None:
-            fail(f"the rule `{found.name}` has no draft")
         removed = client.send(calls.remove_rule(detector_id, there.id))
         tell(output, removed, f"The draft of `{found.name}` is removed.")
     elif follow:
         _follow(client, detector_id, found, output, explain=explain)
     else:
-        _report(client.send(calls.comparison(detector_id, found.id)), output)
+        _report(client.send(calls.comparison(detector_id, found.id)), output, explain=explain)
 
 
 def _draft_of(client: Client, detector_id: str, rule: Rule) -> Rule | None:
     listed = client.send(calls.list_rules(detector_id))
     return next((one for one in listed if one.draft_of == rule.id), None)
+
+
+def _needed_draft(client: Client, detector_id: str, rule: Rule) -> Rule:
+    """Return the draft of a rule. Fails if there is none."""
+    draft = _draft_of(client, detector_id, rule)
+    if draft is None and rule.draft_of is not None:
+        listed = client.send(calls.list_rules(detector_id))
+        of = next(one.name for one in listed if one.id == rule.draft_of)
+        fail(f"`{rule.name}` is itself a draft, that of the rule `{of}`")
+    if draft is None:
+        fail(f"the rule `{rule.name}` has no draft; add one with --draft CONDITION")
+    return draft
 
 
 def _put_draft(client: Client, detector_id: str, rule: Rule, condition: str, output: str) -> None:
@@ -112,7 +123,7 @@ def _put_draft(client: Client, detector_id: str, rule: Rule, condition: str, out
     tell(output, {"id": draft_id}, said)
 
 
-def _report(comparison: Comparison, output: str) -> None:
+def _report(comparison: Comparison, output: str, *, explain: bool) -> None:
     """Print the three numbers, and examples of each."""
     header = ("events", *KINDS.values())
     row = (str(comparison.events), *(str(getattr(comparison, kind)) for kind in KINDS))
@@ -122,6 +133,8 @@ def _report(comparison: Comparison, output: str) -> None:
     for kind, heading in KINDS.items():
         for example in comparison.examples[kind]:
             click.echo(_line(heading, example))
+            if explain:
+                _tell_trees(example)
     if comparison.young_until_ms is None:
         click.echo("One of the two has seen fewer events than the other, and looks back without a window.")
     elif not isinstance(comparison.young_until_ms, msgspec.UnsetType):
@@ -171,6 +184,11 @@ def _tell_difference(one: Difference, output: str, *, explain: bool) -> None:
         click.echo(calls.encoded(one))
         return
     click.echo(_line(KINDS[one.fired], one))
-    for name, node in (("rule", one.rule), ("draft", one.draft)) if explain else ():
+    if explain:
+        _tell_trees(one)
+
+
+def _tell_trees(one: Example) -> None:
+    for name, node in (("rule", one.rule), ("draft", one.draft)):
         if node is not None:
             click.echo("\n".join([f"  {name}", *node_lines(node, round(one.timestamp_ms * 1_000), "    ")]))

@@ -22,6 +22,7 @@ from api.cli.trying.trial import Trial
 from engine.language.diagnostics import nearest, quoted
 from engine.language.text.durations import UNITS_MS, duration_seconds
 
+_NAMES_SHOWN: Final = 10
 _DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS_MS)})")
 
 
@@ -125,7 +126,14 @@ def trial(
                 hints.add(event.fields)
             run.evaluate(batch)
 
-        failure = Feeding(reading, console, late_us_max).feed(files, take)
+        interrupted = False
+        try:
+            failure = Feeding(reading, console, late_us_max).feed(files, take)
+        except KeyboardInterrupt:
+            # A live pipe has no other end.
+            failure, interrupted = None, True
+    if failure and not run.events:
+        fail(failure)
     _summarise(run, console, compared=old is not None)
     for line in [*hints.lines(), *_warnings(run)]:
         warn(line)
@@ -138,6 +146,8 @@ def trial(
                 ]
             )
         )
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _explain(
@@ -153,7 +163,11 @@ def _explain(
     old = None if against is None else [rule for rule in against if rule.name == name]
     if not (found or old):
         near = nearest(name, [rule.name for rule in rules])
-        fail(f"no rule is named {quoted(name)}" + (f"; did you mean {quoted(near)}?" if near else ""))
+        there = ", ".join(quoted(rule.name) for rule in rules[:_NAMES_SHOWN])
+        fail(
+            f"no rule is named {quoted(name)}"
+            + (f"; did you mean {quoted(near)}?" if near else f": there are {there}")
+        )
     # Rules do not influence each other, so the others need not run.
     run = Trial(found, lambda _: None, against=old)
     shown: list[str] = []
@@ -207,9 +221,10 @@ def _summarise(run: Trial, console: Console, *, compared: bool) -> None:
 
 
 def _warnings(run: Trial) -> Iterator[str]:
+    if not run.events:
+        yield "there are no events"
+        return
     for tally in run.tallies.values():
-        if not run.events:
-            return
         if tally.times == run.events:
             yield f"{tally.name}: it fired at every event"
         elif not any(tally.fired.values()):

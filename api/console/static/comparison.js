@@ -13,7 +13,8 @@ const SHOWN = 50;
 export async function comparisonOf(path, rule, promoted) {
   const found = await call("GET", `${path}/${rule.id}/comparison?after=0`);
   const examples = Object.entries(KINDS).flatMap(([kind, label]) =>
-    found.examples[kind].map((one) => h("li", {}, `${label}, ${time(one.timestamp_ms)} `, h("code", {}, JSON.stringify(one.fields)))));
+    found.examples[kind].map((one) => (one.rule ? difference({ fired: kind, ...one })
+      : h("p", {}, `${label}, ${time(one.timestamp_ms)} `, h("code", {}, JSON.stringify(one.fields))))));
   const young = found.young_until_ms === null ? "One of the two has seen fewer events than the other, and looks back without a window."
     : found.young_until_ms && `Up to ${time(found.young_until_ms)} they may differ because one has seen fewer events than the other.`;
   const numbers = h("span");
@@ -21,7 +22,7 @@ export async function comparisonOf(path, rule, promoted) {
   const section = h("section", { "aria-label": "Comparison with the draft" },
     h("p", {}, h("strong", {}, "Draft: "), numbers),
     young && h("p", { class: "quiet" }, young),
-    examples.length > 0 && h("ul", {}, ...examples),
+    ...examples,
     differences,
     action("Promote the draft", async () => promoted(await call("POST", `${path}/${rule.id}/promote`))));
   tell(found);

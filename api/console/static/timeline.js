@@ -22,7 +22,7 @@ async function before(detector, rule, key, signal) {
 
 function rowsOf(node, per, now_ms) {
   const inside = node.key ? Object.keys(node.key).map((name) => `per ${name}: `).join("") : per;
-  const own = node.verdict === undefined ? [] : [{ row: per + node.text, verdict: node.verdict, since_ms: node.witness_ms, now_ms }];
+  const own = node.verdict === undefined ? [] : [{ row: per + node.text, verdict: node.verdict, since_ms: node.since_ms ?? node.witness_ms, now_ms }];
   return [...own, ...(node.nodes ?? []).flatMap((inner) => rowsOf(inner, inside, now_ms))];
 }
 
@@ -34,7 +34,7 @@ export async function timelineView(detector, query, signal) {
   const told = h("p", { class: "quiet", role: "status" });
   const plot = h("div", { class: "plot" });
   const fired = h("tbody");
-  let watching = new AbortController(), moments = [], known = [], chart = null;
+  let watching = new AbortController(), begun = false, moments = [], known = [], chart = null;
   signal.addEventListener("abort", () => watching.abort());
 
   async function watch() {
@@ -52,6 +52,7 @@ export async function timelineView(detector, query, signal) {
     const remembered = await before(detector, chosen.value(), key.value.trim() || "{}", until);
     if (until.aborted) return;
     known = remembered;
+    begun = false;
     while (!until.aborted) {
       try {
         await stream(`detectors/${detector.id}/rules/${chosen.value()}/timeline?${filter}`, show, until);
@@ -70,6 +71,9 @@ export async function timelineView(detector, query, signal) {
       told.textContent = news.errors.map((entry) => entry.message).join("\n");
       return;
     }
+    // Somebody watched before: what is remembered now is not from before these events.
+    if (!begun && news.moments.length) known = [];
+    begun = true;
     // After a reconnection the timeline may have begun anew.
     const last = moments.at(-1)?.number ?? 0;
     if (news.moments.length && news.moments[0].number > last + 1) moments = [];

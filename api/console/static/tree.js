@@ -16,6 +16,7 @@ function item(node, now_ms) {
   if (node.witness_ms !== undefined) {
     notes.push(`settled at ${time(node.witness_ms)}, ${duration(now_ms - node.witness_ms)} ago`);
   }
+  if (node.since_ms !== undefined) notes.push(`since ${time(node.since_ms)} or before`);
   const values = Object.entries(node.values ?? {}).map(([name, value]) => `${name} is ${JSON.stringify(value)}`);
   if (node.verdict === false && !node.nodes && !node.values && node.found === undefined) values.push("missing");
   // Between two events, some verdicts depend on the next one.

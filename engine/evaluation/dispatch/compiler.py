@@ -5,14 +5,15 @@ A function looks up facts and keys once for all its rules.
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import nan
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
+from engine.evaluation.dispatch.event_access import fact_lookups, key_lookup, slot_lookup
 from engine.evaluation.dispatch.memory_access import EagerWriter, RowWriter
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
 from engine.evaluation.facts.values import (
-    KEY_CHARS_MAX,
     Relations,
     dig,
     equal,
@@ -22,14 +23,13 @@ from engine.evaluation.facts.values import (
     split_name,
 )
 from engine.evaluation.memory import NEVER
-from engine.evaluation.paths import Path, fact_of, is_filtered
+from engine.evaluation.paths import is_filtered
 from engine.evaluation.plan.ir import Abstraction, Known, Memories
 from engine.evaluation.plan.shapes import Junction, Predicate, Shape, updates
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.slices import SETTLE_EVERY, NodeName, State
-from engine.evaluation.state.storage.pages import NO_SLOT
-from engine.evaluation.state.storage.tables import SHARDS
-from engine.language.condition import Condition, microseconds
+from engine.language.condition import CLEAR_OF_HALVES, PRODUCT_MAX, Condition, microseconds
+from engine.language.operators import LARGEST
 
 Values = Mapping[str, Any]
 
@@ -138,10 +138,9 @@ class Compiler:
         shapes = [parts.shape(rule.condition, birth, memories) for rule, birth, memories in rules]
         late = [number for number, path in enumerate(parts.paths) if is_filtered(path)]
 
-        def key_lookup(number: int, where: str | None) -> list[str]:
-            return _slot_lookup(parts, number, where)
-
-        writer = EagerWriter(parts.constants, late, key_lookup)
+        # A fact that is compared as a number only once is often not compared at all.
+        quantities = [fact for fact, uses in parts.quantities.items() if uses > 1]
+        writer = EagerWriter(shapes, parts.constants, quantities, late, functools.partial(slot_lookup, parts))
         verdicts = [writer.verdict(shape) for shape in shapes]
         tables = [
             self._state.tables[path] for number, path in enumerate(parts.paths) if number in parts.sliced
@@ -184,7 +183,11 @@ def bind(given):
   {load}
   try:
    for fields, timestamp_ms, vars in events:
-    now = timestamp_ms * 1000 if type(timestamp_ms) is int else microseconds(timestamp_ms, 1000)
+    now = timestamp_ms * 1000
+    if type(now) is not int:
+     product, now = now, round(now)
+     if not (-NEAR < product - now < NEAR and -PRODUCT_MAX < product < PRODUCT_MAX):
+      now = microseconds(timestamp_ms, 1000)
     if not clock <= now <= latest:
      now = detector.time_of(now, clock)
     clock = now
@@ -202,8 +205,13 @@ def bind(given):
 """
 
 _GLOBALS: Final[dict[str, Any]] = {
+    "LEAST": -int(LARGEST),
+    "MOST": int(LARGEST),
+    "NAN": nan,
+    "NEAR": CLEAR_OF_HALVES,
     "NEVER": NEVER,
     "NOTHING": {},
+    "PRODUCT_MAX": PRODUCT_MAX,
     "dig": dig,
     "equal": equal,
     "microseconds": microseconds,
@@ -228,7 +236,7 @@ def _rows(shape: Shape, parts: Abstraction, *, selected: bool) -> list[str]:
     If the first test of a row fails, only the constants of that test are read. With many rows, cache misses
     on the other constants would dominate the cost.
     """
-    writer = RowWriter()
+    writer = RowWriter(parts.quantities)
     first = _first_constants(shape, parts)
     count = len(parts.constants)
     if selected:
@@ -269,12 +277,12 @@ def _numbered(letter: str, numbers: Iterable[int]) -> str:
 
 
 def _rows_source(shape: Shape, parts: Abstraction, *, selected: bool) -> str:
-    lookups = _fact_lookups(parts.facts)
+    lookups = fact_lookups(parts.facts, parts.quantities)
     for number, path in enumerate(parts.paths):
         if number in parts.sliced:
             lookups += [f"k{number}, s{number} = table{number}.key, table{number}.slot"]
         else:
-            lookups += _key_lookup(parts, number, path)
+            lookups += key_lookup(parts, number, path)
     return _ROWS.format(
         given=_given(parts) + _numbered("table", range(len(parts.paths))),
         lookups=_block(lookups, 2),
@@ -283,11 +291,11 @@ def _rows_source(shape: Shape, parts: Abstraction, *, selected: bool) -> str:
 
 
 def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str], *, begins: bool) -> str:
-    lookups = (["begin(fields, vars)"] if begins else []) + _fact_lookups(parts.facts)
+    lookups = (["begin(fields, vars)"] if begins else []) + fact_lookups(parts.facts, writer.quantities)
     tables = ""
     for number, path in enumerate(parts.paths):
         if not is_filtered(path):
-            lookups += _slot_lookup(parts, number, None)
+            lookups += slot_lookup(parts, number, None)
         if number in parts.sliced:
             tables += f"shards{number}, seen{number}, log{number}, "
     if begins or parts.asks_relations or any(name.startswith("$") for name in parts.facts):
@@ -327,50 +335,6 @@ def _given(parts: Abstraction) -> str:
         + (f"l{number}, " if number in parts.looked_up else "")
         for number, name in enumerate(parts.facts)
     )
-
-
-def _fact_lookups(facts: Sequence[str]) -> list[str]:
-    lines = []
-    for number, name in enumerate(facts):
-        of_vars, _, steps = split_name(name)
-        values = "vars" if of_vars else "fields"
-        found = f"dig({values}, n{number}, steps{number})" if steps else f"{values}.get(n{number})"
-        lines.append(f"f{number} = {found}")
-    return lines
-
-
-def _slot_lookup(parts: Abstraction, number: int, where: str | None) -> list[str]:
-    """Return the statements for the key of a path and its slot. Without `where` there is no key."""
-    key, slot = f"k{number}", f"s{number}"
-    lines = _key_lookup(parts, number, parts.paths[number])
-    if where is not None:
-        lines.append(f"if {key} is not None and not {where}: {key} = None")
-    if number not in parts.sliced:
-        return lines
-    return [
-        *lines,
-        f"{slot} = {NO_SLOT}",
-        f"if {key} is not None:",
-        f" {slot} = shards{number}[hash(({key},)) % {SHARDS}].get({key}, {NO_SLOT})",
-        f" if {slot} >= 0:",
-        f"  seen{number}[{slot}] = tick",
-        f"  if tracking: log{number}({slot})",
-    ]
-
-
-def _key_lookup(parts: Abstraction, number: int, path: Path) -> list[str]:
-    """Return the statements for the key of a path. The key is None if the event belongs to no slice."""
-    fact = f"f{parts.facts.index(fact_of(path[-1]))}"
-    key = f"k{number}"
-    short = f"type({fact}) is str and len({fact}) <= {KEY_CHARS_MAX}"
-    lines = [f"{key} = {fact} if {short} else slice_key_of({fact})"]
-    if len(path) > 1:
-        # The key of a nested slice is the tuple of all keys on the path.
-        part = f"{key} if type({key}) is str else part_of_key({key})"
-        outer = f"k{parts.paths.index(path[:-1])}"
-        both = f"(*{outer}, {part})" if len(path) > 2 else f"(part_of_key({outer}), {part})"  # noqa: PLR2004
-        lines.append(f"{key} = {both} if {outer} is not None and {key} is not None else None")
-    return lines
 
 
 def _block(lines: Sequence[str], depth: int) -> str:

@@ -1,12 +1,13 @@
 """The code by which generated functions read and write memories; it knows how the state keeps them."""
 
-from collections.abc import Callable, Collection, Hashable
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 from engine.evaluation.memory import Regime
 from engine.evaluation.plan.codegen import Access, Writer, edge_of
 from engine.evaluation.plan.requirements import OPERATORS
-from engine.evaluation.plan.shapes import Memory, Tally
+from engine.evaluation.plan.shapes import Memory, Shape, Tally, walk
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS
 
 
@@ -18,7 +19,7 @@ class RowWriter(Writer):
         return _cell(memory) if memory.path < 0 else _column(memory)
 
     def read(self, memory: Memory) -> str:
-        """Return an expression for the truth of a node, after its memory's update for the event."""
+        """Return an expression for the truth of a node by its memory."""
         given, slot = f"c{memory.constants[0]}", f"s{memory.path}"
         store, since = (f"{given}.store", f"{given}.since_us") if memory.viewed else (given, "NEVER")
         if memory.path < 0:
@@ -31,9 +32,9 @@ class RowWriter(Writer):
             past = f"{store}.began({slot})"
         else:
             entry = f"{store}.pages[{slot} >> {PAGE_BITS}][{slot} & {IN_PAGE}]"
-            past = f"(read.get({slot}, NEVER) if (read := {store}.few) is not None else {entry})"
+            past = f"(few.get({slot}, NEVER) if (few := {store}.few) is not None else {entry})"
         operator = OPERATORS[memory.operator]
-        truth = operator.viewed if memory.viewed and operator.viewed else operator.truth
+        truth = operator.viewed if memory.viewed else operator.truth
         starts = f"whole.starts.after(0, {since})"
         if memory.path >= 0:
             starts = f"{store}.table.starts.after({slot}, {since})"
@@ -52,13 +53,20 @@ class EagerWriter(RowWriter):
     """
 
     def __init__(
-        self, constants: list[Any], late: Collection[int], key_lookup: Callable[[int, str | None], list[str]]
+        self,
+        shapes: Sequence[Shape],
+        constants: list[Any],
+        quantities: Collection[int],
+        late: Collection[int],
+        key_lookup: Callable[[int, str | None], list[str]],
     ) -> None:
-        super().__init__()
+        super().__init__(quantities)
         self._constants = constants
         self._late = set(late)
         self._key_lookup = key_lookup
         self.cells: set[int] = set()
+        nodes = (part for shape in shapes for part in walk(shape) if isinstance(part, Memory | Tally))
+        self._readers = Counter(map(self._identity, nodes))
 
     def turn(self, path: int, where: str | None) -> list[str]:
         """Write the statements that look up the key of a path, if they are not written."""
@@ -72,6 +80,10 @@ class EagerWriter(RowWriter):
         store: Hashable = self._constants[node.constants[0]]
         return store
 
+    def is_stored(self, identity: Hashable, *, deferred: bool) -> bool:
+        """Return whether a verdict is read more than once, or before its memory's update."""
+        return deferred or self._readers[identity] > 1
+
     def access(self, memory: Memory) -> Access:
         """Return the code that accesses a memory that every event updates."""
         if memory.path >= 0:
@@ -79,72 +91,70 @@ class EagerWriter(RowWriter):
         number = self._constants[memory.constants[0]]
         self.cells.add(number)
         cell = f"m{number}"
-        return Access((), cell, (f"{cell} = now",), (f"{cell} = NEVER",), ())
+        return Access(cell, (f"{cell} = now",), (f"{cell} = NEVER",), ("pass",))
+
+    def read(self, memory: Memory) -> str:
+        """Return an expression for the truth of a node by its memory."""
+        if memory.path >= 0:
+            return super().read(memory)
+        past = f"m{self._constants[memory.constants[0]]}"
+        return f"({OPERATORS[memory.operator].truth.format(past=past, edge=edge_of(memory))})"
 
 
 def _cell(memory: Memory) -> Access:
     cell = f"c{memory.constants[0]}"
+    past = f"cells[{cell}]"
     if memory.regime is Regime.STAMPED:
         return Access(
-            (f"past = cells[{cell}] if ticks[{cell}] >= tick - 1 else whole.previous_us",),
-            "past",
+            past,
             ("pass",),
-            (f"cells[{cell}] = NEVER", f"ticks[{cell}] = tick"),
-            (f"cells[{cell}] = past", f"ticks[{cell}] = tick"),
+            (f"{past} = NEVER", f"ticks[{cell}] = tick"),
+            (
+                f"if ticks[{cell}] < tick - 1: {past} = whole.previous_us",
+                f"ticks[{cell}] = tick",
+            ),
         )
     # A run triggers while it has not begun, any other memory while it holds a time.
     sets, clears = ("rest", "wake") if memory.regime is Regime.BEGUN else ("wake", "rest")
     return Access(
-        (f"past = cells[{cell}]",),
-        "past",
-        ("if past == NEVER:", f" whole.{sets}({cell}, now)", "else:", f" cells[{cell}] = now"),
-        ("if past != NEVER:", f" whole.{clears}({cell}, NEVER)"),
-        (),
+        past,
+        (f"if {past} == NEVER:", f" whole.{sets}({cell}, now)", "else:", f" {past} = now"),
+        (f"if {past} != NEVER:", f" whole.{clears}({cell}, NEVER)"),
+        ("pass",),
     )
 
 
 def _column(memory: Memory) -> Access:
     column, path = f"c{memory.constants[0]}", memory.path
     slot, entry = f"s{path}", f"{column}.pages[s{path} >> {PAGE_BITS}][s{path} & {IN_PAGE}]"
-    load = (
-        f"if {slot} < 0:",
-        " past = NEVER",
-        "else:",
-        f" few = {column}.few",
-        f" past = few.get({slot}, NEVER) if few is not None else {entry}",
-    )
+    past = f"(few.get({slot}, NEVER) if (few := {column}.few) is not None else {entry})"
     if memory.regime is Regime.STAMPED:
+        complete = f"{column}.ticks.get({slot}, {column}.complete_at) >= table{path}.previous_tick"
+        past = f"({past} if {complete} else table{path}.previous_us)"
         return Access(
-            (
-                f"if {column}.ticks.get({slot}, {column}.complete_at) >= table{path}.previous_tick:",
-                *(f" {line}" for line in load),
-                "else:",
-                f" past = table{path}.previous_us",
-            ),
-            "past",
+            past,
             ("pass",),
             (f"{column}.keep({slot}, NEVER, tick)",),
-            (f"{column}.keep({slot}, past, tick)",),
+            (f"{column}.keep({slot}, {past}, tick)",),
         )
     if memory.regime is Regime.BEGUN:
         return Access(
-            (f"past = {column}.began({slot})",),
-            "past",
+            f"{column}.began({slot})",
             (f"{column}.begin({slot}, now)",),
             (f"{column}.end({slot}, tick)",),
-            (),
+            ("pass",),
         )
+    holds = f"({slot} in few if (few := {column}.few) is not None else {entry} != NEVER)"
     return Access(
-        load,
-        "past",
+        past,
         (
-            "if past == NEVER:",
+            f"if not {holds}:",
             f" {slot} = {column}.open(k{path}, {slot}, now, tick)",
             "elif few is not None:",
             f" few[{slot}] = now",
             "else:",
             f" {entry} = now",
         ),
-        ("if past != NEVER:", f" {column}.close({slot})"),
-        (),
+        (f"if {holds}:", f" {column}.close({slot})"),
+        ("pass",),
     )

@@ -25,17 +25,17 @@ from engine.evaluation.plan.triggers import (
 from engine.language import condition as language
 from engine.language.condition import Aggregate, Condition, children
 
-FUSED_NODES_MAX: Final = 600
+FUSED_NODES_MAX: Final = 1_000
 """With more nodes, rules are indexed whatever an event costs: each change of a rule compiles all of them into
-one function, which takes up to 50 µs a node."""
+one function, which takes up to 40 µs a node."""
 
 STAYS_SHARE: Final = 0.7
 """Indexed rules stay indexed until one function costs less than this share, so that rules that come and go do
 not make each change expensive."""
 
 _RULE: Final = 2.0
-_EQUALITY: Final = 8.0
-_LEAF: Final = 24.0
+_EQUALITY: Final = 6.0
+_LEAF: Final = 18.0
 _KEY: Final = 15.0
 _PATTERN: Final = 1400.0
 _VERDICT: Final = 5.0
@@ -44,7 +44,7 @@ _AFTER_FIRST: Final = 0.3
 """The share of events at which a member of `all` that is not the first is evaluated."""
 
 _UPDATE: Final = 60.0
-_KEYED_UPDATE: Final = 110.0
+_KEYED_UPDATE: Final = 55.0
 
 _RECORDED: Final = 800.0
 """To add to a record, at the events that do."""

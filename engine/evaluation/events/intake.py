@@ -59,7 +59,9 @@ def _are_finite(values: Collection[Any]) -> bool:
     kinds = set(map(type, values))
     if float not in kinds:
         return True
-    return all(map(isfinite, values if len(kinds) == 1 else [one for one in values if type(one) is float]))
+    floats = values if len(kinds) == 1 else [one for one in values if type(one) is float]
+    # A sum is finite only if each number is. It is not, too, if it is too large.
+    return isfinite(sum(floats)) or all(map(isfinite, floats))
 
 
 def _is_a_time(timestamp_ms: float) -> bool:

@@ -1,17 +1,20 @@
-"""The events at which only one of a rule and its draft fired, and why, for as long as somebody looks."""
+"""Explains events at which only one of a rule and its draft fired: some, or all while somebody looks."""
 
+import json
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.dispatch.compiler import Event
+from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.explaining import Reading, predicates_at
 from engine.evaluation.explanation.nodes import Node
 from engine.evaluation.explanation.past.remembered import Remembered
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
 from engine.evaluation.plan.requirements import requirements_of
-from engine.evaluation.rule_book.shadows import Comparison, Example
+from engine.evaluation.rule_book.shadows import Comparison, Example, Explained
 from engine.evaluation.state.slices import NodeName
 from engine.language.diagnostics import Entry, Refusal
 
@@ -23,6 +26,11 @@ EXPLAINED_NODES_MAX: Final = 400
 """The most nodes that a rule and its draft have together if their differences are explained."""
 EXPLAINED_EACH_SECOND: Final = 50
 """The most differences that are explained in a second: each takes some hundred microseconds."""
+
+SAMPLED_EACH_SECOND: Final = 1_000
+"""The most events of a second at which Samples keeps what a pair remembers: each takes some microseconds."""
+EXPLAINED_BYTES_MAX: Final = 32 * 1024
+"""The most bytes of the trees that are kept with an example."""
 
 _TOO_MANY: Final = 1400
 
@@ -38,6 +46,58 @@ class Difference(NamedTuple):
     differences in that second, or if the conditions are too large."""
 
 
+class _EachSecond:
+    """Bounds how often something is done in a second."""
+
+    def __init__(self, most: int, clock_s: Callable[[], float]) -> None:
+        self._most, self._clock_s = most, clock_s
+        self._second, self._done = 0, 0
+
+    def has_room(self) -> bool:
+        """Return whether it may be done once more, and count that."""
+        second = int(self._clock_s())
+        if second != self._second:
+            self._second, self._done = second, 0
+        self._done += 1
+        return self._done <= self._most
+
+
+class _Pair:
+    """A rule and its draft. What both remember is kept before an event, so that it can be explained after."""
+
+    def __init__(self, detector: Detector, comparison: Comparison) -> None:
+        self._detector, self._comparison = detector, comparison
+        pair = [detector.live[comparison.rule_id], detector.live[comparison.draft_id]]
+        needed = [requirements_of(live.rule.condition, live.birth) for live in pair]
+        self.is_small = sum(each.size for each in needed) <= EXPLAINED_NODES_MAX
+        self._names = [
+            NodeName(node, path, live.birth)
+            for live, each in zip(pair, needed, strict=True)
+            for node, path in each.memories
+        ]
+        self._before: tuple[Mapping[str, Any], Remembered] | None = None
+        """The fields of the event that is evaluated next, and what is remembered before it."""
+
+    def keep(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> None:
+        """Keep what the event that is evaluated next may change, unless the conditions are large."""
+        if self.is_small:
+            remembered = Remembered(self._detector.state, self._detector.events_seen, fields, sent)
+            self._before = fields, remembered.keep(self._names)
+
+    def nodes(self, event: Event) -> tuple[Node, Node] | None:
+        """Return the conditions of the rule and of the draft before an event; None if nothing was kept."""
+        fields, _, sent = event
+        before, self._before = self._before, None
+        # An event that `Detector.evaluate` takes is not observed, and one that was may have been refused.
+        if before is None or before[0] is not fields:
+            return None
+        detector, comparison = self._detector, self._comparison
+        assert detector.clock_us is not None, "an event was evaluated"
+        reading = Reading(detector.clock_us, (), predicates_at(detector, fields, sent or {}), before[1])
+        rule, draft = detector.live[comparison.rule_id], detector.live[comparison.draft_id]
+        return reading.node(rule), reading.node(draft)
+
+
 class Differences:
     """Watches one comparison: an observer of its detector, and the watcher of the comparison."""
 
@@ -46,17 +106,8 @@ class Differences:
         """The latest differences, the last one last."""
         self.looked_at_s = clock_s()
         self._detector, self._comparison, self._clock_s = detector, comparison, clock_s
-        pair = [detector.live[comparison.rule_id], detector.live[comparison.draft_id]]
-        needed = [requirements_of(live.rule.condition, live.birth) for live in pair]
-        self._is_small = sum(each.size for each in needed) <= EXPLAINED_NODES_MAX
-        self._names = [
-            NodeName(node, path, live.birth)
-            for live, each in zip(pair, needed, strict=True)
-            for node, path in each.memories
-        ]
-        self._before: tuple[int, Remembered] | None = None
-        """The number of the event that is evaluated next, and what is remembered before it."""
-        self._second, self._explained = 0, 0
+        self._pair = _Pair(detector, comparison)
+        self._explained = _EachSecond(EXPLAINED_EACH_SECOND, clock_s)
 
     def observe(
         self,
@@ -67,38 +118,64 @@ class Differences:
         """Keep what both remember, which this event may change. Ends if nobody looks any more."""
         if self._comparison.watcher is not self or self.looked_at_s < self._clock_s() - LOOKED_AT_S:
             self._end()
-        elif self._is_small:
-            seen = self._detector.events_seen
-            remembered = Remembered(self._detector.state, seen, fields, sent)
-            self._before = seen + 1, remembered.keep(self._names)
+        else:
+            self._pair.keep(fields, sent)
 
     def differed(self, kind: str, example: Example, event: Event) -> None:
         """Keep an event at which only one fired."""
-        self.kept.append(Difference(kind, example, self._nodes(example.number, event)))
-
-    def _nodes(self, number: int, event: Event) -> tuple[Node, Node] | None:
-        before, self._before = self._before, None
-        # An event that `Detector.evaluate` takes is not observed.
-        if before is None or before[0] != number or not self._has_time():
-            return None
-        detector, comparison = self._detector, self._comparison
-        assert detector.clock_us is not None, "an event was evaluated"
-        fields, _, sent = event
-        reading = Reading(detector.clock_us, (), predicates_at(detector, fields, sent or {}), before[1])
-        rule, draft = detector.live[comparison.rule_id], detector.live[comparison.draft_id]
-        return reading.node(rule), reading.node(draft)
-
-    def _has_time(self) -> bool:
-        second = int(self._clock_s())
-        if second != self._second:
-            self._second, self._explained = second, 0
-        self._explained += 1
-        return self._explained <= EXPLAINED_EACH_SECOND
+        nodes = self._pair.nodes(event) if self._explained.has_room() else None
+        self.kept.append(Difference(kind, example, nodes))
 
     def _end(self) -> None:
         self._detector.observers.remove(self)
         if self._comparison.watcher is self:
             self._comparison.watcher = None
+
+
+class Samples:
+    """Explains some differences of each comparison while nobody looks: the sampler of its detector.
+
+    At one event, it keeps what one pair remembers: the pairs take turns.
+    """
+
+    def __init__(self, detector: Detector, clock_s: Callable[[], float]) -> None:
+        self._detector = detector
+        self._kept = _EachSecond(SAMPLED_EACH_SECOND, clock_s)
+
+    def observe(
+        self,
+        fields: Mapping[str, Any],
+        timestamp_ms: float,  # noqa: ARG002 -- as for Differences
+        sent: Mapping[str, Any],
+    ) -> None:
+        """Keep what a pair remembers, which this event may change."""
+        if not self._kept.has_room():
+            return
+        comparisons, seen = self._detector.shadows.comparisons, self._detector.events_seen
+        [comparison] = islice(comparisons.values(), seen % len(comparisons), seen % len(comparisons) + 1)
+        sampler = comparison.sampler
+        if not isinstance(sampler, _Sampler):
+            sampler = comparison.sampler = _Sampler(self._detector, comparison)
+        if sampler.pair.is_small:
+            comparison.sampled_at = seen + 1
+            sampler.pair.keep(fields, sent)
+
+
+class _Sampler:
+    """Explains the examples of one comparison."""
+
+    def __init__(self, detector: Detector, comparison: Comparison) -> None:
+        self.pair = _Pair(detector, comparison)
+        self._comparison = comparison
+
+    def differed(self, kind: str, example: Example, event: Event) -> None:
+        """Keep why only one fired."""
+        nodes = self.pair.nodes(event)
+        if nodes is None:
+            return
+        rule, draft = [json.dumps(node_document(node), ensure_ascii=False).encode() for node in nodes]
+        if len(rule) + len(draft) <= EXPLAINED_BYTES_MAX:
+            self._comparison.explained[kind].append(Explained(example, rule, draft))
 
 
 def watched(detector: Detector, comparison: Comparison, clock_s: Callable[[], float]) -> Differences:

@@ -6,7 +6,7 @@ safe. The source contains no text of a caller: names and values are numbered con
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import NamedTuple, assert_never
 
 from engine.evaluation.plan.requirements import OPERATORS
@@ -19,7 +19,6 @@ class Access(NamedTuple):
     `temporal.py` describes the parts.
     """
 
-    load: tuple[str, ...]
     past: str
     write: tuple[str, ...]
     clear: tuple[str, ...]
@@ -47,15 +46,17 @@ class Block:
 class Writer(ABC):
     """Writes the statements of shapes; subclasses know how memories are kept.
 
-    In them, `f0` is a fact, `l0` its look-up, `k0` a key, `s0` a slot and `c0` a constant.
+    In them, `f0` is a fact, `q0` the same if it is a number, `l0` its look-up, `k0` a key, `s0` a slot and
+    `c0` a constant.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, quantities: Collection[int]) -> None:
+        self.quantities = quantities
+        """The facts that have a variable `q0`."""
         self._updates = Block()
         self._deferred = Block()
         self._verdicts: dict[Hashable, str] = {}
         """By what `_identity` gives, the verdict of each node whose update is written."""
-        self._variables = 0
 
     @property
     def lines(self) -> list[str]:
@@ -66,7 +67,8 @@ class Writer(ABC):
         """Write the updates of a shape, and give an expression without side effects for its truth."""
         match shape:
             case Predicate(expression, facts, constants):
-                return expression.format_map(_numbers(facts, constants))
+                quantities = {f"q{place}": self._quantity(number) for place, number in enumerate(facts)}
+                return expression.format_map(_numbers(facts, constants) | quantities)
             case Junction(word, members):
                 return "(" + f" {word} ".join([self.verdict(member) for member in members]) + ")"
             case Negation(inner):
@@ -82,6 +84,9 @@ class Writer(ABC):
             case _:
                 assert_never(shape)
 
+    def _quantity(self, number: int) -> str:
+        return f"q{number}" if number in self.quantities else f"({quantity_of(number)})"
+
     def _slice(self, piece: Slice) -> str:
         """Return the truth of a slice. What it needs is defined only if the event has a key."""
         where = None if piece.where is None else self.verdict(piece.where)
@@ -91,22 +96,29 @@ class Writer(ABC):
     def _updated(self, node: Memory | Tally) -> str:
         """Write the update of a node, unless it is written already, and give its verdict."""
         identity = self._identity(node)
-        if identity not in self._verdicts:
-            verdict = self._tally(node) if isinstance(node, Tally) else self._memory(node)
-            if identity is None:
-                return verdict
-            self._verdicts[identity] = verdict
-        return self._verdicts[identity]
+        if identity is not None and identity in self._verdicts:
+            return self._verdicts[identity]
+        if isinstance(node, Tally):
+            self._tally(node)
+            verdict, deferred = self._truth(node), False
+        else:
+            deferred = self._memory(node)
+            verdict = self.read(node)
+        if self.is_stored(identity, deferred=deferred):
+            variable = f"t{len(self._verdicts)}"
+            self._updates.add(node.path, [f"{variable} = {verdict}"])
+            verdict = variable
+        self._verdicts[identity] = verdict
+        return verdict
 
-    def _memory(self, memory: Memory) -> str:
+    def _memory(self, memory: Memory) -> bool:
+        """Write the update of a memory, and tell whether it is deferred."""
         parts = {name: self.verdict(operand) for name, operand in memory.operands}
         access = self.access(memory)
         operator = OPERATORS[memory.operator]
-        parts["edge"] = edge_of(memory)
-        verdict = parts["verdict"] = self._variable()
         parts["past"] = access.past
         blocks = {"{write}": access.write, "{clear}": access.clear, "{keep}": access.keep}
-        lines = list(access.load)
+        lines = []
         for line in operator.update:
             code = line.lstrip(" ")
             indent = line[: len(line) - len(code)]
@@ -114,14 +126,10 @@ class Writer(ABC):
                 lines += [indent + written for written in blocks[code]]
             else:
                 lines.append(indent + code.format_map(parts))
-        if operator.deferred:
-            self._deferred.add(memory.path, lines)
-            truth = operator.truth.format(since="NEVER", **parts)
-            lines = [*access.load, f"{verdict} = {truth}"]
-        self._updates.add(memory.path, lines)
-        return verdict
+        (self._deferred if operator.deferred else self._updates).add(memory.path, lines)
+        return operator.deferred
 
-    def _tally(self, tally: Tally) -> str:
+    def _tally(self, tally: Tally) -> None:
         assert tally.added is not None, "the records are updated"
         added = self.verdict(tally.added)
         store, slot = f"c{tally.constants[0]}", f"s{tally.path}" if tally.path >= 0 else "0"
@@ -135,7 +143,6 @@ class Writer(ABC):
         )
         add = f"{slot} = {add}" if tally.path >= 0 else add
         self._updates.add(tally.path, [f"if {added}: {add}"])
-        return self._truth(tally)
 
     def _truth(self, tally: Tally) -> str:
         """Return an expression for the truth of a tally, after the update for the event."""
@@ -155,19 +162,28 @@ class Writer(ABC):
 
     @abstractmethod
     def read(self, memory: Memory) -> str:
-        """Return an expression for the truth of a node, after its memory's update for the event."""
+        """Return an expression for the truth of a node by its memory."""
 
     @abstractmethod
     def turn(self, path: int, where: str | None) -> list[str]:
         """Have the key of a path be None if it has a `where` that is false, or give the test for that."""
 
+    def is_stored(self, identity: Hashable, *, deferred: bool) -> bool:  # noqa: ARG002 -- overridden
+        """Return whether a verdict becomes a variable: after its node's update, unless that is `deferred`."""
+        return False
+
     def _identity(self, node: Memory | Tally) -> Hashable:  # noqa: ARG002 -- overridden
         """Return what is equal for nodes with one memory; None if no memory is written twice."""
         return None
 
-    def _variable(self) -> str:
-        self._variables += 1
-        return f"t{self._variables}"
+
+def quantity_of(number: int) -> str:
+    """Return the expression for a fact as a number: NaN, for which no comparison is true, if it is none.
+
+    An integer beyond the doubles is beyond every range.
+    """
+    fact = f"f{number}"
+    return f"{fact} if type({fact}) is float or type({fact}) is int and LEAST <= {fact} <= MOST else NAN"
 
 
 def _numbers(facts: Iterable[int], constants: Iterable[int]) -> dict[str, str]:

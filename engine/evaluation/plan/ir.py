@@ -4,6 +4,7 @@ Rules of one shape share their code. A rule with a known shape needs no compilat
 shape are the rows of one loop.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
@@ -28,7 +29,7 @@ from engine.evaluation.plan.temporal import WINDOW_US_PLAIN, Operator
 from engine.evaluation.plan.triggers import Comparison
 from engine.language import condition as language
 from engine.language.condition import Condition, FactArg, LeafValue, ScaledFact
-from engine.language.operators import COMPARISONS
+from engine.language.operators import COMPARISONS, LARGEST
 
 Memories = Mapping[tuple[Condition, Path], tuple[Any, Regime, bool]]
 """By node and path, the memory of each temporal node, its regime, and whether it is read through a view."""
@@ -58,6 +59,8 @@ class Abstraction:
         """The numbers of the paths with memories; -1 stands for memories without keys."""
         self.looked_up: set[int] = set()
         """The numbers of the facts whose look-ups the shapes use."""
+        self.quantities: Counter[int] = Counter()
+        """How many predicates use a fact as a number, by the number of the fact."""
         self.asks_relations = False
         self._memories: Memories = {}
         self._birth = 0
@@ -102,6 +105,9 @@ class Abstraction:
                 return self._ref(node)
             case language.InRelation(relation, args):
                 return self._in_relation(relation, args)
+            case language.All((language.Leaf(fact), _) as both) if (beyond := _beyond(*both)) is not None:
+                comparison, end = beyond
+                return self._predicate(comparison, [self._fact(fact)], [end])
             case language.All(members):
                 return _junction("and", [self._shape(member, path) for member in members])
             case language.Any(members):
@@ -150,7 +156,7 @@ class Abstraction:
             truth = _counted(node.op, node.value, constants, windowed=window_us is not None)
         else:
             mean = isinstance(node, language.Avg)
-            found = "{store}.mean({slot}, now)" if mean else "{store}.total({slot}, now)"
+            found = "{store}.mean({slot}, now)" if mean else "{store}.added({slot}, now)[0]"
             limit = self._limit(node.value, facts, constants)
             truth = f"{'found' if mean else found} {COMPARISONS[node.op]} {limit}"
             if mean:
@@ -191,7 +197,7 @@ class Abstraction:
                     f"({{f0}} is not None and not {_equals(value)})", [fact], [_compared(value)]
                 )
             case "in" | "nin" if isinstance(value, tuple):
-                among = f"({_is_of(value)} and {{f0}} in {{c0}})"
+                among = _among(value)
                 text = among if leaf.op == "in" else f"({{f0}} is not None and not {among})"
                 return self._predicate(text, [fact], [_set_of(value)])
             case "contains" if isinstance(value, str):
@@ -206,9 +212,8 @@ class Abstraction:
                 found_in = self._finder(leaf.fact, value)
                 return self._predicate("(type({f0}) is str and {c0}({f0}))", [fact], [found_in])
             case "between" if isinstance(value, tuple):
-                return self._predicate(
-                    f"({_is_of(value)} and {{c0}} <= {{f0}} <= {{c1}})", [fact], list(value)
-                )
+                within, ends = _within(*value)
+                return self._predicate(within, [fact], ends)
             case _:
                 raise AssertionError(leaf)
 
@@ -252,6 +257,7 @@ class Abstraction:
 
     def _predicate(self, expression: str, facts: list[int], constants: list[Any]) -> Predicate:
         self.looked_up |= {fact for place, fact in enumerate(facts) if f"{{l{place}}}" in expression}
+        self.quantities.update(fact for place, fact in enumerate(facts) if f"{{q{place}}}" in expression)
         return Predicate(expression, tuple(facts), tuple(map(self._constant, constants)))
 
     def _fact(self, name: str) -> int:
@@ -361,10 +367,29 @@ def _compared(value: LeafValue) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _is_of(values: tuple[object, ...]) -> str:
-    """Return the test that a fact has the type of the values. Without values, no fact passes it."""
+def _among(values: tuple[object, ...]) -> str:
+    """Return the test that a fact is one of these texts or numbers."""
     if not values:
         return "False"
     if isinstance(values[0], str):
-        return "type({f0}) is str"
-    return "(type({f0}) is int or type({f0}) is float)"
+        return "(type({f0}) is str and {f0} in {c0})"
+    return "((type({f0}) is int or type({f0}) is float) and {f0} in {c0})"
+
+
+def _within(low: str | float, high: str | float) -> tuple[str, list[str | float]]:
+    """Return the test that a fact is in a range, and its ends. An open end needs no test."""
+    if isinstance(low, str):
+        return "(type({f0}) is str and {c0} <= {f0} <= {c1})", [low, high]
+    if high == LARGEST:
+        return "({c0} <= {q0})", [low]
+    return ("({q0} <= {c0})", [high]) if low == -LARGEST else ("({c0} <= {q0} <= {c1})", [low, high])
+
+
+def _beyond(range_: Condition, other: Condition) -> tuple[str, LeafValue] | None:
+    """Return the test for `x > 5` or `x < 5`, which is a range with an open end and without its other end."""
+    match range_, other:
+        case language.Leaf(fact, "between", ends), language.Leaf(same, "neq", end) if fact == same:
+            # True is not 1.
+            if not isinstance(end, bool) and ends in ((end, LARGEST), (-LARGEST, end)):
+                return "({c0} < {q0})" if ends == (end, LARGEST) else "({q0} < {c0})", end
+    return None

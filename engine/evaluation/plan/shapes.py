@@ -3,6 +3,7 @@
 They are the intermediate representation between conditions and generated code.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, assert_never
 
 from engine.evaluation.memory import Regime
@@ -11,7 +12,8 @@ from engine.evaluation.memory import Regime
 class Predicate(NamedTuple):
     """A predicate: a Python expression with placeholders.
 
-    `{f0}` … stand for facts, `{l0}` … for their look-ups, `{c0}` … for constants.
+    `{f0}` … stand for facts, `{q0}` … for the same if they are numbers up to LARGEST, otherwise NaN, `{l0}` …
+    for look-ups of facts, `{c0}` … for constants.
     """
 
     expression: str
@@ -90,18 +92,34 @@ TRUE: Final = Predicate("True", (), ())
 FALSE: Final = Predicate("False", (), ())
 
 
-def updates(shape: Shape) -> bool:
-    """Return whether a shape updates a memory."""
+def walk(shape: Shape) -> Iterator[Shape]:
+    """Yield a shape and all shapes in it."""
+    yield shape
+    for part in _parts(shape):
+        yield from walk(part)
+
+
+def _parts(shape: Shape) -> Iterable[Shape]:
     match shape:
         case Predicate():
-            return False
+            return ()
         case Junction(_, members):
-            return any(map(updates, members))
-        case Negation(inner) | Slice(_, inner):
-            return updates(inner)
-        case Tally():
-            return shape.added is not None
-        case Memory():
-            return bool(shape.operands)
+            return members
+        case Negation(inner):
+            return (inner,)
+        case Slice(_, inner, where):
+            return (inner,) if where is None else (where, inner)
+        case Tally(added=added):
+            return () if added is None else (added,)
+        case Memory(operands=operands):
+            return [operand for _, operand in operands]
         case _:
             assert_never(shape)
+
+
+def updates(shape: Shape) -> bool:
+    """Return whether a shape updates a memory."""
+    return any(
+        (isinstance(part, Memory) and part.operands) or (isinstance(part, Tally) and part.added is not None)
+        for part in walk(shape)
+    )

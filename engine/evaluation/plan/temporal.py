@@ -10,13 +10,13 @@ Operators are templates of Python code for generated functions:
     {write}                   remembers the time of this event
     {clear}                   forgets the remembered time
     {keep}                    keeps the remembered time
-    {edge}                    the oldest time inside the window
+    {edge}                    the oldest time inside the window, always later than NEVER
     {inner}, {left}, {right}  the operands at this event
     {since}                   the time up to which a rule ignores the memory
     {starts}                  the time at which a run that started up to then begins for the rule
-    {verdict}                 the variable that takes the result
 
-An update is idempotent within one event, because an event may meet several triggers of a memory.
+An update gives no verdict, because often none is read. It is idempotent within one event, because an event
+may meet several triggers of a memory.
 
 `previous` and `earlier` look at the events before the current one. Their verdict is read before the update
 for the event, which is *deferred* until everything else has been evaluated.
@@ -38,12 +38,12 @@ class Operator:
     name: str
     update: tuple[str, ...]
     truth: str
-    """The verdict after the memory's update for the event. Only times later than `{since}` count."""
+    """The verdict after the memory's update for the event."""
+    viewed: str
+    """The same if only times later than `{since}` count."""
     expires: bool
     deferred: bool = False
     """Whether the verdict is that before the memory's update for the event."""
-    viewed: str = ""
-    """What is read in place of `truth` if `{since}` is not NEVER, where that differs."""
 
 
 ONCE: Final = Operator(
@@ -52,12 +52,11 @@ ONCE: Final = Operator(
     update=(
         "if {inner}:",
         " {write}",
-        " {verdict} = True",
         "else:",
-        " {verdict} = {past} != NEVER",
         " {keep}",
     ),
-    truth="{since} < {past}",
+    truth="{past} != NEVER",
+    viewed="{since} < {past}",
     expires=False,
 )
 
@@ -66,13 +65,12 @@ HISTORICALLY: Final = Operator(
     "historically",
     update=(
         "if {inner}:",
-        " {verdict} = {past} == NEVER",
         " {keep}",
         "else:",
         " {write}",
-        " {verdict} = False",
     ),
-    truth="not {since} < {past}",
+    truth="{past} == NEVER",
+    viewed="not {since} < {past}",
     expires=False,
 )
 
@@ -83,15 +81,13 @@ SINCE: Final = Operator(
     update=(
         "if {right}:",
         " {write}",
-        " {verdict} = True",
         "elif {left}:",
-        " {verdict} = {past} != NEVER",
         " {keep}",
         "else:",
         " {clear}",
-        " {verdict} = False",
     ),
-    truth="{since} < {past}",
+    truth="{past} != NEVER",
+    viewed="{since} < {past}",
     expires=False,
 )
 
@@ -101,12 +97,11 @@ ONCE_WITHIN: Final = Operator(
     update=(
         "if {inner}:",
         " {write}",
-        " {verdict} = True",
         "else:",
-        " {verdict} = {past} >= {edge}",
         " {keep}",
     ),
-    truth="{since} < {past} >= {edge}",
+    truth="{past} >= {edge}",
+    viewed="{since} < {past} >= {edge}",
     expires=True,
 )
 
@@ -115,13 +110,12 @@ HISTORICALLY_FOR_WEAK: Final = Operator(
     "historically_for_weak",
     update=(
         "if {inner}:",
-        " {verdict} = {past} < {edge}",
         " {keep}",
         "else:",
         " {write}",
-        " {verdict} = False",
     ),
-    truth="not {since} < {past} >= {edge}",
+    truth="{past} < {edge}",
+    viewed="not {since} < {past} >= {edge}",
     expires=True,
 )
 
@@ -133,14 +127,10 @@ HISTORICALLY_FOR_STRONG: Final = Operator(
         "if {inner}:",
         " if {past} == NEVER:",
         "  {write}",
-        "  {verdict} = now <= {edge}",
-        " else:",
-        "  {verdict} = {past} <= {edge}",
         "else:",
         " {clear}",
-        " {verdict} = False",
     ),
-    truth="{since} < {past} <= {edge}",
+    truth="NEVER < {past} <= {edge}",
     viewed="NEVER < (start := {past}) <= {edge} and (start > {since} or {starts} <= {edge})",
     expires=False,
 )
@@ -151,15 +141,13 @@ SINCE_WITHIN: Final = Operator(
     update=(
         "if {right}:",
         " {write}",
-        " {verdict} = True",
         "elif {left}:",
-        " {verdict} = {past} >= {edge}",
         " {keep}",
         "else:",
         " {clear}",
-        " {verdict} = False",
     ),
-    truth="{since} < {past} >= {edge}",
+    truth="{past} >= {edge}",
+    viewed="{since} < {past} >= {edge}",
     expires=True,
 )
 
@@ -172,7 +160,8 @@ PREVIOUS: Final = Operator(
         "else:",
         " {clear}",
     ),
-    truth="{since} < {past}",
+    truth="{past} != NEVER",
+    viewed="{since} < {past}",
     expires=False,
     deferred=True,
 )
@@ -184,7 +173,8 @@ EARLIER: Final = Operator(
         "if {inner}:",
         " {write}",
     ),
-    truth="{since} < {past}",
+    truth="{past} != NEVER",
+    viewed="{since} < {past}",
     expires=False,
     deferred=True,
 )
@@ -196,7 +186,8 @@ EARLIER_WITHIN: Final = Operator(
         "if {inner}:",
         " {write}",
     ),
-    truth="{since} < {past} >= {edge}",
+    truth="{past} >= {edge}",
+    viewed="{since} < {past} >= {edge}",
     expires=True,
     deferred=True,
 )

@@ -20,8 +20,12 @@ EXAMPLES_EACH: Final = 100
 """Of each kind, this many events become examples, and then one in this many: copying an event takes longer
 than evaluating a few rules for it."""
 
+EXPLAINED_MAX: Final = 5
+"""The most explained examples of one kind."""
+
 DRAFTS_MAX: Final = 100
-"""The most drafts of a detector: each may hold 30 examples of about a thousand characters."""
+"""The most drafts of a detector: each may hold 30 examples of about a thousand characters, and 10 explained
+ones."""
 
 BOTH, ONLY_RULE, ONLY_DRAFT = KINDS = ("both", "only_rule", "only_draft")
 """Which of a rule and its draft fired."""
@@ -49,8 +53,17 @@ class Example(NamedTuple):
     """Whether long values were cut."""
 
 
+class Explained(NamedTuple):
+    """An event at which only one of a rule and its draft fired, and why."""
+
+    example: Example
+    rule: bytes
+    """The tree of the rule's condition before the event was recorded, as JSON."""
+    draft: bytes
+
+
 class Watcher(Protocol):
-    """Is told of each event at which only one of a rule and its draft fired."""
+    """Is told of events at which only one of a rule and its draft fired."""
 
     def differed(self, kind: str, example: Example, event: Event) -> None:
         """Take an event that was evaluated just now."""
@@ -63,15 +76,23 @@ class Comparison:
         self.rule_id, self.draft_id = live.rule.id, draft.rule.id
         self.since_event, self.since_us = events_seen, clock_us
         self.young_until_us: int | None = None
-        """Until when the draft may differ because it has seen less; FOREVER if it looks back without a
-        window, None if it has seen what the rule has."""
+        """Until when the two may differ because the younger one has seen less; FOREVER if that looks back
+        without a window, None if both have seen what they look back at."""
         if live.birth != draft.birth and clock_us is not None:
-            back_us = lookback_us(draft.rule.condition)
+            younger = max(live, draft, key=lambda one: one.birth)
+            back_us = lookback_us(younger.rule.condition)
             self.young_until_us = FOREVER if back_us is None else clock_us + back_us if back_us else None
         self.counts = dict.fromkeys(KINDS, 0)
         self.examples = {kind: deque[Example](maxlen=EXAMPLES_MAX) for kind in KINDS}
         """The latest of each kind."""
+        self.explained = {kind: deque[Explained](maxlen=EXPLAINED_MAX) for kind in KINDS if kind != BOTH}
+        """The latest of each kind that the sampler has explained."""
         self.watcher: Watcher | None = None
+        """Is told of every such event."""
+        self.sampler: Watcher | None = None
+        """Is told of such an event if it has the number `sampled_at`."""
+        self.sampled_at = 0
+        self._sampled = dict.fromkeys(KINDS, 0)
         keys = {
             key if isinstance(key, str) else key.fact: None
             for one in (live, draft)
@@ -87,13 +108,22 @@ class Comparison:
     def note(self, kind: str, number: int, event: Event) -> None:
         """Count an event at which at least one of the two fired."""
         self.counts[kind] = count = self.counts[kind] + 1
-        watcher = None if kind == BOTH else self.watcher
-        if watcher is None and count > EXAMPLES_EACH and count % EXAMPLES_EACH:
+        told = () if kind == BOTH else self._told(kind, number)
+        if not told and not _becomes_example(count):
             return
         example = self._example(number, event)
         self.examples[kind].append(example)
-        if watcher is not None:
-            watcher.differed(kind, example, event)
+        for each in told:
+            each.differed(kind, example, event)
+
+    def _told(self, kind: str, number: int) -> list[Watcher]:
+        """Return who is told of an event at which only one of the two fired."""
+        told = [] if self.watcher is None else [self.watcher]
+        if self.sampler is not None and number == self.sampled_at:
+            self._sampled[kind] = sampled = self._sampled[kind] + 1
+            if _becomes_example(sampled):
+                told.append(self.sampler)
+        return told
 
     def _example(self, number: int, event: Event) -> Example:
         fields, timestamp_ms, sent = event
@@ -114,10 +144,13 @@ class Comparison:
 
     def exchange(self) -> None:
         """Take the rule for the draft and the draft for the rule. Nobody watches the new pair yet."""
-        self.watcher = None
-        counts, examples = self.counts, self.examples
-        counts[ONLY_RULE], counts[ONLY_DRAFT] = counts[ONLY_DRAFT], counts[ONLY_RULE]
-        examples[ONLY_RULE], examples[ONLY_DRAFT] = examples[ONLY_DRAFT], examples[ONLY_RULE]
+        self.watcher = self.sampler = None
+        self.explained = {
+            kind: deque([one._replace(rule=one.draft, draft=one.rule) for one in kept], EXPLAINED_MAX)
+            for kind, kept in self.explained.items()
+        }
+        for of_kinds in (self.counts, self._sampled, self.examples, self.explained):
+            _exchange(of_kinds)
 
 
 class _SortedOut(NamedTuple):
@@ -189,8 +222,11 @@ class Shadows:
         found = self.comparisons.get(rule_id)
         if found is not None:
             return found
-        said = "that is enabled, as the rule is" if rule_id in self._drafts else "to be compared with"
-        raise Refusal(Entry(1201, f"the rule `{rule_id}` has no draft {said}"))
+        if rule_id in self._drafts:
+            said = f"the rule `{rule_id}` or its draft `{self._drafts[rule_id]}` is disabled; enable both"
+        else:
+            said = f"the rule `{rule_id}` has no draft; add a shadow rule with `draftOf`"
+        raise Refusal(Entry(1201, said))
 
     def put(self, before: LiveRule | None, after: LiveRule, events_seen: int, clock_us: int | None) -> None:
         """Take note of a rule that was added or changed. A new history begins its comparison anew."""
@@ -259,6 +295,15 @@ class Shadows:
         if before is not None:
             before.watcher = None
             del self._sides[rule_id], self._sides[before.draft_id]
+
+
+def _becomes_example(count: int) -> bool:
+    """Return whether an event becomes an example, given how many of its kind there are with it."""
+    return count <= EXAMPLES_EACH or not count % EXAMPLES_EACH
+
+
+def _exchange(of_kinds: dict[str, Any]) -> None:
+    of_kinds[ONLY_RULE], of_kinds[ONLY_DRAFT] = of_kinds[ONLY_DRAFT], of_kinds[ONLY_RULE]
 
 
 def _history(live: LiveRule) -> tuple[bool, int, Condition]:

@@ -30,15 +30,14 @@ class Verdicts:
     def note(self, first: int, fired: Iterable[Fired]) -> None:
         """Add the rules that fired at each of some events, of which the first has this number."""
         checksum, together = self.checksum, self._together
-        told_of: dict[tuple[int, ...], bytes] = {}
+        told_of: dict[Fired, bytes] = {}
         for number, rules in enumerate(fired, first):
             if rules:
-                # The same rules often fire together. Equality of rules would compare their conditions.
-                ids = tuple(map(id, rules))
-                told = told_of.get(ids)
+                # The same rules often fire together.
+                told = told_of.get(rules)
                 if told is None:
                     # No other rule ever gets the same priority. Actions would cost several times as much.
-                    told = told_of[ids] = pack(f"<{len(rules)}q", *map(_PRIORITY, rules))
+                    told = told_of[rules] = pack(f"<{len(rules)}q", *map(_PRIORITY, rules))
                 together[told] = together.get(told, 0) + 1
                 checksum = zlib.crc32(told, (checksum ^ number) & 0xFFFFFFFF)
         self.checksum = checksum

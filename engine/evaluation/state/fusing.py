@@ -66,7 +66,7 @@ def _part(state: State, name: NodeName, joined: Joined, tick: int, now_us: int) 
         time_us = state.whole.cells[shared]
         if runs and time_us != NEVER:
             time_us = state.whole.starts.begun(0, time_us, joined.since_us)
-        if joined.since_us < time_us < FOREVER:
+        if joined.since_us < time_us:
             state.whole.cells[cell] = time_us
         return
     own = state.stores[name] = Column(shared.table, shared.expires_after_us, tick)
@@ -75,7 +75,7 @@ def _part(state: State, name: NodeName, joined: Joined, tick: int, now_us: int) 
     edge_us = NEVER if own.expires_after_us is None else now_us - own.expires_after_us
     for slot in shared.slots():
         time_us = shared.at(slot)
-        if runs and time_us != NEVER:
+        if runs:
             time_us = own.table.starts.begun(slot, time_us, joined.since_us)
         if joined.since_us < time_us >= edge_us and time_us != FOREVER:
             own.put(slot, time_us)

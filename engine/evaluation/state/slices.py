@@ -29,7 +29,7 @@ SWEPT_FROM: Final = 1 << 14
 
 _birth: Final = attrgetter("birth")
 
-SETTLE_EVERY: Final = 16
+SETTLE_EVERY: Final = 32
 """A detector tidies its tables, if they need it, every this many events."""
 
 

@@ -38,7 +38,8 @@ def decode(
     type_: type[T],
     limits: Limits = DEFAULT_LIMITS,
     *,
-    nesting_at_most: Callable[[T, int], int] = lambda _, containers: containers,
+    narrow: type[T] | None = None,
+    nesting_at_most: Callable[[T, bytes], int] = lambda _, body: containers_in(body),
 ) -> T:
     """Decode a JSON body as a value of a type.
 
@@ -46,13 +47,16 @@ def decode(
     many digits or a number outside the range of a double. Raises Refusal 1001 with every violation if the
     body does not fit the type.
 
-    `nesting_at_most` gives an upper bound for the depth of a value with that many arrays and objects. If the
-    bound is within the limit, the depth is not computed.
+    `narrow` is a type that most bodies fit, and of which more is known; it is tried first. `nesting_at_most`
+    gives an upper bound for the depth of a value and its body. If the bound is within the limit, the depth is
+    not computed.
     """
     _check_count(body, limits.body_values_max)
     try:
         with without_collector(body):
-            value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
+            value = None if narrow is None else _narrow(body, narrow)
+            if value is None:
+                value = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except msgspec.ValidationError as error:
         document = _untyped(body)
         _check_depth(body, limits.body_depth_max)
@@ -63,9 +67,23 @@ def decode(
         raise shape_refusal(document, type_, str(error)) from None
     except (ValueError, RecursionError) as error:
         raise _unreadable(body, error) from None
-    if nesting_at_most(value, body.count(b"{") + body.count(b"[")) > limits.body_depth_max:
+    if nesting_at_most(value, body) > limits.body_depth_max:
         _check_depth(body, limits.body_depth_max)
     _check_digits(body, limits.digits_max)
+    return value
+
+
+def containers_in(body: bytes) -> int:
+    """Return how many arrays and objects a body has at most."""
+    return body.count(b"{") + body.count(b"[")
+
+
+def _narrow(body: bytes, type_: type[T]) -> T | None:
+    """Decode a body that fits a type, or return None."""
+    try:
+        value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # as above
+    except msgspec.ValidationError:
+        return None
     return value
 
 
@@ -159,7 +177,7 @@ def _empty_in(body: bytes) -> int:
 
 
 def _check_depth(body: bytes, depth_max: int) -> None:
-    if body.count(b"{") + body.count(b"[") > depth_max and _deeper_than(body, depth_max):
+    if containers_in(body) > depth_max and _deeper_than(body, depth_max):
         raise Refusal(Entry(1000, f"the body is nested more than {depth_max} deep"))
 
 

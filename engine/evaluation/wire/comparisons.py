@@ -10,7 +10,7 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import milliseconds, node_document
 from engine.evaluation.explanation.differences import Difference, watched
 from engine.evaluation.memory import FOREVER
-from engine.evaluation.rule_book.shadows import Example
+from engine.evaluation.rule_book.shadows import EXAMPLES_MAX, Comparison, Example
 from engine.evaluation.wire.events import Done
 from engine.evaluation.wire.explanations import encoded
 
@@ -44,7 +44,7 @@ def comparison_of(detector: Detector, rule_id: str, after: int | None = None) ->
         "since_event": found.since_event,
         "events": detector.events_seen - found.since_event,
         **found.counts,
-        "examples": {kind: [*map(_example, reversed(kept))] for kind, kept in found.examples.items()},
+        "examples": {kind: _examples(found, kind) for kind in found.examples},
     }
     if found.since_us is not None:
         document["since_ms"] = milliseconds(found.since_us)
@@ -55,6 +55,22 @@ def comparison_of(detector: Detector, rule_id: str, after: int | None = None) ->
         kept = watched(detector, found, time.monotonic).kept
         document["differences"] = _differences([one for one in kept if one.example.number > after])
     return Done(encoded(document))
+
+
+def _examples(comparison: Comparison, kind: str) -> list[dict[str, Any]]:
+    """Return the last examples of a kind, the last one first, with all that were explained."""
+    trees = {one.example.number: one for one in comparison.explained.get(kind, ())}
+    examples = {one.number: one for one in comparison.examples[kind]}
+    others = [one for number, one in examples.items() if number not in trees]
+    shown = [*(one.example for one in trees.values()), *others[-(EXAMPLES_MAX - len(trees)) :]]
+    told = []
+    for example in sorted(shown, key=lambda one: -one.number):
+        document = _example(example)
+        if example.number in trees:
+            one = trees[example.number]
+            document |= {"rule": json.loads(one.rule), "draft": json.loads(one.draft)}
+        told.append(document)
+    return told
 
 
 def _differences(differences: list[Difference]) -> list[dict[str, Any]]:

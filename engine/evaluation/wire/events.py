@@ -1,14 +1,14 @@
 """The bodies of evaluations and batches, and their answers as JSON."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, assert_never
+from typing import Annotated, Any, Final, Literal, assert_never
 
 import msgspec
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.events.intake import TIMESTAMP_MS_MAX
-from engine.evaluation.wire.bodies import VIOLATIONS_MAX, decode
+from engine.evaluation.wire.bodies import VIOLATIONS_MAX, containers_in, decode
 from engine.evaluation.wire.msgpack_bodies import decode_msgpack
 from engine.evaluation.wire.results import encode_actions, encode_entries, no_room, results_within
 from engine.language.diagnostics import Entry, Refusal
@@ -45,6 +45,26 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     context: ContextBody | msgspec.UnsetType = msgspec.UNSET
 
 
+class _FlatEvent(EventBody, forbid_unknown_fields=True):
+    """An event of which decoding alone tells that its fields do not nest and that its time is in range."""
+
+    fields: dict[str, str | int | float | bool | None]
+    timestamp_ms: (
+        Annotated[int, msgspec.Meta(ge=-int(TIMESTAMP_MS_MAX), le=int(TIMESTAMP_MS_MAX))]
+        | Annotated[float, msgspec.Meta(ge=-TIMESTAMP_MS_MAX, le=TIMESTAMP_MS_MAX)]
+    )
+
+
+class _FlatBatch(BatchBody, forbid_unknown_fields=True):
+    """A batch of such events."""
+
+    events: list[_FlatEvent]  # type: ignore[assignment]  # nobody adds other events
+
+
+_FLAT_DEPTH: Final = 4
+"""A batch is an object with an array of events, each an object with an object."""
+
+
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The answer to a request that succeeded: its result and its messages as JSON."""
 
@@ -72,18 +92,21 @@ def decode_batch(body: bytes, limits: Limits, form: BatchForm = "json") -> Batch
     """Decode the body of a batch. Raises Refusal 1000, or 1001 with every violation."""
     match form:
         case "json":
-            decoded = decode(body, BatchBody, limits, nesting_at_most=_nesting_at_most)
+            decoded = decode(body, BatchBody, limits, narrow=_FlatBatch, nesting_at_most=_nesting_at_most)
         case "msgpack":
             decoded = decode_msgpack(body, BatchBody, limits)
         case _:
             assert_never(form)
-    check_timestamps(decoded.events, lambda index: f"events[{index}]")
+    if not isinstance(decoded, _FlatBatch):
+        check_timestamps(decoded.events, lambda index: f"events[{index}]")
     return decoded
 
 
-def _nesting_at_most(batch: BatchBody, containers: int) -> int:
+def _nesting_at_most(batch: BatchBody, body: bytes) -> int:
     """Bound the depth of a batch: each event has at least two objects, which nest with no other event's."""
-    return containers - 2 * max(0, len(batch.events) - 1)
+    if isinstance(batch, _FlatBatch) and batch.context is msgspec.UNSET:
+        return _FLAT_DEPTH
+    return containers_in(body) - 2 * max(0, len(batch.events) - 1)
 
 
 def evaluate_body(detector: Detector, body: bytes) -> Answer:

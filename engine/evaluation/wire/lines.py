@@ -1,14 +1,18 @@
 """NDJSON bodies of evaluations: each line is decoded and answered by itself."""
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.wire.events import Done, EvaluateBody, decode_evaluate, sent_with
 from engine.evaluation.wire.results import results_within
-from engine.language.diagnostics import Refusal
+from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
 
 BLANKS = b" \t\r"
+
+_BODY: Final = re.compile(r"(?<=^the )body\b|^body(?=:)")
+"""What the decoder calls a line."""
 
 
 def decode_lines(body: bytes, limits: Limits) -> list[EvaluateBody | Refusal]:
@@ -39,4 +43,4 @@ def _decoded(line: bytes, limits: Limits) -> EvaluateBody | Refusal:
     try:
         return decode_evaluate(line, limits)
     except Refusal as refusal:
-        return refusal
+        return Refusal(*[Entry(entry.code, _BODY.sub("line", entry.message)) for entry in refusal.entries])

@@ -44,16 +44,15 @@ def refused_result(refusal: Refusal) -> bytes:
 
 def _results_of(outcomes: Outcomes) -> list[bytes]:
     """Return the result of each event as JSON."""
-    # The same rules often fire together. Equality of rules would compare their conditions.
-    known: dict[tuple[int, ...], bytes] = {}
+    # The same rules often fire together.
+    known: dict[Fired, bytes] = {}
     results = []
     for fired in outcomes.fired:
         result = b'{"actions":[]}'
         if fired:
-            ids = tuple(map(id, fired))
-            result = known.get(ids, b"")
+            result = known.get(fired, b"")
             if not result:
-                result = known[ids] = b'{"actions":' + encode_actions(fired) + b"}"
+                result = known[fired] = b'{"actions":' + encode_actions(fired) + b"}"
         results.append(result)
     for place, messages in outcomes.messages.items():
         results[place] = results[place][:-1] + b',"messages":' + encode_entries(messages) + b"}"

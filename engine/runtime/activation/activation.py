@@ -1,4 +1,4 @@
-"""An active detector: called, saved, synced and passivated, and when that is due."""
+"""One active detector: its calls, snapshots, syncs and passivation, and when each of them is due."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ _READ_ONLY_WAIT_FACTOR = 4
 """After a read-only activation, the next attempt waits at least this multiple of the time it took."""
 
 _ARRIVE_S = 0.25
-"""How long the requests that wanted the detector active have to arrive before it gives way to another."""
+"""A detector stays active at least this long, so that the requests that it was activated for can arrive."""
 
 _USED_TOLD_S = 0.1
 """The minimum interval between two reports that the detector is in use."""
@@ -38,7 +38,7 @@ class Activation:
     """A detector while it is active in this process.
 
     The detector's queue calls the coroutines one at a time; a snapshot is written concurrently. Each of them
-    may raise ActorDied, if the thread that executes calls hangs. `stir` is called when something is due.
+    raises ActorDied if the thread that executes the calls hangs. `stir` is called when something is due.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Activation:
 
     @property
     def at_risk(self) -> bool:
-        """Whether data is not on the disk, or was not when the worker was lost."""
+        """Whether some data is not on the disk, or was not when the worker was lost."""
         return self._unsaved or self._unsynced
 
     def figures(self) -> DetectorFigures | None:
@@ -104,7 +104,7 @@ class Activation:
 
     @property
     def cpu_s(self) -> float:
-        """The processor time of its batches, as far as they were executed beside other detectors."""
+        """The processor time of its batches while it shared the worker with other detectors."""
         return self._port.cpu_s
 
     # -- when ------------------------------------------------------------------------------------------------
@@ -118,14 +118,14 @@ class Activation:
         return self._sync_at_s is not None and now_s >= self._sync_at_s
 
     def should_passivate(self, now_s: float, *, busy: bool) -> bool:
-        """Whether to passivate. A busy detector gives way only to one that waits, and after its turn."""
+        """Whether to passivate. A busy detector gives way only to one that waits, and only after its turn."""
         if now_s < self._passivate_not_before_s:
             return False
         if not self._asked and now_s < self._active_since_s + _ARRIVE_S:
             return False
         if busy:
             if self._saving is not None or self.forking:
-                # Passivating would wait for the snapshot, and so would the detector that waits for the slot.
+                # Passivation would wait for the snapshot, and with it the detector that wants the slot.
                 return False
             # Without this, a detector could be activated and passivated for ever without serving a batch.
             turn_over = self._asked and now_s >= self._active_since_s + self._settings.turn_s
@@ -153,7 +153,7 @@ class Activation:
         """Activate the detector. Raises StorageError."""
         began_s = self._loop.time()
         activated = await self._port.activate(self.detector_id, self.epoch)
-        now_s = self._active_since_s = self.used_at_s = self._loop.time()
+        now_s = self._active_since_s = self.used_at_s = self._used_told_at_s = self._loop.time()
         if activated.read_only is not None:
             wait_s = max(self._settings.retry_s, _READ_ONLY_WAIT_FACTOR * (now_s - began_s))
             self._read_only_until_s = now_s + wait_s
@@ -264,7 +264,7 @@ class Activation:
             self._saving = None
 
     def survives(self) -> None:
-        """Note that only this activation is lost: what it wrote survives it, synced or not."""
+        """Note that the machine goes on, so that what was written remains, synced or not."""
         self._unsynced = False
 
     # -- inside ----------------------------------------------------------------------------------------------

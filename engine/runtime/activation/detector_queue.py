@@ -48,9 +48,9 @@ class Submission:
 class DetectorQueue:
     """The active detector's mailbox, and the task that makes every call to the detector.
 
-    Each front end has one batch here at most, and what waits is executed together. So at most one batch is in
-    flight, and snapshots begin between batches. Every batch is answered, however the task ends: what still
-    waits then goes to where the detector is activated next.
+    Each front end has at most one batch here, and those that wait are executed together. So one call is under
+    way at a time, and snapshots begin between calls. However the task ends, every batch is answered: front
+    ends send what still waited to where the detector is activated next.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class DetectorQueue:
         self._waiting: deque[Submission] = deque()
         self._in_flight: list[Submission] = []
         self._forks: deque[tuple[str, asyncio.Future[bool]]] = deque()
-        """The ids of the detectors to be made from this one, and whom to tell."""
+        """The ids of the detectors to make from this one, each with the future that tells when it is made."""
         self._since_ms = time.time_ns() // 1_000_000
         self._task: asyncio.Task[None] | None = None
         self._signal = asyncio.Event()
         self._due: asyncio.TimerHandle | None = None
-        """Wakes the idle task for what is due next, or earlier."""
+        """Wakes the idle task when something is due, or earlier."""
         self._deleted = False
         self._closing = False
         self._drained = False
@@ -126,7 +126,7 @@ class DetectorQueue:
         self._stir()
 
     def move(self, *, alone: bool) -> None:
-        """Have the detector passivated after its turn, to be active elsewhere; if `alone`, by itself."""
+        """Passivate it after its turn, to be activated elsewhere; if `alone`, in a worker of its own."""
         self._alone = alone
         self.make_room()
 
@@ -183,7 +183,7 @@ class DetectorQueue:
             while self._ended is None:
                 await self._step()
         except asyncio.CancelledError:
-            # The canceller has answered the waiting requests, and nobody awaits this task's result.
+            # Whoever cancelled it has answered the waiting requests, and nobody awaits its result.
             self._cancelled = True
         except Exception as error:  # noqa: BLE001 -- every batch must be answered
             _log.exception("the queue of the detector %s failed", self.detector_id)
@@ -238,7 +238,7 @@ class DetectorQueue:
             self._lose(str(error))
 
     def _lose(self, reason: str) -> None:
-        """End: its state must not answer."""
+        """End the task, because the detector's state must not answer any more."""
         self._lost_because = reason
         self._ended = Ended(reason)
 
@@ -259,7 +259,7 @@ class DetectorQueue:
         await self._signal.wait()
 
     def _is_due(self) -> None:
-        # Use may have put it off; then the task sets another timer.
+        # Requests may have put it off. Then the task sets another timer.
         self._due = None
         self._signal.set()
 
@@ -307,7 +307,7 @@ class DetectorQueue:
         return taken
 
     def _pass_on(self, taken: list[Submission], reply: Reply) -> None:
-        """Give each batch its answers. One that got none was not begun, and comes first next time."""
+        """Give each batch its answers. A batch without any was not begun, and is the first one next time."""
         answers, crash = reply.answers, reply.crash
         assert answers or crash is not None, "a reply has at least one answer"
         begin = 0
@@ -327,7 +327,7 @@ class DetectorQueue:
             self._lose("an operation broke the engine")
 
     def _gone(self) -> Exception:
-        """Return what is said to batches that are not executed here any more."""
+        """Return the error for batches that are not executed here any more."""
         if self._deleted:
             return no_such_detector(self.detector_id)
         return shutting_down() if self._drained else MOVED

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 MAKE_ROOM = "make room"
 
 _ABANDONED_FACTOR = 2
-"""A directory without services saves through its workers before they would do it themselves."""
+"""After `abandoned_s` the directory has its workers save. If it has not, they do so after this multiple."""
 
 
 class Node(NamedTuple):
@@ -39,11 +39,11 @@ class Node(NamedTuple):
 
 
 class DetectorService:
-    """Serves any number of connections. The supervisor's is the one that last activated or adopted.
+    """Serves any number of connections. The one that last called `activate` or `adopt` is the supervisor's.
 
-    A batch names the epoch of the activation that it is meant for, and no two activations of a data folder
-    have the same. One for an epoch that is not here has to go elsewhere.
-    The worker outlives its supervisor: what it was told to do goes on, and a successor adopts it.
+    A batch names the epoch of the activation that it is meant for, which is unique in a data folder. If that
+    activation is not here, the batch is refused as MOVED. The worker outlives its supervisor: it finishes
+    what it was told to do, and the next supervisor adopts it.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class DetectorService:
         self._activating = Background()
         self._discards = Background()
         self._cpu_s: dict[int, float] = {}
-        """What each active detector had taken of a processor when that was looked at last."""
+        """The processor time of each active detector at the last look."""
         self._looking: asyncio.TimerHandle | None = None
 
     def link(self, transport: str = "unix") -> Link:
@@ -111,15 +111,18 @@ class DetectorService:
             return None
         return queue.submit(batch.operations, settled)
 
-    async def _activate(self, supervisor: LinkServer, detector_id: str, epoch: int) -> Activated:
+    async def _activate(
+        self, supervisor: LinkServer, detector_id: str, epoch: int, room_wanted: bool
+    ) -> Activated:
         self._supervisor = supervisor
-        # If the supervisor is gone meanwhile, its successor finds the detector here, or none.
-        return await asyncio.shield(self._activating.begin(self._begin(detector_id, epoch)))
+        # If the supervisor dies meanwhile, its successor still finds the detector active, or no detector.
+        return await asyncio.shield(self._activating.begin(self._begin(detector_id, epoch, room_wanted)))
 
-    async def _begin(self, detector_id: str, epoch: int) -> Activated:
+    async def _begin(self, detector_id: str, epoch: int, room_wanted: bool) -> Activated:
         port = self._make_port()
         report = partial(self._report, epoch, port)
         queue = DetectorQueue(detector_id, epoch, port, self._settings, report)
+        queue.activation.room_wanted = room_wanted
         activated = await queue.activation.activate()
         self.queues[epoch] = queue
         queue.start()
@@ -128,9 +131,11 @@ class DetectorService:
         return activated
 
     def _look(self) -> None:
-        """Have a detector leave that takes too much from those that it shares the worker with."""
-        loop = asyncio.get_running_loop()
-        self._looking = loop.call_later(self._settings.load_s, self._look) if len(self.queues) > 1 else None
+        """Have a detector leave that takes too much from the others in this worker."""
+        if len(self.queues) <= 1:
+            self._looking, self._cpu_s = None, {}
+            return
+        self._looking = asyncio.get_running_loop().call_later(self._settings.load_s, self._look)
         before_s = self._cpu_s
         self._cpu_s = {epoch: queue.activation.cpu_s for epoch, queue in self.queues.items()}
         loads = {
@@ -151,7 +156,8 @@ class DetectorService:
             return
         self._over(epoch, port, report.ended)
         for server in self.servers:
-            server.note(LEFT, str(epoch).encode())
+            if server is not self._supervisor:
+                server.note(LEFT, str(epoch).encode())
         # The supervisor may end the process at once: answers and notes go first.
         asyncio.get_running_loop().call_soon(self._tell, told)
 

@@ -1,4 +1,4 @@
-"""Which of the detectors that share a worker must leave it, because it takes too much from the others."""
+"""Chooses the detector that must leave a worker, because it takes too much from the others there."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -10,10 +10,10 @@ LARGE: Final = 0.25
 
 
 class Load(NamedTuple):
-    """What a detector has taken of its worker."""
+    """What a detector takes of its worker."""
 
     cpu_s: float
-    """Of a processor, in the time that is looked at."""
+    """Processor time in the period looked at."""
     state_bytes: int
 
 
@@ -26,10 +26,10 @@ class Leaver(NamedTuple):
 
 
 def leaver(loads: Mapping[int, Load], seconds: float, resident_bytes: int, bytes_max: int) -> Leaver | None:
-    """Return who must leave, by the epochs of the activations; None if nobody must.
+    """Return which detector must leave, given loads by epoch; None if none must.
 
-    `seconds` is the time that is looked at. One at a time leaves: what the others take is judged again
-    without it.
+    `seconds` is the length of the period. At most one detector leaves at a time: without it, the loads of the
+    others may be fine.
     """
     if len(loads) <= 1:
         return None

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
+from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
 from engine.runtime.contract.measurements.figures import ClusterFigures, FrontEndFigures, NodeFigures
 from engine.runtime.contract.requests.routes import Route
 
@@ -45,9 +45,7 @@ class Broker(Protocol):
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         """Return the changes since those versions."""
 
-    async def add_token(
-        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
-    ) -> int:
+    async def add_token(self, token_id: str, token: StoredToken) -> int:
         """Store a token; return the version of the tokens that includes it."""
 
     async def revoke_token(self, token_id: str) -> int:

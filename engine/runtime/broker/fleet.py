@@ -8,7 +8,7 @@ from engine.evaluation.wire.events import Answer
 from engine.runtime.broker.broker import Broker, Status, Tallies
 from engine.runtime.broker.router import Connect, Router
 from engine.runtime.catalogue.catalogue_cache import CatalogueCache, DetectorEntry
-from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
+from engine.runtime.catalogue.tokens import MintedToken, mint
 from engine.runtime.contract.catalogue_changes import TokenEntry
 from engine.runtime.contract.errors import SHUTTING_DOWN, DetectorUnavailable, no_such_detector
 from engine.runtime.contract.measurements.figures import (
@@ -133,11 +133,8 @@ class Fleet:
     async def mint_token(self, name: str = "") -> MintedToken:
         """Create a token durably."""
         minted = mint(name)
-        digest = digest_of(minted.token)
-        version = await self.broker.add_token(
-            minted.id, digest, minted.hint, minted.name, minted.created_at_ms
-        )
-        self._cache.token_added(minted.id, digest, version)
+        version = await self.broker.add_token(minted.id, minted.stored)
+        self._cache.token_added(minted.id, minted.stored.digest, version)
         return minted
 
     async def revoke_token(self, token_id: str) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from engine.runtime.broker.broker import Broker, Status, Tallies
 from engine.runtime.catalogue.directory_client import DirectoryClient, DirectoryStarter
-from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
+from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
 from engine.runtime.contract.errors import (
     STARTING,
     ActorDied,
@@ -155,10 +155,8 @@ class LocalBroker(Broker):
                 self._problems.note(problem)
         return changes
 
-    async def add_token(
-        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
-    ) -> int:
-        return await self._directory.add_token(token_id, digest, hint, name, created_at_ms)
+    async def add_token(self, token_id: str, token: StoredToken) -> int:
+        return await self._directory.add_token(token_id, token)
 
     async def revoke_token(self, token_id: str) -> int:
         return await self._directory.revoke_token(token_id)

@@ -63,7 +63,7 @@ class Mailbox:
         if self._count >= self._settings.waiting_max or too_large:
             raise DetectorUnavailable(
                 TOO_MANY_WAIT,
-                f"{self._count} requests wait for this detector, and nothing of this one was evaluated",
+                f"{self._count} requests wait for this detector already; this one was not executed",
                 retry_after_s=1.0,
             )
         request.mailbox = self

@@ -9,7 +9,7 @@ import msgspec
 
 from engine.language.diagnostics import Refusal
 from engine.runtime.broker.broker import Broker, Status, Tallies
-from engine.runtime.contract.catalogue_changes import Changes, TokenEntry
+from engine.runtime.contract.catalogue_changes import Changes, StoredToken, TokenEntry
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
     STARTING,
@@ -44,7 +44,7 @@ _OUT_OF_REACH: Final = "the owner of tokens and detectors cannot be reached: {}"
 
 
 _SAME_METHODS: Final = (
-    *("route", "changes", "add_token", "tokens", "tokens_used"),
+    *("route", "changes", "tokens", "tokens_used"),
     *("create_detector", "fork_detector", "delete_detector"),
     *("move", "drain", "status", "cluster"),
 )
@@ -138,10 +138,8 @@ class RemoteBroker(Broker):
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         return await self._ask("changes", Changes, tokens_seen, detectors_seen, harmless=True)
 
-    async def add_token(
-        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
-    ) -> int:
-        return await self._ask("add_token", int, token_id, digest, hint, name, created_at_ms)
+    async def add_token(self, token_id: str, token: StoredToken) -> int:
+        return await self._ask("add_token", int, token_id, token)
 
     async def revoke_token(self, token_id: str) -> int:
         return await self._remove("revoke_token", token_id)
@@ -321,6 +319,9 @@ class RemoteBroker(Broker):
 def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Methods:
     """Return the methods that other processes may call. `revoked` is called after a token was revoked."""
 
+    async def add_token(token_id: str, token: object) -> int:
+        return await broker.add_token(token_id, msgspec.convert(token, StoredToken))
+
     async def revoke_token(token_id: str) -> int:
         version = await broker.revoke_token(token_id)
         revoked()
@@ -332,5 +333,5 @@ def methods_for_front_ends(broker: Broker, revoked: Callable[[], None]) -> Metho
     async def tell(figures: object) -> None:
         await broker.tell(msgspec.convert(figures, FrontEndFigures))
 
-    changed = {"revoke_token": revoke_token, "tally": tally, "tell": tell}
+    changed = {"add_token": add_token, "revoke_token": revoke_token, "tally": tally, "tell": tell}
     return {name: getattr(broker, name) for name in _SAME_METHODS} | changed

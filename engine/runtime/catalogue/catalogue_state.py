@@ -4,21 +4,13 @@ from typing import Final, assert_never
 
 import msgspec
 
+from engine.runtime.contract.catalogue_changes import StoredToken
+
 STATE_VERSION: Final = 2
 """Of `CatalogueState`. In version 1, a detector that was never activated had no folder."""
 
 RECORD_VERSION: Final = 1
 """Of a `Change` in the journal."""
-
-
-class StoredToken(msgspec.Struct, frozen=True):
-    """The stored part of a token."""
-
-    digest: bytes
-    hint: str
-    name: str = ""
-    created_at_ms: int | None = None
-    """None for a token of an older program."""
 
 
 class CatalogueState(msgspec.Struct):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import astuple
+
 from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue_state import (
     RECORD_VERSION,
@@ -20,8 +22,8 @@ from engine.runtime.catalogue.catalogue_state import (
     TokenRevoked,
 )
 from engine.runtime.catalogue.table_updates import TableVersions
-from engine.runtime.catalogue.tokens import MintedToken, digest_of, mint
-from engine.runtime.contract.catalogue_changes import Changes, Opened, TokenEntry
+from engine.runtime.catalogue.tokens import MintedToken, mint
+from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -205,14 +207,12 @@ class Directory:
             tuple(self._warnings),
         )
 
-    def add_token(
-        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
-    ) -> int:
+    def add_token(self, token_id: str, token: StoredToken) -> int:
         """Store a token; return the version of the tokens that includes it."""
         self._check_owner()
         if token_id not in self._state.tokens:
-            self._change(TokenAdded(token_id, digest, hint, name, created_at_ms))
-            self._tokens.note(digest, token_id)
+            self._change(TokenAdded(token_id, *astuple(token)))
+            self._tokens.note(token.digest, token_id)
         return self._tokens.version
 
     def revoke_token(self, token_id: str) -> int | None:
@@ -378,7 +378,5 @@ def mint_offline(data: Path) -> MintedToken:
     """Mint a token in a data folder that no service uses. Raises FolderInUse, StorageError."""
     minted = mint()
     with opened_offline(data) as directory:
-        directory.add_token(
-            minted.id, digest_of(minted.token), minted.hint, minted.name, minted.created_at_ms
-        )
+        directory.add_token(minted.id, minted.stored)
     return minted

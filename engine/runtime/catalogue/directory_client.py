@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from engine.runtime.catalogue.directory import Directory
-from engine.runtime.contract.catalogue_changes import Changes, Opened, TokenEntry
+from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
     STARTING,
@@ -95,10 +95,8 @@ class DirectoryClient:
     async def changes(self, tokens_seen: int, detectors_seen: int) -> Changes:
         return await self._ask(Directory.changes, tokens_seen, detectors_seen)
 
-    async def add_token(
-        self, token_id: str, digest: bytes, hint: str, name: str = "", created_at_ms: int | None = None
-    ) -> int:
-        version, _ = await self._change(Directory.add_token, token_id, digest, hint, name, created_at_ms)
+    async def add_token(self, token_id: str, token: StoredToken) -> int:
+        version, _ = await self._change(Directory.add_token, token_id, token)
         return version
 
     async def revoke_token(self, token_id: str) -> int:

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.process.threads import Threads
 from snapshots.errors import Fenced
 
 P = ParamSpec("P")
@@ -24,7 +24,7 @@ class DirectoryThread:
     def __init__(self, directory: Directory, give_up: Callable[[str], None]) -> None:
         self._directory = directory
         self._give_up = give_up
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="directory")
+        self._thread = Threads("directory")
 
     async def call(
         self, method: Callable[Concatenate[Directory, P], T], *arguments: P.args, **options: P.kwargs
@@ -32,7 +32,7 @@ class DirectoryThread:
         """Call a method of the directory, and raise what it raises."""
         work = partial(method, self._directory, *arguments, **options)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await self._thread.call(work)
         except Fenced as error:
             self._give_up(str(error))
             raise
@@ -44,7 +44,7 @@ class DirectoryThread:
                 await self.call(Directory.close)
         except TimeoutError:
             self._give_up("the disk does not answer")
-        self._thread.shutdown(wait=False)
+        self._thread.end()
 
 
 class DirectoryThreads:

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from engine.runtime.contract.catalogue_changes import StoredToken
+
 PREFIX: Final = "rd_"
 RANDOM_BYTES: Final = 32
 HINT_CHARS: Final = 4
@@ -17,21 +19,15 @@ class MintedToken(msgspec.Struct, frozen=True):
 
     id: str
     token: str
-    hint: str
-    name: str
-    created_at_ms: int
+    stored: StoredToken
 
 
 def mint(name: str = "") -> MintedToken:
     """Generate a token; it is not stored yet."""
     token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
-    return MintedToken(
-        id=secrets.token_hex(16),
-        token=token,
-        hint=token[-HINT_CHARS:],
-        name=name,
-        created_at_ms=time.time_ns() // 1_000_000,
-    )
+    created_at_ms = time.time_ns() // 1_000_000
+    stored = StoredToken(digest_of(token), token[-HINT_CHARS:], name, created_at_ms)
+    return MintedToken(secrets.token_hex(16), token, stored)
 
 
 def digest_of(token: str) -> bytes:

@@ -16,6 +16,16 @@ class TableUpdate(msgspec.Struct, Generic[K], frozen=True):
     """Keys with new values, None for removed keys. Each change is one version; `version` is the last."""
 
 
+class StoredToken(msgspec.Struct, frozen=True):
+    """The stored part of a token."""
+
+    digest: bytes
+    hint: str
+    name: str = ""
+    created_at_ms: int | None = None
+    """None for a token of an older program."""
+
+
 class TokenEntry(msgspec.Struct, frozen=True):
     """A token as lists show it; what is not known is None."""
 

@@ -67,8 +67,8 @@ class WorkerPort(Protocol):
     address: Address
     """Where the worker accepts calls on its detectors."""
 
-    async def activate(self, detector_id: str, epoch: int) -> Activated:
-        """Activate a detector. Raises StorageError."""
+    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
+        """Activate a detector, for whose slot another one may wait already. Raises StorageError."""
 
     async def adopt(self) -> Sequence[Held]:
         """Have the worker report here, and return its active detectors."""

@@ -17,7 +17,7 @@ _PASSIVATED_JOURNAL_BYTES: Final = 256 * 1024
 """A passivated detector leaves at most this much journal for the next activation to replay."""
 
 _PASSIVATED_SEGMENTS: Final = 5
-"""And at most so many segments, or one more; each owner that wrote leaves at least one."""
+"""The same in segments, or one more. Each owner that wrote leaves at least one."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class ActiveDetector:
     answers: IdempotencyCache
     store: Store
     diverged: bool
-    """Whether the journal has records that another replay would report as diverged again."""
+    """Whether the journal has records that diverged in the replay, and would be reported again."""
     unsaved: bool = False
     """Whether some data is in neither the newest snapshot nor the journal."""
     saving: "PendingSnapshot | None" = None

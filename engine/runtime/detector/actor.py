@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.evaluation.detector import Detector
+from engine.evaluation.explanation.differences import Samples
 from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.errors import STARTING
@@ -115,7 +116,7 @@ class DetectorActor:
             detector = restored.detector
             if detector.limits != settings.limits or not restored.tells_limits:
                 detector = journal_entries.under_limits(detector, settings.limits)
-                # They become durable with the first record; no answer depends on them before that.
+                # This record becomes durable with the next one; until then no answer depends on it.
                 self._write(store, detector, (journal_entries.limits_set(settings.limits),))
         except BaseException as error:
             store.close()
@@ -123,6 +124,7 @@ class DetectorActor:
                 raise StorageError(f"{folder} cannot be read or written: {error}") from error
             raise
         detector.live_at(self._now_us)
+        detector.sampler = Samples(detector, time.monotonic)
         self._active = ActiveDetector(
             detector_id, detector, answers, store, diverged=restored.diverged is not None
         )
@@ -207,7 +209,7 @@ class DetectorActor:
         active = self._the_active()
         snapshot = detector_snapshot.take_snapshot(active.detector)
         with self._dropping_if_broken(active.store):
-            # A later owner may have answered since what is copied here.
+            # If a later owner has taken over, this copy may lack what that one has answered.
             active.store.check_owner()
         return partial(make_fork, self._settings.data / "detectors" / fork_id, snapshot, self._files)
 
@@ -218,7 +220,7 @@ class DetectorActor:
             return False
         with self._dropping_if_broken(store):
             if active.unsaved:
-                # The journal lacks some events: the snapshot gets a record of its own to stand for.
+                # The journal lacks some events, so a record is added that the snapshot can name.
                 self._write(store, active.detector, ())
             sequence = store.begin_snapshot(goes_on=goes_on)
         page = active.answers.begin_page(self._now_us())
@@ -238,7 +240,7 @@ class DetectorActor:
         assert saving is not None, "a snapshot was begun"
         try:
             if saving.page is not None:
-                # The page comes first: it may only be missing while the journal still has its answers.
+                # The page comes first. Once the snapshot exists, the journal's copies of the answers may go.
                 saving.store.save_page(
                     saving.page.body(),
                     version=PAGE_VERSION,

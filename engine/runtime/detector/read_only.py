@@ -29,7 +29,7 @@ def cannot_write(error: StorageError) -> bool:
 
 
 class ReadOnlyDetector:
-    """A detector as its folder has it, for reading only. `reason` is why."""
+    """A detector as its folder has it, for reading only. `reason` says why it cannot be written."""
 
     def __init__(self, detector_id: str, folder: Path, reason: str, limits: Limits, files: Files) -> None:
         """Read a folder. Raises StorageError if that is impossible."""

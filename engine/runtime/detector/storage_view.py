@@ -1,4 +1,4 @@
-"""What the state of a detector says about its storage and its worker."""
+"""The part of a detector's state that is about its storage and its worker."""
 
 import os
 import platform

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_Call = tuple[Callable[[], Any], asyncio.Future[Any]]
+
 
 def off_loop(call: Callable[[], T], name: str) -> asyncio.Future[T]:
     """Execute a call in a thread of its own, and return its future."""
@@ -25,7 +27,8 @@ class Threads:
     """A fixed number of threads, which execute calls first come, first served."""
 
     def __init__(self, name: str, number: int = 1) -> None:
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._number = number
         for _ in range(number):
             threading.Thread(target=self._run, name=name, daemon=True).start()
 
@@ -35,9 +38,14 @@ class Threads:
         self._calls.put((call, outcome))
         return outcome
 
+    def end(self) -> None:
+        """End the threads, each after the calls before this one."""
+        for _ in range(self._number):
+            self._calls.put(None)
+
     def _run(self) -> None:
-        while True:
-            _execute(*self._calls.get())
+        while (call := self._calls.get()) is not None:
+            _execute(*call)
 
 
 def _execute(call: Callable[[], T], outcome: asyncio.Future[T]) -> None:

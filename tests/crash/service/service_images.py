@@ -16,6 +16,7 @@ from typing import Any
 
 from engine.evaluation.wire.events import Answer, Done
 from engine.runtime.catalogue.directory import Directory, DirectorySettings
+from engine.runtime.contract.catalogue_changes import StoredToken
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
@@ -81,7 +82,7 @@ class ServiceRun:
     # -- what the directory is asked -------------------------------------------------------------------------
 
     def add_token(self, name: str) -> None:
-        self.directory.add_token(name, name.encode().ljust(32), name[-4:])
+        self.directory.add_token(name, StoredToken(name.encode().ljust(32), name[-4:]))
         self.tokens.add(name)
 
     def revoke_token(self, name: str) -> None:

@@ -74,6 +74,7 @@ def test_full_and_quick_runs_have_the_same_parts() -> None:
         assert len(parts(FULL)) >= len(parts(QUICK)) > 0
 
 
+@pytest.mark.storm
 @pytest.mark.usefixtures("_here")
 def test_every_peer_is_named_whether_it_is_installed_or_not() -> None:
     named: dict[str, object] = {}

@@ -1,6 +1,7 @@
 """`--check` finds what has become worse, and nothing else."""
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,19 @@ from pathlib import Path
 import pytest
 
 import tests.bench.__main__ as program
+from tests.bench import pages
 from tests.bench.effort import QUICK
+from tests.bench.pages import (
+    CURVE_COUNTS,
+    CURVE_HEADINGS,
+    FOLDER,
+    HEADLINE_HEADINGS,
+    HEADLINES,
+    PLACES,
+)
 from tests.bench.record import MEASURED_AGAIN_MAX, ratios_recorded, record, settled, worse_than_recorded
 from tests.bench.rows import Part, Row, Target
-from tests.bench.table import HEADINGS, PAGE, PLACES
+from tests.bench.table import HEADINGS
 
 QUICKLY = ["--quick"]
 
@@ -107,9 +117,10 @@ def test_the_worst_of_all_measurements_is_recorded_beside_a_typical_one() -> Non
         assert (settled_row.ratio, settled_row.ours, settled_row.worst) == expected
 
 
-def test_the_page_shows_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "CASES", {"first": None, "second": None})
-    path, page = tmp_path / "recorded.json", tmp_path / "README.md"
+def test_the_pages_show_what_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "CASES", {"first": None, "curve": None, "second": None})
+    monkeypatch.setattr(pages, "HEADLINES", {"second: all": "All of it", "second: gone": "None of it"})
+    path = tmp_path / "recorded.json"
     full = Row(
         case="second",
         name="all",
@@ -122,41 +133,62 @@ def test_the_page_shows_what_is_recorded(tmp_path: Path, monkeypatch: pytest.Mon
         target=Target(text="at most 2x", met=True),
         remark="7 calls",
     )
+    steps = [row(f"keyed, {count} rules", 0.5 + count, case="curve") for count in CURVE_COUNTS]
+    largest = replace(row("keyed, the largest step", 1.5, case="curve"), remark="from 2 to 3 rules")
     record([full], "full", path)
     record([row("early", 2.0, case="first")], "full", path)
+    record([*steps, largest], "full", path)
     document = json.loads(path.read_text("utf-8"))
     earlier = document["full"]["first: early"]
     document["full"]["first: early"] = {
         name: earlier[name] for name in ("ratio", "date", "machine", "python")
     }
     path.write_text(json.dumps(document), "utf-8")
-    page.write_text(
-        f"before\n\n{_header(HEADINGS)}| old |\n\nbetween\n\n{_header(PLACES)}| old |\n\nafter\n", "utf-8"
+    few, every = tmp_path / "README.md", tmp_path / "TABLE.md"
+    for page, headings in (few, (HEADLINE_HEADINGS, CURVE_HEADINGS)), (every, (HEADINGS, PLACES)):
+        page.write_text("before\n\n" + "".join(map(_table, headings)) + "after\n", "utf-8")
+    assert program.main(["--table"], path, tmp_path) == 0
+    assert few.read_text("utf-8") == (
+        "before\n\n"
+        f"{_header(HEADLINE_HEADINGS)}"
+        "| All of it | 1.25 ms | floor 1.00, p 2.00, q not installed | 1.20x floor "
+        "| `python -m tests.bench second` |\n\n"
+        f"{_header(CURVE_HEADINGS)}"
+        "| keyed | 1.50 | 8.50 | 33.5 | 81.5 | 200 | 1.50x, from 2 to 3 rules |\n\nafter\n"
     )
-    assert program.main(["--table"], path, page) == 0
-    shown = page.read_text("utf-8")
-    assert "| old |" not in shown
-    assert "| first | early |  |  |  |  |  | 2.00x floor |  |\n" in shown
-    assert (
+    measured_on = " | ".join(earlier[name] for name in ("date", "machine", "python"))
+    assert every.read_text("utf-8") == (
+        "before\n\n"
+        f"{_header(HEADINGS)}"
+        "| first | early |  |  |  |  |  | 2.00x floor |  |\n"
         "| second | all | ms (7 calls) | 1.25 | 3.50 | 1.00 | p 2.00, q not installed | 1.20x floor "
-        "| at most 2x: met |\n\nbetween\n"
-    ) in shown
-    assert (
-        f"| `first`, `second` | {earlier['date']} | {earlier['machine']} | {earlier['python']} |\n" in shown
+        "| at most 2x: met |\n\n"
+        f"{_header(PLACES)}"
+        f"| `first`, `curve`, `second` | {measured_on} |\n\nafter\n"
     )
-    again = page.read_text("utf-8")
-    program.main(["--table"], path, page)
-    assert page.read_text("utf-8") == again
+    again = [page.read_text("utf-8") for page in (few, every)]
+    program.main(["--table"], path, tmp_path)
+    assert [page.read_text("utf-8") for page in (few, every)] == again
 
 
-def test_the_page_has_the_tables_that_are_replaced(tmp_path: Path) -> None:
-    page = tmp_path / "README.md"
-    page.write_text(PAGE.read_text("utf-8"), "utf-8")
-    assert program.main(["--table"], page=page) == 0
+def test_the_pages_are_those_of_what_is_recorded(tmp_path: Path) -> None:
+    for page in FOLDER.glob("*.md"):
+        shutil.copy(page, tmp_path)
+    assert program.main(["--table"], pages=tmp_path) == 0
+    for page in FOLDER.glob("*.md"):
+        assert (tmp_path / page.name).read_text("utf-8") == page.read_text("utf-8"), "run --table"
+
+
+def test_every_headline_is_of_a_row_that_is_recorded() -> None:
+    assert HEADLINES.keys() <= ratios_recorded("full").keys()
+
+
+def _table(headings: Sequence[str]) -> str:
+    return f"{_header(headings)}| old |\n\n"
 
 
 def _header(headings: Sequence[str]) -> str:
-    return f"| {' | '.join(headings)} |\n{'|---' * len(headings)}|\n"
+    return f"| {' | '.join(headings)} |\n|{'---|' * len(headings)}\n"
 
 
 def test_nothing_is_recorded_where_nothing_was(tmp_path: Path) -> None:

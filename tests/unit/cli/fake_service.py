@@ -11,7 +11,7 @@ import pytest
 from api.client import Client
 from api.http.request.query import read_query
 from api.http.state_view import state_view
-from api.schema.state_messages import StateQuery
+from api.schema.messages.state import StateQuery
 from engine import Detector, Refusal
 from engine import format as canonical
 from engine.evaluation.wire.comparisons import comparison_of

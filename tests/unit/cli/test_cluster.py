@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from api.cli import main
 from api.client import Client
-from api.schema.cluster_example import CLUSTER_EXAMPLE
+from api.schema.examples import CLUSTER
 
 _SILENT = {"name": "worker-2", "answers": False, "detectors": [{"id": "f" * 32, "epoch": 9}]}
 
@@ -18,7 +18,7 @@ _SILENT = {"name": "worker-2", "answers": False, "detectors": [{"id": "f" * 32, 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the service answers, which a test may change."""
-    document: dict[str, Any] = json.loads(json.dumps(CLUSTER_EXAMPLE))
+    document: dict[str, Any] = json.loads(json.dumps(CLUSTER))
 
     def respond(request: httpx.Request) -> httpx.Response:
         assert (request.method, request.url.path) == ("GET", "/api/cluster")

@@ -92,7 +92,8 @@ def test_one_rule_can_be_named_and_the_answer_given_as_it_came(
     run = explained({"time": 0}, options=("--rule", "second"))
     assert (run.exit_code, "2 rules are named `second`" in run.stderr) == (1, True)
     run = explained({"time": 0}, options=("--rule", "third"))
-    assert (run.exit_code, run.stderr) == (1, "rule-detector: no rule has the id or name `third`\n")
+    there = "there are `first`, `second`, `second`\n"
+    assert (run.exit_code, run.stderr) == (1, "rule-detector: no rule has the id or name `third`: " + there)
 
 
 def test_an_event_is_found_by_its_number(detector: Detector, explained: Callable[..., Result]) -> None:

@@ -100,5 +100,11 @@ def test_a_detector_and_a_rule_are_found_by_id_or_by_a_name_of_their_own(service
         with pytest.raises(ServiceError, match=rf"2 detectors are named `y`.*{two}, {three}"):
             find_detector(client, "y")
         assert find_rule(client, one, "r") == find_rule(client, one, rule)
-        with pytest.raises(ServiceError, match="no rule has the id or name `s`"):
+        with pytest.raises(ServiceError, match="no rule has the id or name `s`: did you mean `r`"):
             find_rule(client, one, "s")
+        with pytest.raises(ServiceError, match="`nothing of it`: there are `r`"):
+            find_rule(client, one, "nothing of it")
+        for number in range(20):
+            service.detectors[one].add_rule(f"rule {number}", "a == 1")
+        with pytest.raises(ServiceError, match=r"`rule 7`, `rule 8`, …$"):
+            find_rule(client, one, "nothing of it")

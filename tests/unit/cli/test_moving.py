@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from api.cli import main
 from api.cli.running import moving
 from api.client import Client
-from api.schema.cluster_example import CLUSTER_EXAMPLE
+from api.schema.examples import CLUSTER
 
 ID = "9f3c1d9f3c1d"
 OTHER = "9f77aa77aa77"
@@ -23,7 +23,7 @@ class Service:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, Any]] = []
-        node = {**CLUSTER_EXAMPLE["nodes"][0], "id": ID}
+        node = {**CLUSTER["nodes"][0], "id": ID}
         self.nodes = [node, {**node, "id": OTHER, "address": "10.0.0.8", "host": "b"}]
         self.drained_by = ""
         self.no_room = ""
@@ -45,7 +45,7 @@ class Service:
             return {**self.nodes[0], "draining": "operator" if method == "POST" else self.drained_by}
         workers = list(self.workers)
         self.workers = self.workers[1:]
-        return {**CLUSTER_EXAMPLE, "nodes": self.nodes, "workers": workers, "no_room": self.no_room}
+        return {**CLUSTER, "nodes": self.nodes, "workers": workers, "no_room": self.no_room}
 
 
 @pytest.fixture

@@ -1,12 +1,15 @@
 import io
 from collections.abc import Sequence
+from typing import NoReturn
 
+import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
 from api.cli import main
 from api.cli.printing.tables import print_table
-from api.cli.replaying.run import HEADER
+from api.cli.replaying.run import HEADER, Replay
+from tests.unit.cli.fake_service import FakeService
 
 ROWS = [
     (
@@ -60,3 +63,17 @@ def test_a_missing_file_is_reported_before_the_service_is_called() -> None:
     ]
     run = CliRunner().invoke(main, arguments)
     assert (run.exit_code, run.stderr) == (1, "rule-detector: nowhere.csv: no such file\n")
+
+
+def test_ctrl_c_ends_it_with_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = FakeService()
+    service.put_in_place(monkeypatch)
+    service.detectors[service.create("shop")].add_rule("logins", "a == 1")
+
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Replay, "run", interrupted)
+    run = CliRunner().invoke(main, ["replay", "-", "--detector", "shop", "--token", "t"])
+    assert (run.exit_code, run.stderr) == (130, "")
+    assert run.stdout.splitlines()[1].split() == ["logins", "0"]

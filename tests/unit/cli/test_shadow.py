@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from api.cli import main
 from api.cli.things import shadow as command
 from engine import Detector
-from engine.evaluation.explanation.differences import DIFFERENCES_KEPT
+from engine.evaluation.explanation.differences import DIFFERENCES_KEPT, Samples
 from tests.unit.cli.fake_service import FakeService
 
 LOGINS = "per user count(ok == false) within 1m >= 2"
@@ -59,8 +59,18 @@ def test_a_draft_is_compared_promoted_and_taken_back(detector: Detector) -> None
     assert event(detector, 5, "ada", ok=True) == ["logins"]
     assert shadow("--discard") == "The draft of `logins` is removed.\n"
     assert len(detector.rules()) == 1
-    assert "no draft" in shadow("--discard", status=1)
-    assert "no draft" in shadow(status=1)
+    for asked in ([], ["--discard"], ["--promote"], ["--follow"]):
+        assert "no draft; add one with --draft CONDITION" in shadow(*asked, status=1)
+
+
+def test_a_draft_has_no_draft(detector: Detector) -> None:
+    shadow("--draft", DRAFT)
+    asked = ["shadow", "logins, draft", "--detector", "shop", "--token", "t"]
+    run = CliRunner().invoke(main, asked)
+    assert (run.exit_code, run.output) == (
+        1,
+        "rule-detector: `logins, draft` is itself a draft, that of the rule `logins`\n",
+    )
 
 
 def test_another_draft_takes_the_place_of_the_one_before(detector: Detector, tmp_path: Path) -> None:
@@ -100,7 +110,9 @@ def followed(monkeypatch: pytest.MonkeyPatch, steps: list[Any], *options: str) -
         return step()
 
     monkeypatch.setattr(command.time, "sleep", sleep)
-    return shadow("--follow", *options, status=1).splitlines()
+    lines = shadow("--follow", *options, status=130).splitlines()
+    assert not any("Abort" in line for line in lines)
+    return lines
 
 
 def test_a_burst_is_followed_whole_and_what_is_not_kept_is_counted(
@@ -145,7 +157,21 @@ def test_with_explain_both_conditions_are_told(detector: Detector, monkeypatch: 
         "        true   ok == false; ok: false",
         "  draft",
     ]
-    assert "needs `--follow`" in shadow("--explain", status=2)
+    assert "explains examples" in shadow("--explain", "--promote", status=2)
+
+
+def test_with_explain_examples_are_told_with_the_trees_that_are_kept(detector: Detector) -> None:
+    detector.sampler = Samples(detector, lambda: 0.0)
+    shadow("--draft", "ok == false")
+    detector.submit({"user": "ada", "ok": False}, 2_000)
+    assert shadow("--explain").splitlines()[2:8] == [
+        'only the draft  1970-01-01T00:00:02.000Z  user=ada  {"user": "ada", "ok": false}',
+        "  rule",
+        '    false  per user count(ok == false) within 1m >= 2; slice user: "ada"',
+        "      false  count(ok == false) within 1m >= 2; found 1",
+        "        true   ok == false; ok: false",
+        "  draft",
+    ]
 
 
 def test_a_long_name_leaves_room_for_what_a_draft_is_called(detector: Detector) -> None:

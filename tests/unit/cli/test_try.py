@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,8 @@ def test_with_two_versions_both_are_explained(rules: str, events: str) -> None:
 
 def test_what_cannot_be_explained_is_told(rules: str, events: str) -> None:
     assert "did you mean `again`" in tried(rules, events, "--explain", "agian", "--line", "3", code=1).stderr
+    unknown = tried(rules, events, "--explain", "something else", "--line", "3", code=1).stderr
+    assert "`something else`: there are `again`, `never`" in unknown
     assert "no event is at line 9" in tried(rules, events, "--explain", "again", "--line", "9", code=1).stderr
     assert "go together" in tried(rules, events, "--explain", "again", code=2).stderr
 
@@ -237,6 +240,25 @@ def test_a_bad_line_ends_the_trial_after_the_events_before_it(rules: str) -> Non
     assert tried("none.yaml", bad, code=1).stdout == ""
 
 
+def test_what_cannot_be_read_at_all_has_no_table(rules: str) -> None:
+    Path("binary.log").write_bytes(bytes(range(128, 256)))
+    for name, said in (
+        ("nowhere", "no such file"),
+        ("binary.log", "neither NDJSON nor CSV: it is not valid"),
+    ):
+        run = tried(rules, name, code=1)
+        assert f"rule-detector: {name}: {said}" in run.stderr
+        assert "fired" not in run.stdout
+
+
+@pytest.mark.parametrize("options", [[], ["--pattern", "^nothing (?P<time>.*)"]])
+def test_where_there_are_no_events_this_is_told(rules: str, options: list[str]) -> None:
+    empty = write("some.log", *(["Dec 10 06:55:46 sshd"] if options else []))
+    run = tried(rules, empty, *options)
+    assert "warning: there are no events" in run.stderr
+    assert "column types" not in run.output
+
+
 def test_an_event_that_the_engine_refuses_is_counted_and_changes_nothing() -> None:
     said: list[Firing] = []
     trial = Trial(conditions_of("late: once n == 1", "r"), said.append)
@@ -247,14 +269,20 @@ def test_an_event_that_the_engine_refuses_is_counted_and_changes_nothing() -> No
     assert said == []
 
 
-def test_a_live_pipe_is_shown_as_it_flows(rules: str) -> None:
-    command = [sys.executable, "-c", "from api.cli import main; main()", "try", rules, "-"]
+@pytest.mark.parametrize("interrupted", [False, True], ids=["to its end", "until Ctrl-C"])
+def test_a_live_pipe_is_shown_as_it_flows(rules: str, interrupted: bool) -> None:
+    # A background job ignores SIGINT, and so do the processes that it starts.
+    listens = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{listens}; from api.cli import main; main()", "try", rules, "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(login(0, "a", n=1) + "\n")
         process.stdin.flush()
         assert "again  ip=a  standard input, line 1" in process.stdout.readline()
-        process.stdin.close()
-        assert "rule" in process.stdout.read()
-        assert process.wait(30) == 0
+        if interrupted:
+            process.send_signal(signal.SIGINT)
+        else:
+            process.stdin.close()
+        assert "again  1" in process.stdout.read()
+        assert process.wait(30) == (130 if interrupted else 0)

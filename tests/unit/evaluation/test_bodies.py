@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.schema.messages import Name
+from api.schema.messages.catalogue import Name
 from engine.evaluation.wire import bodies
 from engine.evaluation.wire.bodies import VIOLATIONS_MAX, decode
 from engine.evaluation.wire.events import BatchBody, EvaluateBody, decode_batch

@@ -160,8 +160,9 @@ CHOICES: dict[str, tuple[int, Callable[[int], str], bool]] = {
     "memories behind an equality": (
         80,
         lambda number: f'action == "pay" and per user once within 10m kind == "k{number}"',
-        True,
+        False,
     ),
+    "regular expressions": (10, lambda number: f'path matches "/dir{number}/[a-f]+x"', True),
 }
 
 

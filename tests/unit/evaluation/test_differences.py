@@ -2,20 +2,25 @@
 
 import json
 import random
+from typing import Any
 
 import pytest
 
 from engine import Detector, Refusal, explain
+from engine.evaluation.dispatch.compiler import Event
 from engine.evaluation.explanation import differences
 from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.differences import (
     DIFFERENCES_KEPT,
     EXPLAINED_EACH_SECOND,
+    SAMPLED_EACH_SECOND,
     WATCHED_MAX,
     Differences,
+    Samples,
     watched,
 )
 from engine.evaluation.explanation.timelines import LOOKED_AT_S
+from engine.evaluation.rule_book.shadows import EXAMPLES_EACH, EXAMPLES_MAX, EXPLAINED_MAX
 from engine.evaluation.wire.comparisons import comparison_of
 from tests.differential.feeding import submitted
 from tests.unit.evaluation.test_timelines import Clock, drawn
@@ -37,21 +42,42 @@ def made(rule: str, draft: str) -> tuple[Detector, Clock, Differences]:
     return detector, clock, watched(detector, detector.comparison(RULE), clock)
 
 
+def sampled(rule: str, draft: str) -> tuple[Detector, Clock]:
+    """Give a detector whose comparison nobody watches."""
+    detector, clock, watching = made(rule, draft)
+    watching._end()
+    detector.sampler = Samples(detector, clock)
+    return detector, clock
+
+
+def told_of(detector: Detector, kind: str, rule_id: str = RULE) -> list[tuple[int, bool]]:
+    """Give the number of each example, the last one first, and whether it has trees."""
+    examples = json.loads(comparison_of(detector, rule_id).result)["examples"][kind]
+    assert all(("rule" in one) is ("draft" in one) for one in examples)
+    return [(one["number"], "rule" in one) for one in examples]
+
+
+def explained(pair: tuple[str, str], events: list[Event]) -> list[tuple[str, int, list[Any]]]:
+    """Give the differences and their trees as explanations find them."""
+    detector = Detector()
+    for name, condition in zip((RULE, DRAFT), pair, strict=True):
+        detector.add_rule(name, condition, rule_id=name)
+    expected = []
+    for number, (fields, at_ms, _) in enumerate(events, 1):
+        rule, draft = explain(detector, fields, at_ms).rules
+        detector.evaluate(fields, at_ms)
+        if rule.verdict is not draft.verdict:
+            kind = "only_rule" if rule.verdict else "only_draft"
+            expected.append((kind, number, [node_document(rule.node), node_document(draft.node)]))
+    return expected
+
+
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[0])
 @pytest.mark.parametrize("many", [False, True], ids=["one by one", "in a batch"])
 def test_each_difference_has_the_trees_that_an_explanation_had(pair: tuple[str, str], many: bool) -> None:
     detector, _, watching = made(*pair)
-    other = Detector()
-    for name, condition in zip((RULE, DRAFT), pair, strict=True):
-        other.add_rule(name, condition, rule_id=name)
-    events = [(fields, 500 * number, None) for number, fields in enumerate(drawn(7))]
-    expected = []
-    for number, (fields, at_ms, _) in enumerate(events, 1):
-        rule, draft = explain(other, fields, at_ms).rules
-        other.evaluate(fields, at_ms)
-        if rule.verdict is not draft.verdict:
-            kind = "only_rule" if rule.verdict else "only_draft"
-            expected.append((kind, number, [node_document(rule.node), node_document(draft.node)]))
+    events: list[Event] = [(fields, 500 * number, None) for number, fields in enumerate(drawn(7))]
+    expected = explained(pair, events)
     if many:
         submitted(detector, events)
     else:
@@ -137,3 +163,87 @@ def test_the_answer_has_the_differences_behind_an_event(monkeypatch: pytest.Monk
     monkeypatch.setattr("engine.evaluation.wire.comparisons.TREES_BYTES_MAX", 1)
     both = json.loads(comparison_of(detector, RULE, 0).result)["differences"]
     assert ["rule" in one for one in both] == [True, False]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[0])
+def test_examples_have_the_trees_that_an_explanation_had_though_nobody_looked(pair: tuple[str, str]) -> None:
+    detector, _ = sampled(*pair)
+    events: list[Event] = [(fields, 500 * number, None) for number, fields in enumerate(drawn(7))]
+    for event in events:
+        detector.submit(*event)
+    told = json.loads(comparison_of(detector, RULE).result)["examples"]
+    for kind in ("only_rule", "only_draft"):
+        expected = [(number, trees) for each, number, trees in explained(pair, events) if each == kind]
+        found = [(one["number"], [one["rule"], one["draft"]]) for one in told[kind] if "rule" in one]
+        assert found == expected[: -EXPLAINED_MAX - 1 : -1]
+    assert not any("rule" in one for one in told["both"])
+
+
+def test_of_a_batch_the_first_events_are_explained() -> None:
+    detector, _ = sampled("once a == 1", "a == 2")
+    submitted(detector, [({"a": 1}, number, None) for number in range(20)])
+    assert told_of(detector, "only_rule") == [
+        *((number, False) for number in range(20, 15, -1)),
+        *((number, True) for number in range(8, 3, -1)),
+    ]
+    refused = [({"a": 1}, -1e9, None), ({"a": 1}, 30, None)]
+    submitted(detector, refused)
+    assert told_of(detector, "only_rule")[0] == (21, True)
+
+
+def test_a_refused_event_leaves_nothing_for_the_next() -> None:
+    detector, _ = sampled("once a == 1", "a == 2")
+    detector.submit({"a": 1}, 1)
+    with pytest.raises(Refusal):
+        detector.submit({"a": 1}, -1e9)
+    detector.evaluate({"a": 1}, 2)
+    assert told_of(detector, "only_rule") == [(2, False), (1, True)]
+
+
+def test_a_burst_is_explained_in_part_though_nobody_looks() -> None:
+    detector, clock = sampled("a == 1 or a == 3", "a == 2")
+    for number in range(SAMPLED_EACH_SECOND):
+        detector.submit({}, number)
+    detector.submit({"a": 1}, number)
+    assert told_of(detector, "only_rule") == [(SAMPLED_EACH_SECOND + 1, False)]
+    clock.now_s += 1
+    for number in range(2 * EXAMPLES_EACH):
+        detector.submit({"a": 1}, 1_000 + number)
+    numbers = [number for number, has_trees in told_of(detector, "only_rule") if has_trees]
+    first = SAMPLED_EACH_SECOND + 1
+    assert numbers == [first + 2 * EXAMPLES_EACH, *(first + EXAMPLES_EACH - back for back in range(4))]
+    detector.submit({"a": 2}, 9_999)
+    assert told_of(detector, "only_draft") == [(first + 2 * EXAMPLES_EACH + 1, True)]
+    assert len(told_of(detector, "only_rule")) == EXAMPLES_MAX
+
+
+def test_pairs_take_turns() -> None:
+    detector, _ = sampled("a == 1", "a == 2")
+    other = detector.add_rule("other", "a == 1")
+    detector.add_rule("other, draft", "a == 2", shadow=True, draft_of=other)
+    for number in range(4):
+        detector.submit({"a": 1}, number)
+    assert told_of(detector, "only_rule") == [(4, False), (3, True), (2, False), (1, True)]
+    assert told_of(detector, "only_rule", other) == [(4, True), (3, False), (2, True), (1, False)]
+
+
+def test_trees_change_sides_when_the_draft_is_promoted() -> None:
+    detector, _ = sampled("a == 1", "a == 2")
+    detector.submit({"a": 1}, 1)
+    detector.promote(RULE)
+    detector.submit({"a": 1}, 2)
+    last, first = json.loads(comparison_of(detector, RULE).result)["examples"]["only_draft"]
+    for one in (last, first):
+        assert (one["rule"]["text"], one["draft"]["text"]) == ("a == 2", "a == 1")
+        assert (one["rule"]["verdict"], one["draft"]["verdict"]) == (False, True)
+
+
+def test_large_conditions_have_examples_without_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = " and ".join(f"a != {number}" for number in range(differences.EXPLAINED_NODES_MAX))
+    detector, _ = sampled(large, "a == 1")
+    detector.submit({"a": -1}, 1)
+    assert told_of(detector, "only_rule") == [(1, False)]
+    monkeypatch.setattr(differences, "EXPLAINED_BYTES_MAX", 10)
+    detector, _ = sampled("a == 1", "a == 2")
+    detector.submit({"a": 1}, 1)
+    assert told_of(detector, "only_rule") == [(1, False)]

@@ -233,3 +233,10 @@ def test_plain_events_are_taken_as_they_are(detector: Detector, fields: dict[str
     for way in ways(detector):
         assert way(fields, 0) == []
     assert len(detector.evaluate_many([(fields, 0.5, None), ({"a": 1}, 1, None)])) == 2
+
+
+@pytest.mark.parametrize("timestamp_ms", [0.1, 1e-9, 8.0005, 2289727492837.5073, -3377255321789.6553])
+def test_a_fraction_of_a_millisecond_is_rounded_as_it_is_written(timestamp_ms: float) -> None:
+    made = Detector()
+    made.evaluate({}, timestamp_ms)
+    assert made.clock_us == round(Decimal(repr(timestamp_ms)) * 1_000)

@@ -1,7 +1,10 @@
 """Ranges of numbers and texts: exactly the intervals that contain a number are found."""
 
 import itertools
+import operator
 import random
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -69,7 +72,8 @@ def _evaluated(detector: Detector, **fields: object) -> int:
     selected = sum(
         len(rows) for bucket in met for shapes in bucket.several.values() for rows in shapes.values()
     )
-    return selected + sum(len(group.rest) // group.width for bucket in met for group in bucket.rules.values())
+    of_loops = (group for bucket in met for groups in bucket.groups.values() for group in groups.values())
+    return selected + sum(len(group.rest) // group.width for group in of_loops)
 
 
 def test_an_event_evaluates_the_rules_whose_ranges_contain_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +93,35 @@ def test_an_event_evaluates_the_rules_whose_ranges_contain_its_value(monkeypatch
     assert _evaluated(detector, name="user 0505") == 1
     for value in (True, None, "1", [1], LARGEST, -1):
         assert _evaluated(detector, x=value) == 0
+
+
+@pytest.mark.parametrize("few", [0, 1_000], ids=["indexed", "fused"])
+def test_comparisons_are_exact_at_their_ends(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(few))
+    detector = Detector()
+    comparisons = {
+        detector.add_rule("comparison", f"x {sign} {bound}"): (holds, bound)
+        for sign, holds in ((">", operator.gt), (">=", operator.ge), ("<", operator.lt), ("<=", operator.le))
+        for bound in (-3, 0, 1, 2.5, LARGEST, -LARGEST)
+    }
+    largest = int(LARGEST)
+    for value in (-3, -2.9, -0.0, 0, 0.1, 1, 2, 2.5, 3, True, "3", None, [3], largest, LARGEST, -LARGEST):
+        _check(detector, value, comparisons)
+    for value in (largest - 1, largest + 1, -largest - 1, 10**400, -(10**400)):
+        _check(detector, value, comparisons)
+
+
+def _check(
+    detector: Detector, value: object, comparisons: dict[str, tuple[Callable[[Any, Any], bool], float]]
+) -> None:
+    fired = {action["ruleId"] for action in detector.evaluate({"x": value}, 0)}
+    expected = {
+        rule_id
+        for rule_id, (holds, bound) in comparisons.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        if -LARGEST <= value <= LARGEST and holds(value, bound)
+    }
+    assert fired == expected, value
 
 
 def test_of_an_equality_and_a_range_the_one_decides_that_fewer_events_meet(

@@ -118,7 +118,7 @@ def test_a_different_condition_or_a_switch_begins_the_comparison_anew_and_nothin
     assert counts(detector) == [0, 0, 0]
     fired(detector, a=2)
     detector.change_rule(DRAFT, enabled=False)
-    with pytest.raises(Refusal, match="has no draft that is enabled") as refused:
+    with pytest.raises(Refusal, match="is disabled; enable both") as refused:
         detector.comparison(RULE)
     assert refused.value.code == 1201
     detector.change_rule(DRAFT, enabled=True)
@@ -165,7 +165,7 @@ def test_a_draft_that_acts_is_none_any_more() -> None:
     detector = made()
     assert detector.change_rule(DRAFT, shadow=False).draft_of is None
     assert fired(detector, a=1) == [RULE, DRAFT]
-    with pytest.raises(Refusal, match="has no draft to be compared with"):
+    with pytest.raises(Refusal, match="has no draft; add a shadow rule"):
         detector.comparison(RULE)
 
 
@@ -189,6 +189,7 @@ def test_what_cannot_be_a_draft_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("engine.evaluation.rule_book.shadows.DRAFTS_MAX", 1)
     assert DRAFTS_MAX > 1
     assert refused(draft_of=other, shadow=True)[0] == 1400
+    detector.add_rule("one without a draft", "a == 1")
 
 
 @pytest.mark.parametrize(
@@ -226,3 +227,10 @@ def test_until_when_a_draft_is_young(draft: str, events: int, until_us: int | No
     assert told in document
     assert ("young" in document) is (until_us is not None)
     assert ('"since_ms":2' in document) is (events > 0)
+
+
+def test_until_when_a_rule_is_young_that_was_changed_after_its_draft_was_made() -> None:
+    detector = made("a == 2", "a == 1")
+    detector.evaluate({}, 5)
+    detector.change_rule(RULE, condition="once within 1m a == 2")
+    assert detector.comparison(RULE).young_until_us == 5_000 + MINUTE_US

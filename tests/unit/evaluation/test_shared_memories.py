@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine import Detector, Limits
+from engine import Detector, Limits, explain
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing.buckets import Group
 from engine.evaluation.state import joining
@@ -161,6 +161,94 @@ def test_what_came_at_the_time_of_a_birth_is_not_remembered_once_rules_are_fused
     detector.add_rule("other", "q == 1")
     assert not detector.state.indexed
     assert [action["name"] for action in detector.evaluate({"k": 1}, 2)] == ["old"]
+
+
+BUSY = ((0, 1, 1), (0, 2, 0), (500, 3, 2), (700, 2, 0), (900, 1, 1), (900, 4, 0))
+QUIET = ((0, 2, 0), (900, 4, 0))
+
+
+@pytest.mark.parametrize("per", ["", "per k "])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "once p == 1",
+        "once within 10s p == 1",
+        "historically for 10s not p == 1",
+        "historically for 10s strong not p == 1",
+        "not p == 1 since within 10s p == 2",
+        "count(p == 1) within 10s >= 2",
+    ],
+)
+@pytest.mark.parametrize(("events", "last"), [(BUSY, 0), (QUIET, 0), (BUSY, 1), (QUIET, 1)])
+def test_once_they_are_fused_rules_answer_as_if_they_were_still_indexed(
+    events: tuple[tuple[int, int, int], ...],
+    last: int,
+    rule: str,
+    per: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    detectors = Detector(), Detector()
+    for detector, fused_from in zip(detectors, (1_000, 0), strict=True):
+        detector.add_rule("old", f"{per}({rule})")
+        detector.evaluate({"k": 6, "p": 0}, 0)
+        for time_ms, key, p in events:
+            detector.evaluate({"k": key, "p": p}, time_ms)
+        detector.add_rule("young", f"{per}({rule})")
+        for time_ms, key, p in events:
+            detector.evaluate({"k": key, "p": p}, time_ms + 1_000)
+        # At this time, the window of the last of them that had `p` ends.
+        detector.evaluate({"k": 5, "p": last}, 11_900)
+        assert detector.state.joined
+        with monkeypatch.context() as patched:
+            patched.setattr(rule_set, "index_pays", fused.up_to(fused_from))
+            detector.add_rule("other", "q == 1")
+    assert [detector.state.indexed for detector in detectors] == [False, True]
+    for time_ms in (11_900, 11_901, 12_400, 20_000, 21_899, 21_900, 21_901, 22_000, 32_000):
+        for key in range(1, 7):
+            event = {"k": key, "p": int(key == 2 and time_ms == 12_400)}, time_ms
+            answers = [[action["name"] for action in each.evaluate(*event)] for each in detectors]
+            assert answers[0] == answers[1], event
+    for each in detectors[0].rules():
+        detectors[0].remove_rule(each.id)
+    assert not detectors[0].state.tables
+
+
+def test_what_has_expired_is_not_written_when_rules_are_fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = Detector()
+    detector.add_rule("old", ONE)
+    detector.evaluate({"k": 1, "p": 1}, 0)
+    detector.add_rule("young", ONE)
+    for time_ms, key in ((1, 1), (2, 2), (10_002, 3)):
+        detector.evaluate({"k": key, "p": 1}, time_ms)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
+    detector.add_rule("other", "q == 1")
+    assert [list(store.slots()) for store in detector.state.stores.values()] == [[0, 1, 2], [1, 2]]
+
+
+def test_an_explanation_reads_what_fused_rules_have_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = Detector()
+    detector.add_rule("rule", "once within 1s not p == 1")
+    detector.evaluate({}, 0)
+    monkeypatch.setattr(rule_set, "index_pays", fused.up_to(1_000))
+    detector.add_rule("other", "q == 1")
+    detector.evaluate({}, 5_000)
+    assert [rule.verdict for rule in explain(detector, {"p": 1}, 5_500).rules] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "once earlier p == 1",
+        "per k where (once q == 1) (once earlier p == 1)",
+        "once (per k where (once q == 1) (earlier p == 1))",
+    ],
+)
+def test_a_memory_of_a_later_birth_reads_the_memories_inside_it(rule: str) -> None:
+    detector = Detector()
+    detector.evaluate({}, 0)
+    detector.add_rule("rule", rule)
+    event = {"k": 1, "p": 1, "q": 1}
+    assert [bool(detector.evaluate(event, time_ms)) for time_ms in (1, 2)] == [False, True]
 
 
 def test_starts_go_with_the_last_rule_that_needs_them() -> None:

@@ -54,7 +54,7 @@ SHAPES: dict[str, tuple[list[str], Fields, int]] = {
         KEYS,
     ),
     "members that have deviated from their clock": (
-        [f"t == 1 and per k0 once within {number + 1}h not a == 1" for number in range(130)],
+        [f"t == 1 and per k0 once within {number + 1}h not a == 1" for number in range(200)],
         parts(1, lambda number, _: f"user-{number}"),
         400,
     ),

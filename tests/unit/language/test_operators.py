@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from msgspec import structs
 
-from api.schema import conditions
+from api.schema.messages import conditions
 from engine.language.condition import Condition, FilteredKey, Keyed, Leaf, children, walk
 from engine.language.json.writer import condition_to_document
 from engine.language.operators import (

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.linearizability.history import (
+    READS,
     REFUSED,
     AddRule,
     Answer,
@@ -22,6 +23,7 @@ from tests.linearizability.history import (
     Position,
     RemoveRule,
 )
+from tests.linearizability.journal import Done
 from tests.linearizability.model import listed
 from tests.linearizability.workload import Workload
 from tests.reference import ReferenceDetector
@@ -33,6 +35,7 @@ class Simulated:
     def __init__(self) -> None:
         self.reference = ReferenceDetector()
         self.answers = dict[str, Answer]()
+        self.journal = list[Done]()
 
     def copied(self) -> "Simulated":
         other = Simulated()
@@ -42,15 +45,29 @@ class Simulated:
             dict(self.reference.rules),
         )
         other.answers = dict(self.answers)
+        other.journal = list(self.journal)
         return other
 
+    def restore(self, copied: "Simulated") -> None:
+        """Become a copy that was made before."""
+        self.__dict__ = copied.__dict__
+
     def answer(self, asked: Asked) -> Answer:
+        answer = self._answer(asked)
+        if not isinstance(asked, READS) and answer != REFUSED and not isinstance(asked, Evaluate):
+            self.journal.append(Done(asked))
+        return answer
+
+    def _answer(self, asked: Asked) -> Answer:
         reference = self.reference
         match asked:
             case Evaluate(events, batch, key):
                 if key in self.answers:
                     return self.answers[key]
                 given = tuple(map(self._event, events))
+                refused = frozenset(place for place, one in enumerate(given) if one == REFUSED)
+                if len(refused) < len(given) or (key and batch):
+                    self.journal.append(Done(Evaluate(events, batch), refused))
                 if key and (batch or given != (REFUSED,)):
                     self.answers[key] = given
                 return given
@@ -127,13 +144,13 @@ def slots(chance: random.Random, *, clients: int, requests: int, unanswered: flo
     return found
 
 
-Defect = Callable[[Sequence[Slot], random.Random], Sequence[Slot]]
-"""Executes the slots, which are in the order of their effects, with one defect."""
+Slots = Sequence[Slot]
+Defect = Callable[[Simulated, Slots, random.Random], Slots]
+"""Has a new detector execute the slots, which are in the order of their effects, with one defect."""
 
 
-def executed(ordered: Sequence[Slot], chance: random.Random | None = None) -> Sequence[Slot]:
+def executed(simulated: Simulated, ordered: Slots, chance: random.Random | None = None) -> Slots:
     """Execute without a defect."""
-    simulated = Simulated()
     for slot in ordered:
         if slot.executed:
             slot.answer = simulated.answer(slot.asked)
@@ -149,10 +166,17 @@ def history(
     defect: Defect = executed,
 ) -> list[Call]:
     """Return a history of a simulated detector."""
-    chance = random.Random(f"{seed}")
+    return recorded(seed, clients=clients, requests=requests, unanswered=unanswered, defect=defect)[0]
+
+
+def recorded(
+    seed: object, *, clients: int = 5, requests: int = 80, unanswered: float, defect: Defect = executed
+) -> tuple[list[Call], list[Done]]:
+    """Return a history of a simulated detector, and its journal."""
+    chance, simulated = random.Random(f"{seed}"), Simulated()
     drawn = slots(chance, clients=clients, requests=requests, unanswered=unanswered)
-    done = defect(sorted(drawn, key=lambda slot: slot.effect_ns), chance)
-    return [slot.call for slot in done]
+    done = defect(simulated, sorted(drawn, key=lambda slot: slot.effect_ns), chance)
+    return [slot.call for slot in done], simulated.journal
 
 
 # -- defects -------------------------------------------------------------------------------------------------
@@ -175,22 +199,25 @@ def _accepted(slot: Slot) -> bool:
     return isinstance(slot.answer, tuple) and slot.answer[0] != REFUSED
 
 
-def event_is_lost(ordered: Sequence[Slot], chance: random.Random) -> Sequence[Slot]:
+def event_is_lost(simulated: Simulated, ordered: Slots, chance: random.Random) -> Slots:
     """An acknowledged event is gone, as after a crash without a sync."""
-    simulated, chosen, done = Simulated(), chance.choice(_new_events(ordered)), False
+    chosen, done = chance.choice(_new_events(ordered)), False
     for place, slot in enumerate(ordered):
         if slot.executed:
             before = simulated.copied()
             slot.answer = simulated.answer(slot.asked)
             if place >= chosen and not done and place in _new_events(ordered) and _accepted(slot):
-                simulated, done = before, True
+                simulated.restore(before)
+                done = True
     assert done
     return ordered
 
 
-def event_is_applied_twice(ordered: Sequence[Slot], chance: random.Random) -> Sequence[Slot]:
+def event_is_applied_twice(
+    simulated: Simulated, ordered: Sequence[Slot], chance: random.Random
+) -> Sequence[Slot]:
     """An event is evaluated once more than it was sent."""
-    simulated, chosen, done = Simulated(), chance.choice(_new_events(ordered)), False
+    chosen, done = chance.choice(_new_events(ordered)), False
     for place, slot in enumerate(ordered):
         if slot.executed:
             slot.answer = simulated.answer(slot.asked)
@@ -202,14 +229,15 @@ def event_is_applied_twice(ordered: Sequence[Slot], chance: random.Random) -> Se
     return ordered
 
 
-def retry_is_applied_again(ordered: Sequence[Slot], chance: random.Random) -> Sequence[Slot]:
+def retry_is_applied_again(
+    simulated: Simulated, ordered: Sequence[Slot], chance: random.Random
+) -> Sequence[Slot]:
     """No answer is remembered by its key, and an acknowledged event is sent again with its key."""
     places = [place for place in _new_events(ordered) if ordered[place].asked.key]
-    executed(ordered)
+    executed(Simulated(), ordered)
     chosen = next(ordered[place] for place in places if _accepted(ordered[place]))
     end_ns = chosen.returned_ns
     again = Slot("retry", end_ns + 1, end_ns + 2, end_ns + 3, chosen.asked)
-    simulated = Simulated()
     slots = sorted([*ordered, again], key=lambda slot: slot.effect_ns)
     for slot in slots:
         if slot.executed:
@@ -218,7 +246,9 @@ def retry_is_applied_again(ordered: Sequence[Slot], chance: random.Random) -> Se
     return slots
 
 
-def events_are_swapped(ordered: Sequence[Slot], chance: random.Random) -> Sequence[Slot]:
+def events_are_swapped(
+    simulated: Simulated, ordered: Sequence[Slot], chance: random.Random
+) -> Sequence[Slot]:
     """Of two events, the second was called after the first had returned, and was evaluated before it."""
     swapped = list(ordered)
     places = _new_events(ordered)
@@ -232,12 +262,14 @@ def events_are_swapped(ordered: Sequence[Slot], chance: random.Random) -> Sequen
         < 9_000
     )
     swapped[one], swapped[other] = swapped[other], swapped[one]
-    return executed(swapped)
+    return executed(simulated, swapped)
 
 
-def stale_owner_answers(ordered: Sequence[Slot], chance: random.Random) -> Sequence[Slot]:
+def stale_owner_answers(
+    simulated: Simulated, ordered: Sequence[Slot], chance: random.Random
+) -> Sequence[Slot]:
     """One client is answered by the owner before, which has missed what others did."""
-    simulated, stale, left = Simulated(), None, 3
+    stale, left = None, 3
     chosen = chance.choice(_new_events(ordered))
     for place, slot in enumerate(ordered):
         if place == chosen:
@@ -251,9 +283,9 @@ def stale_owner_answers(ordered: Sequence[Slot], chance: random.Random) -> Seque
     return ordered
 
 
-def stale_read(ordered: Sequence[Slot], chance: random.Random) -> Sequence[Slot]:
+def stale_read(simulated: Simulated, ordered: Slots, chance: random.Random) -> Slots:
     """A question is answered by the owner before."""
-    simulated, stale, done = Simulated(), Simulated(), False
+    stale, done = Simulated(), False
     for place, slot in enumerate(ordered):
         if place == len(ordered) // 3:
             stale = simulated.copied()
@@ -267,9 +299,9 @@ def stale_read(ordered: Sequence[Slot], chance: random.Random) -> Sequence[Slot]
     return ordered
 
 
-def refused_is_done(ordered: Sequence[Slot], chance: random.Random) -> Sequence[Slot]:
+def refused_is_done(simulated: Simulated, ordered: Slots, chance: random.Random) -> Slots:
     """A client is told that nothing was done, and it was."""
-    executed(ordered)
+    executed(simulated, ordered)
     places = [place for place in _new_events(ordered) if _accepted(ordered[place])]
     chosen = ordered[chance.choice(places)]
     return [slot for slot in ordered if slot is not chosen]

@@ -1,6 +1,7 @@
 """The checker accepts what some order explains, and nothing else."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,16 +16,20 @@ from tests.linearizability.history import (
     ChangeRule,
     Evaluate,
     Fired,
+    Listed,
+    ListRules,
     Position,
     RemoveRule,
     Sent,
     Unexpected,
 )
+from tests.linearizability.journal import Done
 from tests.linearizability.minimal import minimized, told
 from tests.linearizability.model import DetectorModel, reach
+from tests.linearizability.replay import Replay, problems
 from tests.linearizability.search import Explained, Unexplained, explain
 from tests.linearizability.workload import CHANGING, FIXED
-from tests.unit.linearizability.simulated import DEFECTS, history
+from tests.unit.linearizability.simulated import DEFECTS, history, recorded
 
 
 def judged(calls):
@@ -52,6 +57,21 @@ def test_each_defect_is_found(defect, unanswered, seed, scaled):
         calls = history(f"{seed} {number}", defect=defect, unanswered=unanswered)
         found = judged(calls)
         assert isinstance(found, Unexplained), (number, found.order)
+
+
+@settings(max_examples=max(10, settings.default.max_examples // 4))
+@given(seed=st.integers(0, 2**32), clients=st.integers(1, 6), unanswered=st.sampled_from((0.0, 0.03, 0.1)))
+def test_the_order_of_the_journal_explains_what_was_answered(seed, clients, unanswered):
+    calls, journal = recorded(seed, clients=clients, requests=40, unanswered=unanswered)
+    assert problems(calls, Replay(journal)) == []
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
+@pytest.mark.parametrize("unanswered", [0.0, 0.03])
+def test_the_order_of_the_journal_explains_no_defect(defect, unanswered, seed, scaled):
+    for number in range(scaled(2)):
+        calls, journal = recorded(f"{seed} {number}", defect=defect, unanswered=unanswered)
+        assert problems(calls, Replay(journal)), number
 
 
 def test_an_order_that_explains_a_history_respects_real_time_and_has_all_that_was_answered(seed):
@@ -119,7 +139,46 @@ def test_no_order_explains_an_internal_error():
     assert not accepted(RULE, event(1, 1, 10, 20, Unexpected("1500")))
 
 
-# --the parts ------------------------------------------------------------------------------------------
+# -- the order of the journal ------------------------------------------------------------------------
+
+
+DONE = [Done(RULE.asked), Done(event(1, 1, 0).asked), Done(event(2, 2, 0).asked)]
+
+
+def told_of(*calls, done=DONE):
+    return problems([RULE, *calls], Replay(done))
+
+
+def test_a_change_of_a_rule_that_is_lost_or_done_unasked_is_told():
+    change, gone = ChangeRule("r", (("notify", True),)), RemoveRule("r")
+    events = event(1, 1, 10, 20, NO), event(2, 2, 30, 40, YES)
+    changed = Call("y", change, 50, 60, (Listed("r", True, True, 1),))
+    assert told_of(*events) == []
+    assert told_of(*events, changed, done=[*DONE, Done(change)]) == []
+    assert told_of(*events, changed)
+    assert told_of(*events, done=[*DONE, Done(change)])
+    assert told_of(*events, Call("y", gone, 50, 60, "removed"))
+    assert told_of(*events, done=[*DONE, Done(gone)])
+    assert told_of(*events, Call("y", gone, 50, 60, REFUSED))
+
+
+def test_a_listing_of_rules_as_they_were_before_is_told():
+    change, events = ChangeRule("r", (("notify", True),)), (event(1, 1, 10, 20, NO), event(2, 2, 30, 40, YES))
+    changed = Call("y", change, 50, 60, (Listed("r", True, True, 1),))
+    listing = Call("z", ListRules(), 70, 80, (Listed("r", False, True, 1),))
+    assert told_of(*events, changed, listing, done=[*DONE, Done(change)])
+    assert told_of(*events, changed, replace(listing, called_ns=55), done=[*DONE, Done(change)]) == []
+
+
+def test_an_answer_before_one_that_had_returned_is_told():
+    assert told_of(event(1, 1, 10, 20, NO), event(2, 2, 15, 25, YES)) == []
+    assert told_of(event(1, 1, 30, 40, NO), event(2, 2, 10, 20, YES))
+    assert told_of(
+        event(1, 1, 10, 20, NO), Call("z", Position(), 15, 17, At(1_002, 2)), event(2, 2, 18, 25, YES)
+    )
+
+
+# -- the parts ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -33,16 +33,17 @@ from tests.linearizability.history import (
     RemoveRule,
     Unexpected,
 )
+from tests.linearizability.journal import KEEP_ALL, done
+from tests.linearizability.replay import Replay, problems
 from tests.linearizability.workload import Workload
 from tests.local_runtime import LocalService, LocalWorker, front_end, local_service
-from tests.unit.linearizability.recorded import Recording, Replay, problems
 
 CLIENTS = 5
 REQUESTS = 100
 DETECTORS = 2
 NODE_TIMEOUT_S = 0.1
 KILLED_EVERY = 25
-"""Requests. What is under way when its worker dies makes a history longer to explain."""
+"""Requests."""
 
 
 def operation_of(subject: Subject, asked: Asked) -> Operation:
@@ -160,6 +161,7 @@ async def played(tmp_path, seed) -> tuple[list[Subject], LocalLoad]:
         "retry_s": 0.01,
         "deadline_s": 5.0,
         "snapshot_interval_s": 0.1,
+        "snapshots_kept": KEEP_ALL,
     }
     async with (
         local_service(tmp_path, **settings) as service,
@@ -187,18 +189,16 @@ async def played(tmp_path, seed) -> tuple[list[Subject], LocalLoad]:
     return subjects, load
 
 
-async def judged(tmp_path, seed, monkeypatch) -> tuple[list[str], LocalLoad]:
+async def judged(tmp_path, seed) -> tuple[list[str], LocalLoad]:
     """Return what is wrong with the answers to a load."""
-    with monkeypatch.context() as patched:
-        recording = Recording(patched)
-        subjects, load = await played(tmp_path, seed)
-    replays = [(subject.calls, Replay(recording.entries(subject.id))) for subject in subjects]
-    return [problem for calls, replay in replays for problem in problems(calls, replay)], load
+    subjects, load = await played(tmp_path, seed)
+    found = [problems(one.calls, Replay(done(tmp_path / "detectors" / one.id))) for one in subjects]
+    return [problem for each in found for problem in each], load
 
 
 @pytest.mark.timeout(170)
-async def test_answers_are_in_one_order_while_workers_die_and_are_taken_for_dead(tmp_path, seed, monkeypatch):
-    found, load = await judged(tmp_path, seed, monkeypatch)
+async def test_answers_are_in_one_order_while_workers_die_and_are_taken_for_dead(tmp_path, seed):
+    found, load = await judged(tmp_path, seed)
     print(load.outcomes)
     assert load.outcomes["1502"], "no request was under way when its worker died"
     assert found == []
@@ -226,7 +226,7 @@ async def test_a_defect_of_the_runtime_is_found(defect, tmp_path, seed, monkeypa
     defect(monkeypatch)
     for number in range(30):
         # A replaced owner is not asked every time.
-        found, _ = await judged(tmp_path / f"{number}", f"{seed} {number}", monkeypatch)
+        found, _ = await judged(tmp_path / f"{number}", f"{seed} {number}")
         if found:
             return
     pytest.fail("all answers seemed right")

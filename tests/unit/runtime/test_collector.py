@@ -24,7 +24,8 @@ def as_before() -> Iterator[None]:
     # An earlier test of this process may have left hidden objects.
     gc.unfreeze()
     yield
-    gc.unfreeze()
+    # As it is after the collection of tests.
+    gc.freeze()
     gc.set_threshold(*thresholds)
 
 
@@ -44,8 +45,9 @@ def test_a_large_detector_is_hidden_while_it_is_active_and_looked_through_when_i
     assert freed == ["freed"]
 
 
-def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes():
+def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes(monkeypatch):
     """As many objects as the actor has are hidden before, all the time, and afterwards."""
+    monkeypatch.setattr(collector, "_LEFT_SMALL", 0)
     own = [Cycle() for _ in range(20_000)]
     heap = FrozenHeap()
     hidden = gc.get_freeze_count()
@@ -61,6 +63,18 @@ def test_what_an_actor_is_made_of_is_not_looked_through_when_a_detector_goes():
         assert freed == ["freed"]
         assert gc.get_freeze_count() >= len(own)
         assert len(gc.get_objects()) < len(own) // 4
+
+
+def test_what_small_detectors_leave_is_collected_once_several_are_gone():
+    heap = FrozenHeap()
+    freed = Cycle().freed
+    gone = 0
+    while not freed:
+        heap.activated()
+        heap.gone()
+        gone += 1
+        assert gone <= 20
+    assert gone > 1, "a collection takes longer than what a small detector leaves is worth"
 
 
 def test_a_large_detector_that_went_leaves_the_actor_hidden(monkeypatch):

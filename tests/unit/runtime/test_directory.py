@@ -11,7 +11,7 @@ from engine.runtime.catalogue import catalogue_state
 from engine.runtime.catalogue.catalogue_state import CatalogueState
 from engine.runtime.catalogue.directory import Directory, DirectorySettings, mint_offline, opened_offline
 from engine.runtime.catalogue.tokens import digest_of, mint
-from engine.runtime.contract.catalogue_changes import TableUpdate, TokenEntry
+from engine.runtime.contract.catalogue_changes import StoredToken, TableUpdate, TokenEntry
 from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import (
     Fenced,
@@ -57,7 +57,7 @@ def opened(tmp_path, files):
 def test_tokens_and_detectors_are_there_after_a_restart_in_order_of_creation(opened):
     directory = opened()
     for token_id in (C, A, B):
-        directory.add_token(token_id, digest_of(token_id), "hint")
+        directory.add_token(token_id, StoredToken(digest_of(token_id), "hint"))
     for detector_id in (B, C, A):
         directory.create_detector(detector_id, f"detector {detector_id[0]}")
     directory.revoke_token(A)
@@ -70,9 +70,9 @@ def test_tokens_and_detectors_are_there_after_a_restart_in_order_of_creation(ope
 def test_no_secret_is_on_the_disk(opened, tmp_path):
     minted = mint()
     assert len(minted.token) == len("rd_") + 43
-    assert minted.token.endswith(minted.hint)
-    assert len(minted.hint) == 4
-    opened().add_token(minted.id, digest_of(minted.token), minted.hint)
+    assert minted.token.endswith(minted.stored.hint)
+    assert len(minted.stored.hint) == 4
+    opened().add_token(minted.id, minted.stored)
     data = b"".join(path.read_bytes() for path in (tmp_path / "directory").iterdir())
     assert digest_of(minted.token) in data
     assert minted.token.encode()[3:20] not in data
@@ -80,8 +80,8 @@ def test_no_secret_is_on_the_disk(opened, tmp_path):
 
 def test_names_of_tokens_survive_and_times_of_use_do_with_a_snapshot(opened):
     directory = opened()
-    directory.add_token(A, b"a", "hint", "shop", 5)
-    directory.add_token(B, b"b", "hint")
+    directory.add_token(A, StoredToken(b"a", "hint", "shop", 5))
+    directory.add_token(B, StoredToken(b"b", "hint"))
     directory.tokens_used([A, C], 7)
     directory.tokens_used([A], 6)
     told = TokenEntry(A, "hint", "shop", 5, 7)
@@ -111,7 +111,7 @@ def test_only_what_is_new_is_told(opened):
     seen = (first.tokens.version, first.detectors.version)
     nothing = directory.changes(*seen)
     assert (nothing.tokens, nothing.detectors) == (TableUpdate(seen[0]), TableUpdate(seen[1]))
-    version = directory.add_token(A, b"digest", "hint")
+    version = directory.add_token(A, StoredToken(b"digest", "hint"))
     directory.create_detector(B, "b")
     news = directory.changes(*seen)
     assert news.tokens == TableUpdate(version, changes=[(b"digest", A)])
@@ -148,7 +148,7 @@ def test_only_a_detector_in_the_catalogue_is_leased(opened):
 def test_to_create_twice_is_to_create_once(opened):
     directory = opened()
     assert directory.create_detector(A, "a") == directory.create_detector(A, "a")
-    assert directory.add_token(A, b"d", "h") == directory.add_token(A, b"d", "h")
+    assert directory.add_token(A, StoredToken(b"d", "h")) == directory.add_token(A, StoredToken(b"d", "h"))
     assert directory.changes(0, 0).detectors.whole == {A: "a"}
 
 
@@ -181,13 +181,13 @@ def test_a_change_that_fails_is_made_whole_or_not_at_all(tmp_path, change, error
         data = tmp_path / str(call)
         files = FaultyFiles(error=error)
         with opened_with(data, files) as directory:
-            directory.add_token(A, b"a", "hint")
+            directory.add_token(A, StoredToken(b"a", "hint"))
             directory.create_detector(A, "a")
             before = told(directory)
             known = {A}, directory._state.detectors.copy()
             files.fails_at = len(files.calls) + call
             work = {
-                "add": lambda one: one.add_token(B, b"b", "hint"),
+                "add": lambda one: one.add_token(B, StoredToken(b"b", "hint")),
                 "revoke": lambda one: one.revoke_token(A),
                 "create": lambda one: one.create_detector(B, "b"),
                 "delete": lambda one: one.delete_detector(A),
@@ -283,7 +283,7 @@ def test_a_catalogue_that_is_gone_is_not_begun_anew(opened, tmp_path):
 def test_a_folder_that_was_begun_and_not_finished_is_begun_again(opened, tmp_path):
     (tmp_path / "directory").mkdir()
     (tmp_path / "directory" / "snapshot-00000000000000000000.rds.0.unfinished").write_bytes(b"half")
-    opened().add_token(A, b"a", "hint")
+    opened().add_token(A, StoredToken(b"a", "hint"))
     assert opened().changes(0, 0).tokens.whole == {b"a": A}
 
 
@@ -291,7 +291,7 @@ def test_a_long_journal_becomes_a_snapshot(opened, tmp_path, monkeypatch):
     monkeypatch.setattr("engine.runtime.catalogue.directory._SNAPSHOT_JOURNAL_BYTES", 1000)
     directory = opened()
     for number in range(100):
-        directory.add_token(f"{number:032x}", b"%d" % number, "hint")
+        directory.add_token(f"{number:032x}", StoredToken(b"%d" % number, "hint"))
     directory.close()
     assert sum(path.stat().st_size for path in (tmp_path / "directory").glob("journal-*")) < 7000
     assert len(opened().changes(0, 0).tokens.whole or ()) == 100
@@ -302,7 +302,7 @@ def test_a_snapshot_is_made_once_the_journal_has_as_much_as_the_one_before(opene
     directory = opened()
     sizes = []
     for number in range(2000):
-        directory.add_token(f"{number:032x}", b"%d" % number, "hint")
+        directory.add_token(f"{number:032x}", StoredToken(b"%d" % number, "hint"))
         newest = max((tmp_path / "directory").glob("snapshot-*"))
         if newest.stat().st_size not in sizes:
             sizes.append(newest.stat().st_size)
@@ -315,7 +315,7 @@ def test_a_snapshot_is_made_once_the_journal_has_as_much_as_the_one_before(opene
 def test_openings_leave_a_bounded_number_of_segments(opened, tmp_path):
     counts = []
     for number in range(60):
-        opened().add_token(f"{number:032x}", b"%d" % number, "hint")
+        opened().add_token(f"{number:032x}", StoredToken(b"%d" % number, "hint"))
         counts.append(len(list((tmp_path / "directory").glob("journal-*-000001.rdj"))))
     assert max(counts) <= 12
     for _ in range(5):
@@ -328,7 +328,7 @@ def test_openings_leave_a_bounded_number_of_segments(opened, tmp_path):
 
 def test_no_room_for_a_snapshot_does_not_keep_the_folder_from_being_opened(opened, files):
     for number in range(12):
-        opened().add_token(f"{number:032x}", b"%d" % number, "hint")
+        opened().add_token(f"{number:032x}", StoredToken(b"%d" % number, "hint"))
     files.error, files.for_good = errno.ENOSPC, True
     files.fail_next("rename")
     assert len(opened().changes(0, 0).tokens.whole or ()) == 12
@@ -352,7 +352,7 @@ def test_no_more_detectors_are_entered_than_there_may_be(tmp_path):
 
 
 def test_detectors_of_an_older_data_folder_are_given_their_folders_once(opened, tmp_path):
-    old = catalogue_state.CatalogueState({A: catalogue_state.StoredToken(b"a", "hint")}, {A: "a", B: "b"})
+    old = catalogue_state.CatalogueState({A: StoredToken(b"a", "hint")}, {A: "a", B: "b"})
     create_folder(tmp_path / "directory", catalogue_state.encode_state(old), version=1)
     newborn(tmp_path, A)
     directory = opened()
@@ -428,7 +428,7 @@ def test_a_folder_that_is_not_the_expected_one_is_refused_and_nothing_is_made_in
 
 WORK = {
     "changes": lambda directory: directory.changes(0, 0),
-    "add": lambda directory: directory.add_token(B, b"b", "hint"),
+    "add": lambda directory: directory.add_token(B, StoredToken(b"b", "hint")),
     "revoke": lambda directory: directory.revoke_token(A),
     "create": lambda directory: directory.create_detector(B, "b"),
     "delete": lambda directory: directory.delete_detector(A),
@@ -442,14 +442,14 @@ def test_a_folder_that_is_swapped_meanwhile_is_noticed_and_nothing_is_made_in_it
     data = tmp_path / "data"
     directory = expecting(data, begin_folder(data))
     directory.open()
-    directory.add_token(A, b"a", "hint")
+    directory.add_token(A, StoredToken(b"a", "hint"))
     for detector_id in (A, C):
         directory.create_detector(detector_id, "")
     directory.delete_detector(C)
     data.rename(tmp_path / "aside")
     if instead == "another":
         with opened_offline(data) as other:
-            other.add_token(A, b"a", "hint")
+            other.add_token(A, StoredToken(b"a", "hint"))
             for detector_id in (A, C):
                 other.create_detector(detector_id, "")
     else:
@@ -463,7 +463,7 @@ def test_a_folder_that_is_swapped_meanwhile_is_noticed_and_nothing_is_made_in_it
 
 ANSWERS_WITHOUT_A_CHANGE = {
     "changes": lambda directory: directory.changes(0, 0),
-    "a token that is there": lambda directory: directory.add_token(A, b"a", "hint"),
+    "a token that is there": lambda directory: directory.add_token(A, StoredToken(b"a", "hint")),
     "a token that is not there": lambda directory: directory.revoke_token(B),
     "a detector that is there": lambda directory: directory.create_detector(A, ""),
     "a detector that is not there": lambda directory: directory.delete_detector(B),
@@ -476,7 +476,7 @@ ANSWERS_WITHOUT_A_CHANGE = {
 @pytest.mark.parametrize("ask", ANSWERS_WITHOUT_A_CHANGE.values(), ids=ANSWERS_WITHOUT_A_CHANGE)
 def test_a_directory_with_a_successor_answers_nothing(tmp_path, ask):
     with opened_with(tmp_path, RealFiles()) as directory:
-        directory.add_token(A, b"a", "hint")
+        directory.add_token(A, StoredToken(b"a", "hint"))
         directory.create_detector(A, "")
         ask(directory)
         successor = Store(tmp_path / "directory")
@@ -490,7 +490,7 @@ def test_a_directory_with_a_successor_answers_nothing(tmp_path, ask):
 def test_a_directory_that_cannot_know_whether_it_has_a_successor_answers_nothing(tmp_path, files, ask):
     directory = expecting(tmp_path, begin_folder(tmp_path), files)
     directory.open()
-    directory.add_token(A, b"a", "hint")
+    directory.add_token(A, StoredToken(b"a", "hint"))
     directory.create_detector(A, "")
     files.fail_next("is_named")
     with pytest.raises(StorageError, match="cannot be read"):

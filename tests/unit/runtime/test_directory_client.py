@@ -10,13 +10,13 @@ import pytest
 from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.directory import Directory
 from engine.runtime.catalogue.directory_client import DirectoryClient
-from engine.runtime.contract.catalogue_changes import Opened
+from engine.runtime.contract.catalogue_changes import Opened, StoredToken
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import NoRoom, StorageError, SyncFailed, WriteFailed
 
 CHANGES: dict[str, Callable[[DirectoryClient], Awaitable[Any]]] = {
-    "add_token": lambda client: client.add_token("t", b"digest", "hint"),
+    "add_token": lambda client: client.add_token("t", StoredToken(b"digest", "hint")),
     "revoke_token": lambda client: client.revoke_token("t"),
     "create_detector": lambda client: client.create_detector("d", "name"),
     "delete_detector": lambda client: client.delete_detector("d"),

@@ -16,6 +16,7 @@ from engine.runtime.broker.broker import Status
 from engine.runtime.broker.directory_service import LOGGED, LOOK, DirectoryService, Logged
 from engine.runtime.broker.local_broker import LocalBroker
 from engine.runtime.broker.remote_broker import RemoteBroker
+from engine.runtime.contract.catalogue_changes import StoredToken
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.measurements.figures import OtherSetting
 from engine.runtime.contract.requests.routes import Address, Route
@@ -192,7 +193,7 @@ async def test_other_services_hear_of_a_revocation_and_the_first_one_logs(tmp_pa
         service_of(directories, noted=told["one"].append) as one,
         service_of(directories, noted=told["other"].append) as other,
     ):
-        await one.add_token(ONE, b"1", "hint")
+        await one.add_token(ONE, StoredToken(b"1", "hint"))
         await other.revoke_token(ONE)
         record = logging.LogRecord("engine.x", logging.ERROR, "f", 1, "it %s", ("broke",), None)
         record.fields = {"detector": ONE}
@@ -207,7 +208,7 @@ async def test_other_services_hear_of_a_revocation_and_the_first_one_logs(tmp_pa
 async def test_calls_go_on_with_a_successor_and_what_was_removed_stays_so(tmp_path):
     directories = Directories(tmp_path)
     async with service_of(directories) as broker:
-        await broker.add_token(ONE, b"1", "hint")
+        await broker.add_token(ONE, StoredToken(b"1", "hint"))
         await broker.create_detector(OTHER, "other")
         directories.lose()
         assert (await broker.changes(0, 0)).tokens.whole == {b"1": ONE}

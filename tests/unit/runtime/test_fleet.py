@@ -14,6 +14,7 @@ import pytest
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Refusal
 from engine.runtime.catalogue.tokens import digest_of
+from engine.runtime.contract.catalogue_changes import StoredToken
 from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from engine.runtime.contract.requests.operations import Operation
@@ -396,7 +397,7 @@ async def test_an_unknown_token_is_asked_for_and_a_flood_of_them_costs_few_quest
         fleet = service.fleet
         handle = service.directories.started[-1]
         # As another front end would.
-        handle.directory.add_token("t" * 32, b"digest", "hint")
+        handle.directory.add_token("t" * 32, StoredToken(b"digest", "hint"))
         assert not fleet.token_known(b"digest")
         before = handle.calls.count("changes")
         found = await asyncio.gather(*(fleet.token_lookup(b"digest") for _ in range(500)))
@@ -426,7 +427,7 @@ async def test_a_question_that_is_under_way_does_not_answer_for_what_came_after_
         service.broker._directory.changes = answered_late
         early = asyncio.create_task(service.fleet.token_lookup(b"digest"))
         await under_way.wait()
-        handle.directory.add_token("t" * 32, b"digest", "hint")
+        handle.directory.add_token("t" * 32, StoredToken(b"digest", "hint"))
         late = asyncio.create_task(service.fleet.token_lookup(b"digest"))
         await asyncio.sleep(0.01)
         go_on.set()

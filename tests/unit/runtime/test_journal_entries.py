@@ -9,6 +9,7 @@ from typing import Any
 
 import msgpack
 import pytest
+from hypothesis import settings
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.dispatch import rule_set
@@ -160,7 +161,7 @@ def operations(drawn: random.Random, count: int, rule_ids: list[str]) -> Iterato
 
 
 @pytest.mark.parametrize("eager", [32, 2])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(min(25, settings.default.max_examples)))
 def test_a_restored_detector_answers_as_the_one_that_died(seed: int, eager: int, monkeypatch) -> None:
     monkeypatch.setattr(rule_set, "index_pays", fused.up_to(eager))
     drawn = random.Random(seed)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from engine.evaluation.wire.events import Done
+from engine.runtime.activation import activation
 from engine.runtime.contract.requests import operations as ops
-from engine.runtime.contract.requests.calls import LEFT, Activated, Ended, Report
+from engine.runtime.contract.requests.calls import LEFT, REPORT, Activated, Ended, Report
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.transport.link_client import LinkClient
@@ -72,6 +73,43 @@ async def test_all_front_ends_are_told_that_an_activation_is_over(worker):
     assert set(map(repr, told)) == {repr(Note(LEFT, b"7"))}
 
 
+async def test_the_supervisor_is_told_by_a_report_alone_that_an_activation_is_over(worker):
+    told: list[str] = []
+    worker._supervisor.noted = lambda note: told.append(note.name)
+    await worker.activate(ONE, 7, True)
+    await sent(worker.connected(), 7, event(1))
+    await until(lambda: told and not worker.service.queues)
+    assert told == [REPORT]
+
+
+@pytest.mark.parametrize(("interval_s", "told"), [(1e9, []), (0.0, [True])])
+async def test_an_activation_counts_as_use(worker, monkeypatch, interval_s, told):
+    """So its first batch is not reported, unless it comes later."""
+    monkeypatch.setattr(activation, "_USED_TOLD_S", interval_s)
+    reports: list[Report] = []
+    worker.reported = reports.append
+    await worker.activate(ONE, 1)
+    await sent(worker.connected(), 1, event(1))
+    worker.make_room(1)
+    await until(lambda: any(report.ended is not None for report in reports))
+    assert [report.used for report in reports if report.ended is None] == told
+
+
+async def test_an_activation_is_told_with_its_request_that_another_one_waits(tmp_path, monkeypatch):
+    activate, told = LocalWorker.activate, []
+
+    async def noted(self: LocalWorker, detector: str, epoch: int, wanted: bool) -> Activated:
+        told.append(wanted)
+        return await activate(self, detector, epoch, wanted)
+
+    monkeypatch.setattr(LocalWorker, "activate", noted)
+    monkeypatch.setattr(LocalWorker, "make_room", lambda *_: told.append("alone"))
+    async with local_service(tmp_path, max_resident=1) as service:
+        ids = [await service.fleet.create_detector(name) for name in "ab"]
+        await asyncio.gather(*(service.fleet.call(detector_id, event(1)) for detector_id in ids))
+    assert told == [True, False]
+
+
 async def test_an_activation_that_is_wanted_waits_for_its_requests_before_it_gives_way(worker):
     await worker.activate(ONE, 1)
     worker.make_room(1)
@@ -90,8 +128,8 @@ async def test_a_report_that_overtakes_the_end_of_the_activation_is_not_lost(tmp
         activate = LocalWorker.activate
         ended: list[int] = []
 
-        async def ends_at_once(self: LocalWorker, detector: str, epoch: int) -> Activated:
-            activated = await activate(self, detector, epoch)
+        async def ends_at_once(self: LocalWorker, detector: str, epoch: int, wanted: bool) -> Activated:
+            activated = await activate(self, detector, epoch, wanted)
             if not ended:
                 ended.append(epoch)
                 self.actor.discard()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshots.errors import Damaged, NewerFormat
+from snapshots.errors import NewerFormat
 from snapshots.format.segment_reader import Record, SegmentReader, classify
 from snapshots.format.segments import (
     END_MARK,
@@ -17,7 +17,6 @@ from snapshots.format.segments import (
     RECORD_OVERHEAD_BYTES,
     SEGMENT_FILE,
     SegmentHeader,
-    current,
     decode_header,
     decode_record_header,
     encode_header,
@@ -93,12 +92,6 @@ def test_old_files_are_read():
 def test_a_whole_segment_of_a_newer_format_is_refused_by_its_number(extra):
     with pytest.raises(NewerFormat, match=f"format {FORMAT + 1}.*up to {FORMAT}"):
         decode_header(of_format(FORMAT + 1, extra))
-
-
-def test_an_older_format_is_migrated_through_the_table():
-    assert current(of_format(0), {0: lambda _: segment(b"new")}) == segment(b"new")
-    with pytest.raises(Damaged, match="never was"):
-        current(of_format(0))
 
 
 def of_format(number: int, extra: bytes = b"") -> bytes:

@@ -2,12 +2,14 @@
 
 import struct
 import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshots.errors import Damaged, NewerFormat
+from snapshots.format import snapshot_file
 from snapshots.format.snapshot_file import HEADER_BYTES, SNAPSHOT_FILE, Snapshot, decode, encode
 
 FORMAT, MAGIC = SNAPSHOT_FILE.format, SNAPSHOT_FILE.magic
@@ -93,7 +95,7 @@ def test_a_damaged_file_of_a_newer_format_is_damaged():
         decode(bytes(data))
 
 
-def test_an_older_format_is_migrated_through_the_table():
+def test_an_older_format_is_migrated_through_the_table(monkeypatch):
     migrated = []
 
     def from_zero(data: bytes) -> bytes:
@@ -101,7 +103,9 @@ def test_an_older_format_is_migrated_through_the_table():
         return encode(SMALL)
 
     old = of_format(0, extra=b"as it once was")
-    assert decode(old, {0: from_zero}) == SMALL
+    file_type = replace(SNAPSHOT_FILE, migrations={0: from_zero})
+    monkeypatch.setattr(snapshot_file, "SNAPSHOT_FILE", file_type)
+    assert decode(old) == SMALL
     assert migrated == [old]
 
 

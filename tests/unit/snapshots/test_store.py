@@ -794,6 +794,27 @@ def test_what_is_reserved_makes_no_file_longer_and_is_given_back(folder):
     assert path.stat().st_blocks * 512 <= 8192
 
 
+def test_a_first_short_record_takes_a_block_and_leaves_nothing_to_give_back(folder):
+    files = FaultyFiles()
+    store = opened(folder, files=files)
+    store.reserve(1_000)
+    write(store, b"one")
+    store.release()
+    assert files.calls.count("reserve") == 1
+    assert "release" not in files.calls
+
+
+def test_what_later_records_reserved_is_given_back(folder):
+    files = FaultyFiles()
+    store = write(opened(folder, files=files), b"one")
+    store.reserve(1_000)
+    store.reserve(5_000)
+    assert files.calls.count("reserve") == 1, "more is reserved than the next record takes"
+    write(store, b"two")
+    store.close()
+    assert files.calls.count("release") == 1
+
+
 @pytest.mark.parametrize(("call", "kind"), [("write", WriteFailed), ("sync_data", SyncFailed)])
 def test_a_failed_write_or_sync_is_the_end_of_a_store(folder, call, kind):
     files = FaultyFiles()

@@ -1,7 +1,7 @@
 """Groups the rules and updates that are evaluated together: by shape, as rows of one loop."""
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from engine.evaluation.dispatch.compiler import Fire, Observe, Row
@@ -10,8 +10,8 @@ from engine.evaluation.dispatch.indexing.selection import (
     PENDING_MAX,
     SelectedRow,
     SelectedRows,
-    Selection,
-    rows_at,
+    Shapes,
+    each_once,
 )
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.ir import Known
@@ -97,22 +97,21 @@ class Bucket:
     a hundred thousand rules, evaluating fifty that are scattered takes several times as long.
     """
 
-    __slots__ = ("_compile", "_known", "_selected", "pending", "rules", "several", "size", "updaters")
+    __slots__ = ("_compile", "_known", "_selected", "groups", "pending", "several", "size")
 
     def __init__(self, compile_member: Compile, selected: SelectedRows, known: Known | None = None) -> None:
         self._compile = compile_member
         self._selected = selected
         self._known = known
-        self.rules: Groups = {}
-        self.updaters: dict[int, Groups] = {}
-        """By depth: how many updates come one after another, from 1; below 0 for deferred updates."""
+        self.groups: dict[int, Groups] = {}
+        """By depth: how many updates come one after another, from 1; below 0 if deferred; 0 for rules."""
         self.several: dict[int, dict[Observe, dict[int, SelectedRow]]] = {}
         """The members with several triggers. Their rows are in `SelectedRows`."""
         self.pending: list[tuple[int, int, bool]] = []
         self.size = 0
 
     def add(self, member: int, depth: int, *, several: bool = False) -> None:
-        """Add a rule with depth 0, or the update of a memory with its depth: see `updaters`.
+        """Add a rule with depth 0, or the update of a memory with its depth: see `groups`.
 
         `several` tells whether an event may meet more buckets of this member.
         """
@@ -130,13 +129,13 @@ class Bucket:
         if several:
             self._remove_selected(member, depth)
             return
-        groups = self.updaters[depth] if depth else self.rules
+        groups = self.groups[depth]
         for observe, group in groups.items():
             if group.remove(member):
                 if not group.rest:
                     del groups[observe]
-                    if depth and not groups:
-                        del self.updaters[depth]
+                    if not groups:
+                        del self.groups[depth]
                 return
         raise AssertionError(member)
 
@@ -152,9 +151,8 @@ class Bucket:
     def take_over(self, other: "Bucket") -> None:
         """Add all members of another bucket."""
         other.take_in()
-        _take_over(self.rules, other.rules)
-        for depth, groups in other.updaters.items():
-            _take_over(self.updaters.setdefault(depth, {}), groups)
+        for depth, groups in other.groups.items():
+            _take_over(self.groups.setdefault(depth, {}), groups)
         for depth, shapes in other.several.items():
             mine = self.several.setdefault(depth, {})
             for observe, rows in shapes.items():
@@ -170,7 +168,7 @@ class Bucket:
                 self.several.setdefault(depth, {}).setdefault(row[-1], {})[member] = row
                 continue
             observe, constants, rest = self._compile(member, self._known)
-            groups = self.updaters.setdefault(depth, {}) if depth else self.rules
+            groups = self.groups.setdefault(depth, {})
             group = groups.get(observe)
             if group is None:
                 group = groups[observe] = Group(len(constants), len(rest) + 1)
@@ -217,72 +215,59 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     waited for updates turn to the event, those of the least depth first. Then come the rules, and then the
     deferred updates, those of outer nodes before those of inner ones.
     """
+    groups: dict[int, list[Groups]] = {}
+    selections: dict[int, list[Shapes]] = {}
+    _collect(met, groups, selections)
     done = 0
-    for depth, table, observe, row in turns:
-        depths, several = _depths(met)
-        for each in sorted(depths):
-            if done < each <= depth:
-                _update(each, met, several, fields, sent, now_us, tick, relations, fire)
-        done = depth
+    for turn in (*turns, None):
+        for depth in _due(groups, selections, done, turn):
+            for of_bucket in groups.get(depth, ()):
+                for observe, group in of_bucket.items():
+                    observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
+            if depth in selections:
+                for observe, rows in each_once(selections[depth]):
+                    observe(_NO_COLUMNS, rows, fields, sent, now_us, tick, relations, fire)
+        if turn is None:
+            return
+        done, table, observe, row = turn
         belongs: list[int] = []
         observe(row.constants, row.rest, fields, sent, now_us, tick, relations, belongs.append)
         if belongs:
             table.turn_to(fields, sent, now_us, tick)
-            met += table.triggered()
+            _collect(table.triggered(), groups, selections)
         else:
             table.leave()
-    depths, several = _depths(met)
-    ordered = sorted(depths) if len(depths) > 1 else depths
-    for depth in ordered:
-        if depth > done:
-            _update(depth, met, several, fields, sent, now_us, tick, relations, fire)
-    for bucket in met:
-        for observe, group in bucket.rules.items():
-            observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
-    if several:
-        for observe, rows in rows_at(0, several):
-            observe(_NO_COLUMNS, rows, fields, sent, now_us, tick, relations, fire)
-    for depth in ordered:
-        if depth < 0:
-            _update(depth, met, several, fields, sent, now_us, tick, relations, fire)
 
 
-def _depths(met: list[Bucket | Selected]) -> tuple[set[int], list[Selection]]:
-    """Return the depths of all updates in buckets, and the members with several triggers."""
-    depths: set[int] = set()
-    several: list[Selection] = []
+def _collect(
+    met: Iterable[Bucket | Selected],
+    groups: dict[int, list[Groups]],
+    selections: dict[int, list[Shapes]],
+) -> None:
+    """Add what is in some buckets, by depth."""
     for bucket in met:
         if bucket.pending:
             bucket.take_in()
-        if bucket.updaters:
-            depths.update(bucket.updaters)
+        for depth, of_bucket in bucket.groups.items():
+            if depth in groups:
+                groups[depth].append(of_bucket)
+            else:
+                groups[depth] = [of_bucket]
         if bucket.several:
-            several.append(bucket.several)
-    for selection in several:
-        depths.update(selection)
-    depths.discard(0)
-    return depths, several
+            for depth, shapes in bucket.several.items():
+                selections.setdefault(depth, []).append(shapes)
 
 
-def _update(  # noqa: PLR0917 -- as above
-    depth: int,
-    met: list[Bucket | Selected],
-    several: list[Selection],
-    fields: Mapping[str, Any],
-    sent: Mapping[str, Any],
-    now_us: int,
-    tick: int,
-    relations: Relations | None,
-    fire: Fire,
-) -> None:
-    """Run the updates of one depth."""
-    for bucket in met:
-        for observe, group in bucket.updaters.get(depth, _NONE).items():
-            observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
-    if several:
-        for observe, rows in rows_at(depth, several):
-            observe(_NO_COLUMNS, rows, fields, sent, now_us, tick, relations, fire)
+def _due(groups: Collection[int], selections: Collection[int], done: int, turn: Turn | None) -> list[int]:
+    """Return the depths that come next, in order: those up to a turn or, without one, all that are left."""
+    depths = sorted({*groups, *selections}) if selections else sorted(groups)
+    if turn is not None:
+        return [depth for depth in depths if done < depth <= turn.depth]
+    if done == 0 and depths[:1] == _RULES:
+        # So it is at most events: no table has waited, and no update is deferred.
+        return depths[1:] + _RULES
+    return [*(depth for depth in depths if depth > done), 0, *(depth for depth in depths if depth < 0)]
 
 
-_NONE: Final[Groups] = {}
+_RULES: Final = [0]
 _NO_COLUMNS: Final[list[Any]] = []

@@ -33,8 +33,7 @@ class Selected(NamedTuple):
 
     several: Selection
     pending: tuple[()] = ()
-    updaters: dict[int, Any] = {}  # noqa: RUF012 -- it stays empty
-    rules: dict[Observe, Any] = {}  # noqa: RUF012
+    groups: dict[int, Any] = {}  # noqa: RUF012 -- it stays empty
 
 
 class Ranges:

@@ -21,8 +21,7 @@ SAMPLED_EVERY: Final = 251
 class _Timed(NamedTuple):
     """A bucket whose loops are timed."""
 
-    rules: dict[Observe, Group]
-    updaters: dict[int, dict[Observe, Group]]
+    groups: dict[int, dict[Observe, Group]]
     several: dict[int, dict[Observe, Any]]
     pending: tuple[()] = ()
 
@@ -51,10 +50,9 @@ class Samples:
                 bucket.take_in()
             found.append(
                 _Timed(
-                    {self._of_group(observe, group): group for observe, group in bucket.rules.items()},
                     {
                         depth: {self._of_group(observe, group): group for observe, group in groups.items()}
-                        for depth, groups in bucket.updaters.items()
+                        for depth, groups in bucket.groups.items()
                     },
                     {
                         depth: {

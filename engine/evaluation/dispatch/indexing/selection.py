@@ -16,8 +16,11 @@ SelectedRow: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = dict[int, SelectedRow] | list[SelectedRow]
 """Rows, each once; in a dict by member."""
 
-Selection: TypeAlias = Mapping[int, Mapping[Observe, Rows]]
-"""Rows by temporal depth and shape: rules under 0, the updates of memories under the depth of their nodes."""
+Shapes: TypeAlias = Mapping[Observe, Rows]
+"""Rows by the function of their shape."""
+
+Selection: TypeAlias = Mapping[int, Shapes]
+"""The same by depth: rules under 0, the updates of memories under the depth of their nodes."""
 
 CompileSelected = Callable[[int], SelectedRow]
 
@@ -64,11 +67,10 @@ class SelectedRows:
         self._pending.clear()
 
 
-def rows_at(depth: int, selections: Sequence[Selection]) -> Iterable[tuple[Observe, Collection[SelectedRow]]]:
-    """Yield the rows at a depth that are in some selections, each once, in parts of one shape."""
-    found = [selection[depth] for selection in selections if depth in selection]
+def each_once(selected: Sequence[Shapes]) -> Iterable[tuple[Observe, Collection[SelectedRow]]]:
+    """Yield the rows that were selected, each once, in parts of one shape."""
     by_shape: dict[Observe, list[Rows]] = {}
-    for shapes in found:
+    for shapes in selected:
         for observe, rows in shapes.items():
             by_shape.setdefault(observe, []).append(rows)
     for observe, parts in by_shape.items():

@@ -118,3 +118,17 @@ def future_of(
             flips.append(until_us)
             before = after
     return Future(verdict, tuple(flips))
+
+
+def since_of(node: Comparison, entries: Sequence[Entry], now_us: int) -> int | None:
+    """Return since when the verdict is what it is now, at least, if nothing has counted since the last entry.
+
+    None if nothing counts, or if it is not known when it last did. `entries` may include expired ones. The
+    node compares with a number.
+    """
+    if not entries or (node.window_us is None and isinstance(node, language.Sum | language.Avg)):
+        return None
+    window_us = LATEST_US * 3 if node.window_us is None else node.window_us
+    last_us = min(now_us, max(entry.until_us for entry in entries) - window_us)
+    flips = future_of(node, entries, last_us, lambda _: None).flips
+    return max([last_us, *(flip_us + 1 for flip_us in flips if flip_us < now_us)])

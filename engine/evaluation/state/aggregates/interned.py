@@ -13,14 +13,15 @@ _SHRUNK_EVERY: Final = 16
 class Interned:
     """The values in rows, each with a number, and how many rows have it."""
 
-    __slots__ = ("_free", "_gone", "_uses", "_weigh", "shards", "values")
+    __slots__ = ("_free", "_gone", "_weigh", "shards", "uses", "values")
 
     def __init__(self, weigh: Callable[[int], None]) -> None:
         self._weigh = weigh
         self.shards: list[dict[Any, int]] = [{} for _ in range(SHARDS)]
         """The numbers by value; see `tables.py`."""
         self.values: list[Any] = []
-        self._uses = array("i")
+        self.uses = array("i")
+        """For each number, how many rows have it."""
         self._free = array("i")
         self._gone = 0
 
@@ -31,7 +32,7 @@ class Interned:
         if number is None:
             number = shard[value] = self._new(value)
             self._weigh(INTERNED_BYTES + key_bytes(value))
-        self._uses[number] += 1
+        self.uses[number] += 1
         return number
 
     def _new(self, value: Any) -> int:
@@ -40,13 +41,13 @@ class Interned:
             self.values[number] = value
             return number
         self.values.append(value)
-        self._uses.append(0)
+        self.uses.append(0)
         return len(self.values) - 1
 
     def give_back(self, number: int) -> None:
         """Undo `take`."""
-        self._uses[number] -= 1
-        if self._uses[number]:
+        self.uses[number] -= 1
+        if self.uses[number]:
             return
         value, self.values[number] = self.values[number], None
         shard = self.shards[hash((value,)) % SHARDS]

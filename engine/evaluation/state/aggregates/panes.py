@@ -131,32 +131,29 @@ class Panes(Records[Sum]):
         self._keep_record(slot, record)
         return slot
 
-    def total(self, slot: int, now_us: int) -> float:
-        """Return the sum over the panes that count."""
-        return self._found(slot, now_us)[0]
-
     def mean(self, slot: int, now_us: int) -> float | None:
         """Return the mean over the panes that count, or None if no number does."""
-        total, count = self._found(slot, now_us)
+        total, count = self.added(slot, now_us)
         return total / count if count else None
 
-    def _found(self, slot: int, now_us: int) -> tuple[float, int]:
+    def added(self, slot: int, now_us: int) -> tuple[float, int]:
         """Return the sum over the panes that count and, for means, how many numbers they have."""
-        oldest = self._oldest(now_us)
+        window_us = self.expires_after_us
+        oldest = 0 if window_us is None else (now_us - window_us) // self.width_us
         if self.few is None:
             numbers, sums = self.rows[slot >> PAGE_BITS]
-            offset = slot & IN_PAGE
-            first = offset * self._width + 1
-            count = numbers[first - 1]
-            if count >= 0:
-                expired = 0
-                while expired < count and numbers[first + expired] < oldest:
-                    expired += 1
-                place, total = offset * self._length, 0.0
-                for each in sums[place + expired : place + count]:
-                    total += each
-                place = first + self._length
-                return total, sum(numbers[place + expired : place + count]) if self.counted else 0
+            offset, length = slot & IN_PAGE, self._length
+            at = offset * self._width
+            panes = numbers[at]
+            if panes >= 0:
+                total, count = 0.0, 0
+                for place in range(offset * length, offset * length + panes):
+                    at += 1
+                    if numbers[at] >= oldest:
+                        total += sums[place]
+                        if self.counted:
+                            count += numbers[at + length]
+                return total, count
         record = self.long.get(slot)
         return (0.0, 0) if record is None else record.total(oldest)
 

@@ -104,7 +104,11 @@ class Values(Records[dict[Any, int]]):
                 return True
         if count < self._length:
             page[first] = count + 1
-            page[end : end + _SIZE] = _ENTRY.pack(interned.take(value), now_us)
+            if number is None:
+                number = interned.take(value)
+            else:
+                interned.uses[number] += 1
+            _ENTRY.pack_into(page, end, number, now_us)
             return True
         oldest, time_us = _ENTRY.unpack_from(page, begin)
         if self._length < self.most and (

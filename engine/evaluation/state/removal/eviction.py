@@ -24,7 +24,7 @@ NEAR_SHARE: Final = (7, 8)
 FAR_SHARE: Final = (3, 4)
 """Tracking starts above the first share of a bound, and ends at the second."""
 
-PAGES_AT_ONCE: Final = 2
+PAGES_AT_ONCE: Final = 4
 """Each `hold` begins to track this many pages of each table. A million keys are all tracked before the bound
 is reached."""
 

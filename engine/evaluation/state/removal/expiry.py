@@ -64,8 +64,8 @@ def page_until_us(table: KeyTable, number: int) -> list[int]:
     return latest_us
 
 
-def drop_expired(table: KeyTable, number: int, now_us: int) -> int:
-    """Drop the expired entries and keys of a page, and give the number of those keys."""
+def drop_expired(table: KeyTable, number: int, now_us: int) -> None:
+    """Drop the expired entries and keys of a page."""
     for column in table.dense[:]:
         column.drop_expired_of(number, now_us)
     first = number << PAGE_BITS
@@ -74,13 +74,14 @@ def drop_expired(table: KeyTable, number: int, now_us: int) -> int:
         for slot in range(first, last):
             for store in table.sparse_at(slot):
                 store.drop_expired(slot, now_us)
-    freed = 0
-    both = zip(table.taken[first:last], table.held[first:last], strict=True)
-    for slot, (taken, held) in enumerate(both, first):
-        if taken and not held and has_expired(table, slot, now_us):
+    held = table.held[first:last]
+    if held.count(0) == table.room[number]:
+        # Every key of the page has an entry.
+        return
+    both = zip(table.taken[first:last], held, strict=True)
+    for slot in [slot for slot, (taken, entries) in enumerate(both, first) if taken and not entries]:
+        if not table.stamped or has_expired(table, slot, now_us):
             table.free(slot)
-            freed += 1
-    return freed
 
 
 def has_expired(table: KeyTable, slot: int, now_us: int) -> bool:

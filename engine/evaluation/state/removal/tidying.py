@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.evaluation.state.removal.expiry import drop_expired, has_expired
 from engine.evaluation.state.storage.pages import PAGE_BITS, PAGE_SLOTS
-from engine.evaluation.state.storage.tables import SHARDS, KeyTable, shrink
+from engine.evaluation.state.storage.tables import KeyTable
 
 _PAGE_STEP: Final = 0x9E3779B1
 """Pages are visited in the order of the multiples of this prime. In sequence, a visit would follow the slots
@@ -21,8 +21,7 @@ samples, tidying visits more keys than events can add."""
 SHRUNK_FROM: Final = 1 << 15
 """The table does not shrink below this many slots."""
 
-_PAGES_SHRUNK: Final = 8
-_SHARDS_SHRUNK: Final = 16
+_PAGES_DROPPED: Final = 8
 
 
 def tidy(table: KeyTable, now_us: int, number: int) -> None:
@@ -38,7 +37,7 @@ def tidy(table: KeyTable, now_us: int, number: int) -> None:
     if turn and not _seems_expired(table, page, now_us):
         return
     drop_expired(table, page, now_us)
-    _shrink(table)
+    _drop_free_pages(table)
 
 
 def _seems_expired(table: KeyTable, page: int, now_us: int) -> bool:
@@ -52,12 +51,9 @@ def bloated(table: KeyTable) -> bool:
     return len(table.keys) > SHRUNK_FROM and len(table.keys) > 2 * table.live
 
 
-def _shrink(table: KeyTable) -> None:
-    """Free some of the memory that is no longer needed."""
-    for _ in range(_SHARDS_SHRUNK):
-        table.shrunk = (table.shrunk + 1) % SHARDS
-        shrink(table.shards[table.shrunk])
-    for _ in range(_PAGES_SHRUNK):
+def _drop_free_pages(table: KeyTable) -> None:
+    """Drop some of the last pages, if they are free."""
+    for _ in range(_PAGES_DROPPED):
         page = (len(table.keys) - 1) >> PAGE_BITS
         first = page << PAGE_BITS
         if page < 0 or table.room[page] < len(table.keys) - first:

@@ -24,6 +24,9 @@ Python's hash of an integer is nearly the integer itself. So a shard is chosen b
 holds the key, modulo a prime: keys that are all multiples of one number are spread over all shards.
 """
 
+_SHRUNK_EVERY: Final = 16
+"""A shard is inspected whenever its length has fallen to a multiple of this."""
+
 _SHARD_BYTES_MIN: Final = 4096
 _ENTRY_BYTES_MAX: Final = 150
 
@@ -78,7 +81,6 @@ class KeyTable:
         "roomy",
         "seen",
         "shards",
-        "shrunk",
         "slot",
         "sparse",
         "stamped",
@@ -126,8 +128,6 @@ class KeyTable:
         """For each slot, the columns whose bucket its next event meets, except for those in `watched`."""
         self.watched: list[Column] = []
         """The paged columns with a bucket for slots that hold a time. Each event checks each of them."""
-        self.shrunk = 0
-        """The shard that tidying inspected last."""
         self.stamped: list[Column] = []
         """The columns that are read with the slice's clock, the longest window first. If there are any, each
         key that an event has is admitted."""
@@ -360,7 +360,10 @@ class KeyTable:
             column.drop_tick(slot)
         self.starts.drop(slot)
         key = self.keys[slot]
-        del self.shards[hash((key,)) % SHARDS][key]
+        shard = self.shards[hash((key,)) % SHARDS]
+        del shard[key]
+        if not len(shard) % _SHRUNK_EVERY:
+            shrink(shard)
         self.keys[slot] = None
         self.seen[slot] = NOT_SEEN
         page = slot >> PAGE_BITS

@@ -51,8 +51,8 @@ class RayWorkerPort(RayActor, WorkerPort):
         self._ended = asyncio.Event()
         client.noted, client.ended = self._noted, self._ended.set
 
-    async def activate(self, detector_id: str, epoch: int) -> Activated:
-        return await self._client.ask("activate", Activated, detector_id, epoch)
+    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
+        return await self._client.ask("activate", Activated, detector_id, epoch, room_wanted)
 
     async def adopt(self) -> list[Held]:
         return await self._client.ask("adopt", list[Held])

@@ -16,10 +16,10 @@ from snapshots.folders import create_folder
 
 
 def make_fork(folder: Path, source: DetectorSnapshot, files: Files) -> None:
-    """Make the folder of a detector from the state of another one, durably; nothing if it has a snapshot.
+    """Make a detector's folder from the state of another detector, durably. Do nothing if it has a snapshot.
 
-    Its rules have new ids. State is named by conditions and births, and dispatch by priorities, so nothing
-    else names a rule. Raises StorageError; what is there then is no detector's.
+    The rules get new ids. Nothing else has to change: the state refers to conditions and births, and rules to
+    each other by priority. Raises StorageError; what is then in the folder belongs to no detector.
     """
     captured = source.detector
     rules = ((dataclasses.replace(rule, id=secrets.token_hex(16)), birth) for rule, birth in captured.rules)

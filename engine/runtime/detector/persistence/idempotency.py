@@ -200,7 +200,7 @@ class IdempotencyCache:
         if self._generations and self.size_bytes >= self._bytes_max:
             message = (
                 f"the answers to {len(self)} evaluations are stored for their idempotency keys, "
-                "which is the limit; nothing of this one was evaluated"
+                "which is the limit; this request was not evaluated"
             )
             raise Refusal(Entry(TOO_MANY_WAIT, message))
         return None

@@ -160,7 +160,7 @@ def encode(record: JournalRecord) -> bytes:
 
 
 def version_of(entries: tuple[JournalEntry, ...]) -> int:
-    """Return the lowest version of a record of these entries. Older programs would have shadow rules act."""
+    """Return the lowest version that these entries need: programs without shadow rules would let them act."""
     return RECORD_VERSION if any(map(_has_shadow, entries)) else RECORD_VERSION - 1
 
 
@@ -205,10 +205,10 @@ def _by_name(limits: Limits) -> dict[str, int]:
 
 
 def limits_from(document: dict[str, int]) -> Limits:
-    """Return the limits of a document; limits that an older document lacks have their defaults.
+    """Return the limits of a document. Limits that an older document lacks have their defaults.
 
-    Except the bounds on keyed state and on pattern matching: they did not apply before they existed, so that
-    the replay gives the same answers.
+    The bounds on keyed state and on pattern matching are different: before they existed, nothing was bounded,
+    and a replay must give the same answers.
     """
     unbounded = {"state_bytes_max": _UNBOUNDED, "pattern_event_bytes_max": _UNBOUNDED}
     return Limits(**{**unbounded, **document})
@@ -239,8 +239,8 @@ class Replay:
         there = (detector.clock_us, detector.events_seen)
         if record.complete and there != (record.clock_us, record.events_seen):
             raise Diverged(
-                f"it led to event {there[1]} at {there[0]} µs, "
-                f"and had led to event {record.events_seen} at {record.clock_us} µs"
+                f"the replay leads to event {there[1]} at {there[0]} µs, "
+                f"and the original led to event {record.events_seen} at {record.clock_us} µs"
             )
         verdicts = detector.verdicts.take()
         return record.verdicts is None or record.verdicts == verdicts

@@ -2,16 +2,18 @@
 
 Each attempt writes the number of the record that it is about to replay to the file `replaying`, and removes
 the file on success. It writes the first number, and then one every `MARK_MS`, so that a long journal of small
-records does not cost a write each. If it dies, the next attempt writes every number from that one on, and
-counts the first death at the record of the second, which the first attempt had not passed either.
+records does not cost a write for each. So the record at which a process died may be a later one than its mark
+says. The next attempt writes every number from that mark on; if it dies as well, both deaths count at its
+record, which the first attempt cannot have passed either.
 
-A record at which several processes in a row died is not replayed for some time. A
-process that crashes by itself (a segmentation fault, an abort) writes a crash report to the same file.
-Without a report, the process was killed from outside, by an operator or the out-of-memory killer. A kill says
-less about the record, so more kills than crashes are allowed.
+A record at which several processes in a row died is not replayed for some time. A process that crashes by
+itself (a segmentation fault, an abort) writes a crash report to the same file. Without a report, the process
+was killed from outside, by an operator or the out-of-memory killer. A kill says less about the record, so
+more kills than crashes are allowed.
 
-The first attempt after a passivation is not marked, because nearly all are: it begins where nobody died, and
-leaves the folder claimed if it dies. So a record may kill one process more than the marks count.
+The first attempt after a passivation is the usual case, and is not marked: so far no process has died, and if
+this one does, the claim that it leaves in the folder has the next attempt marked. So a record may kill one
+process more than the marks count.
 
 The mark covers the death of a process, not of the machine, so it is not synced.
 """
@@ -72,7 +74,7 @@ class Deaths:
 
     @property
     def located(self) -> bool:
-        """Whether they were at this very record. A single one was there or soon after."""
+        """Whether they are known to be at this very record. A single death was there or soon after."""
         return self.kills + self.crashes > 1
 
     def expired(self, now_us: int) -> bool:

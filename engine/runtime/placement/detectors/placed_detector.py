@@ -285,7 +285,8 @@ class PlacedDetector:
                 return False
             empty = False
             began_s = self._loop.time()
-            activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch))
+            told = self._room_wanted
+            activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, told))
             try:
                 within_s = self._settings.activation_hung_s
                 activated = await self._within(asyncio.shield(activating), within_s)
@@ -300,7 +301,7 @@ class PlacedDetector:
             if worker.dead:
                 raise ActorDied("it died right after the activation")
             self._activated_in_s = self._loop.time() - began_s
-            self._set_active(worker, epoch)
+            self._set_active(worker, epoch, told)
         except StorageError as error:
             # A process with another data folder is useless; the next one may start on another node.
             empty = not isinstance(error, WrongFolder)
@@ -316,13 +317,14 @@ class PlacedDetector:
         """Receive what the worker reports of the detector, and what it has reported already."""
         worker.host(self._epoch, Hosted(partial(self._reported, worker), self._found_dead))
 
-    def _set_active(self, worker: DetectorWorker, epoch: int) -> None:
+    def _set_active(self, worker: DetectorWorker, epoch: int, told: bool = False) -> None:
+        """Note where it is active. If another one waits for the slot, the worker may be `told` already."""
         self._worker = worker
         self._epoch = epoch
         self._over = asyncio.Event()
         self.used_at_s = self._loop.time()
         self._at_risk = False
-        if self._room_wanted:
+        if self._room_wanted and not told:
             worker.port.make_room(epoch)
 
     # -- what the worker reports -----------------------------------------------------------------------------

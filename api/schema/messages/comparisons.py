@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from api.schema.messages import ExplainedNode
+from api.schema.messages.explanations import ExplainedNode
 
 
 class Example(Struct):
@@ -18,12 +18,17 @@ class Example(Struct):
     fields: dict[str, Any]
     cut: Literal[True] | UnsetType = UNSET
     """Long values were cut."""
+    rule: ExplainedNode | UnsetType = UNSET
+    """The rule's condition before the event was recorded, if only one fired and this is known."""
+    draft: ExplainedNode | UnsetType = UNSET
+    """The draft's condition."""
 
 
 class Examples(Struct):
-    """Up to ten events of each kind since the activation, the last one first.
+    """Up to ten events of each kind, the last one first.
 
-    Behind the first hundred of a kind, one in a hundred becomes an example.
+    Behind the first hundred of a kind, one in a hundred becomes an example. The last five with conditions
+    stay.
     """
 
     both: list[Example]

@@ -51,6 +51,8 @@ class StandingNode(Struct):
     witness_ms: float | UnsetType = UNSET
     until_ms: float | UnsetType = UNSET
     found: float | UnsetType = UNSET
+    since_ms: float | UnsetType = UNSET
+    """Of a `count`, `distinct`, `sum` or `avg`: since when, at least, the verdict is what it is."""
     note: str | UnsetType = UNSET
 
 

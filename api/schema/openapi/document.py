@@ -7,17 +7,26 @@ from typing import Any, Final
 
 import msgspec
 
-from api.schema import cluster_messages, comparison_messages, conditions, messages, state_messages
-from api.schema.envelope import CODES, MESSAGE_CODES, NDJSON
+from api.schema.envelope import CODES, MESSAGE_CODES, NDJSON, Failure
 from api.schema.examples import EVENT
-from api.schema.field_texts import field_texts
+from api.schema.messages import (
+    catalogue,
+    cluster,
+    comparisons,
+    conditions,
+    evaluations,
+    explanations,
+    rules,
+    state,
+)
+from api.schema.openapi.field_texts import field_texts
 from api.schema.operation import Operation
 from api.schema.operations import OPERATIONS
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _MESSAGES: Final = {
     name: member
-    for module in (cluster_messages, comparison_messages, conditions, messages, state_messages)
+    for module in (catalogue, cluster, comparisons, conditions, evaluations, explanations, rules, state)
     for name, member in vars(module).items()
     if isinstance(member, type)
     and issubclass(member, msgspec.Struct)
@@ -75,7 +84,7 @@ _LINES_ANSWERED: Final = {
 
 def document() -> dict[str, Any]:
     """Return the document as plain data."""
-    shapes = [operation.result for operation in OPERATIONS] + [messages.Failure, conditions.Condition]
+    shapes = [operation.result for operation in OPERATIONS] + [Failure, conditions.Condition]
     bodies = [operation.body for operation in OPERATIONS if operation.body is not None]
     schemas, components = msgspec.json.schema_components([*shapes, *bodies], ref_template=_REFERENCE)
     for name, message in _MESSAGES.items():

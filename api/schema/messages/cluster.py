@@ -1,10 +1,10 @@
-"""The messages about what runs where: the cluster, and detectors that move."""
+"""The messages about what runs where and how it is: the cluster, detectors that move, and health."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from api.schema.messages import PAGE_MAX
+from api.schema.messages.catalogue import PAGE_MAX
 from engine.runtime.contract.measurements.figures import (
     FolderFigures,
     FrontEndFigures,
@@ -64,3 +64,17 @@ class Cluster(Struct):
     """
     no_room: str = ""
     """That a worker is wanted for which no node has room; empty if that is not so."""
+
+
+class Alive(Struct):
+    """The process is alive."""
+
+    alive: Literal[True]
+
+
+class Ready(Struct):
+    """Requests are served. `amiss`, shown only with a token, lists problems that do not prevent this."""
+
+    ready: Literal[True]
+    # Its sentences name detectors and files, so they are not shown to everyone.
+    amiss: list[str] | UnsetType = UNSET

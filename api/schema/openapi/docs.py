@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from api.schema.envelope import Headers
-from api.schema.openapi import document
+from api.schema.openapi.document import document
 
 _ASSETS: Final = {
     "swagger-ui.css": b"text/css; charset=utf-8",

@@ -1,0 +1,1 @@
+"""The types of request bodies and results: for decoding, validation and the OpenAPI document."""

@@ -1,0 +1,81 @@
+"""The messages about tokens and detectors."""
+
+from typing import Annotated, Final
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=255,
+        pattern="^[\t\n -~\u00a0-\U0010ffff]*$",
+        description="1 to 255 characters, none of them a control character other than tab and newline.",
+        extra={"expected": "1 to 255 characters without control characters other than tab and newline"},
+    ),
+]
+PAGE_MAX: Final = 1000
+"""Detectors in one page of their list."""
+
+
+class Identified(Struct):
+    """The id of what was created, deleted or revoked."""
+
+    id: str
+
+
+class Token(Struct):
+    """A new token. `token` is the secret and is shown only here; `hint` is its last four characters."""
+
+    id: str
+    token: str
+    hint: str
+
+
+class NewToken(Struct, forbid_unknown_fields=True):
+    """The body that creates a token with a name."""
+
+    name: Name
+
+
+class ListedToken(Struct):
+    """A token as lists show it. `used_ms` is when it was last used, to about a minute; null if not known."""
+
+    id: str
+    hint: str
+    name: str
+    created_ms: int | None
+    used_ms: int | None
+
+
+class Tokens(Struct):
+    """The tokens, in order of creation."""
+
+    tokens: list[ListedToken]
+
+
+class NewDetector(Struct, forbid_unknown_fields=True):
+    """The body that creates a detector."""
+
+    name: Name
+
+
+class Detector(Struct):
+    """A detector as lists show it."""
+
+    id: str
+    name: str
+
+
+class DetectorsQuery(Struct):
+    """The page of a list of detectors. Without either parameter, the list is whole."""
+
+    limit: (
+        Annotated[int, Meta(ge=1, le=PAGE_MAX, extra={"expected": f"a whole number from 1 to {PAGE_MAX}"})]
+        | UnsetType
+    ) = UNSET
+    """The maximum number of detectors; 1000 if only `after` is given."""
+    after: (
+        Annotated[str, Meta(pattern="^[0-9a-f]{32}$", extra={"expected": "the id of a detector"})] | UnsetType
+    ) = UNSET
+    """Only detectors created after this one, the last of the previous page."""

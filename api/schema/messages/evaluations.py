@@ -1,0 +1,58 @@
+"""What evaluations are asked and answer."""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from api.schema.envelope import EntryOfReply
+from api.schema.messages.explanations import ExplainedNode
+
+YesOrNo = Annotated[Literal["true", "false"], Meta(extra={"expected": "`true` or `false`"})]
+
+
+class BatchQuery(Struct):
+    """What a batch leaves out."""
+
+    dry_run: YesOrNo | UnsetType = UNSET
+    """`true` returns what the answer would be, and records nothing. Evictions are not predicted, and an
+    Idempotency-Key is ignored.
+    """
+
+
+class EvaluateQuery(BatchQuery):
+    """What an evaluation adds to its answer, or leaves out."""
+
+    explain: YesOrNo | UnsetType = UNSET
+    """`true` adds `node` to each action: the explanation of its rule."""
+
+
+class Action(Struct):
+    """The action of a rule whose condition is true; `type` is `notify` if the rule's `notify` is true."""
+
+    type: Literal["match", "notify"]
+    ruleId: str
+    name: str
+    priority: int
+    notify: bool
+    node: ExplainedNode | UnsetType = UNSET
+    """Why the rule fires, with `explain=true`."""
+
+
+class Actions(Struct):
+    """The actions of one event, by priority."""
+
+    actions: list[Action]
+
+
+class EventResult(Struct):
+    """The result of one event of a batch. A refused event has no actions, and `errors` say why."""
+
+    actions: list[Action]
+    errors: list[EntryOfReply] | UnsetType = UNSET
+    messages: list[EntryOfReply] | UnsetType = UNSET
+
+
+class BatchResults(Struct):
+    """The results of a batch, one for each event in order."""
+
+    results: list[EventResult]

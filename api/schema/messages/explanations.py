@@ -1,0 +1,74 @@
+"""The messages that explain why a rule fires: at one event, and at the last events."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+
+class ExplainedNode(Struct, omit_defaults=True):
+    """A condition at the event that is explained."""
+
+    text: str
+    """The canonical text."""
+    verdict: bool
+    nodes: list["ExplainedNode"] | UnsetType = UNSET
+    """Those of the conditions inside."""
+    values: dict[str, Any] | UnsetType = UNSET
+    """What was looked up, by name; a missing value is absent."""
+    key: dict[str, Any] | UnsetType = UNSET
+    """The slice of a `keyed`: its key and those around it."""
+    witness_ms: float | UnsetType = UNSET
+    """The time of the event that settles a temporal condition."""
+    until_ms: float | UnsetType = UNSET
+    """Until when the verdict stays if nothing else happens."""
+    found: float | UnsetType = UNSET
+    """What `count`, `distinct`, `sum` or `avg` found. Of the first two, no more than the comparison needs."""
+    note: str | UnsetType = UNSET
+    """What is worth knowing, in words."""
+
+
+class ExplainedRule(Struct, omit_defaults=True):
+    """A rule at the event that is explained."""
+
+    ruleId: str
+    name: str
+    verdict: bool
+    """Whether the rule would fire."""
+    node: ExplainedNode
+    shadow: Literal[True] | UnsetType = UNSET
+    why_not: list[str] | UnsetType = UNSET
+    """The smallest set of predicates of which the verdict turns; absent if none turns it."""
+
+
+class Explanation(Struct):
+    """What an event would do, by priority."""
+
+    rules: list[ExplainedRule]
+
+
+class TimelineQuery(Struct):
+    """The key and the place on a timeline."""
+
+    key: Annotated[str, Meta(extra={"expected": "a JSON object of strings, numbers and booleans"})] = "{}"
+    """Only events with these values, as a JSON object: `{"user": "ada"}`."""
+    after: Annotated[int, Meta(ge=0, extra={"expected": "a whole number"})] = 0
+    """Only events behind the one with this number."""
+
+
+class Moment(Struct):
+    """An event on a timeline. `verdicts` has a value for each row: null if the event has no key for it."""
+
+    number: int
+    time_ms: float
+    verdict: bool
+    verdicts: list[bool | None]
+    key: dict[str, Any]
+
+
+class Timeline(Struct):
+    """A rule at the last events. `rows` are its temporal conditions, outer ones first."""
+
+    ruleId: str
+    text: str
+    rows: list[str]
+    moments: list[Moment]

@@ -1,0 +1,83 @@
+"""The messages about rules and their conditions."""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from api.schema.messages.catalogue import Name
+from api.schema.messages.conditions import Condition, CostEstimate
+
+ConditionSource = Annotated[
+    str,
+    Meta(description="A condition in the text language, or the JSON of a Condition object, as a string."),
+]
+Shadow = Annotated[
+    bool, Meta(description="An addition. A shadow rule is evaluated and counted, and yields no action.")
+]
+
+
+class NewRule(Struct, forbid_unknown_fields=True):
+    """The body that creates a rule."""
+
+    condition: ConditionSource
+    name: Name
+    notify: bool = False
+    shadow: Shadow = False
+    draftOf: str | UnsetType = UNSET
+    """The id of the rule that this is a draft of: their firings are compared."""
+
+
+class RuleChange(Struct, forbid_unknown_fields=True):
+    """The body that changes a rule. Absent members keep their values."""
+
+    condition: ConditionSource | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    name: Name | UnsetType = UNSET
+    notify: bool | UnsetType = UNSET
+    shadow: Shadow | UnsetType = UNSET
+
+
+class Rule(Struct):
+    """A rule. Actions are listed in order of priority, the lowest number first."""
+
+    id: str
+    condition: Condition
+    detectorId: str
+    enabled: bool
+    name: str
+    notify: bool
+    priority: Annotated[int, Meta(ge=1)]
+    shadow: Literal[True] | UnsetType = UNSET
+    """Absent from other rules."""
+    draftOf: str | UnsetType = UNSET
+    """The id of the rule that this is a draft of."""
+
+
+class ShownRule(Rule, kw_only=True):
+    """A rule with its condition as text: the canonical one, and as it was written, comments included."""
+
+    text: str
+    source: str
+
+
+class Rules(Struct):
+    """The rules of a detector, by priority."""
+
+    rules: list[Rule]
+
+
+class ConditionToParse(Struct, forbid_unknown_fields=True):
+    """The body of a parse: a condition as text, as JSON in a string, or as a Condition object."""
+
+    condition: Annotated[
+        Raw,
+        Meta(extra_json_schema={"anyOf": [{"type": "string"}, {"$ref": "#/components/schemas/Condition"}]}),
+    ]
+
+
+class ParsedCondition(Struct):
+    """A condition as an object and as canonical text, and what it may cost."""
+
+    condition: Condition
+    text: str
+    estimate: CostEstimate
