@@ -17,11 +17,12 @@ import httpx
 PROGRAM = str(Path(sys.executable).with_name("rule-detector"))
 START_WITHIN_S = 120
 END_WITHIN_S = 40
+_OF_A_SERVICE = ("RULE_DETECTOR_", "RAY_", "AUTOSCALER_")
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment without settings that whoever runs the tests may have for another service."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RULE_DETECTOR_")}
+    """Give the environment without settings for other services, or for a Ray inside this process."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_A_SERVICE)}
     return {**inherited, "PYTHONUNBUFFERED": "1", "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", **more}
 
 

@@ -245,7 +245,7 @@ async def test_what_was_asked_of_a_directory_that_stays_away_is_unknown_or_not_d
         asked = [
             asyncio.create_task(call) for call in (broker.create_detector(ONE, "one"), broker.route(ONE, 0))
         ]
-        await until(lambda: len(directories.clients) == 2 and directories.clients[1].under_way)
+        await until(lambda: len(directories.clients) == 2 and directories.clients[1].under_way == 2)
         directories.refuse = ActorDied("it is away")
         directories.clients[-1].link.abort()
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
