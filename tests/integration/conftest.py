@@ -11,6 +11,9 @@ from engine.runtime.broker.fleet import Fleet
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
 
+DEADLINE_S = 120.0
+"""On a busy machine, Ray takes a while to start a worker."""
+
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[str]:
@@ -33,7 +36,7 @@ def ray_fleet(ray_cluster: str) -> RayFleet:
 
     @asynccontextmanager
     async def ray_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:
-        fleet = fleet_on_ray(RuntimeSettings(data=folder, **settings))
+        fleet = fleet_on_ray(RuntimeSettings(data=folder, **{"deadline_s": DEADLINE_S, **settings}))
         await fleet.start()
         try:
             yield fleet

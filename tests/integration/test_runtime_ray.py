@@ -95,7 +95,7 @@ async def test_a_front_end_whose_connection_broke_makes_another_to_the_same_work
 
 
 async def test_a_worker_that_is_stopped_is_ended_and_its_detector_goes_on_in_another(ray_fleet, tmp_path):
-    async with ray_fleet(tmp_path, hung_s=1.0) as fleet:
+    async with ray_fleet(tmp_path) as fleet:
         detector_id = await fleet.create_detector("one")
         await fleet.call(detector_id, ops.add_rule("seen", "once a == 1"))
         assert await fired(fleet, detector_id, 1000, a=1) == ["seen"]
@@ -172,7 +172,7 @@ async def test_a_killed_actor_costs_only_what_was_in_flight(ray_fleet, tmp_path)
         answered = outcomes["always",]
         await until(lambda: outcomes["always",] > answered + 500)
         stop.set()
-        await asyncio.wait_for(asyncio.gather(*callers), 10)
+        await asyncio.wait_for(asyncio.gather(*callers), 60)
         # Each caller had one request under way at each of two kills; the rule was never missing afterwards.
         assert set(outcomes) == {("always",), 1502}
         assert 2 <= outcomes[1502] <= 2 * 64
