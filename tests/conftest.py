@@ -75,6 +75,18 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def _settings_stay() -> Iterator[None]:
+    """Has each test leave the settings as they were: the tests after it in its process read them, too."""
+
+    def settings() -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name.startswith("RULE_DETECTOR_")}
+
+    before = settings()
+    yield
+    assert settings() == before
+
+
 @pytest.fixture(scope="module")
 def unsynced() -> Iterator[None]:
     """Has files not wait for the disk. Tests of lost power simulate files, or have processes of their own."""

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from api.cli import main
 from api.cli.running.serve import serve
 from api.settings import Settings, settings
+from tests.service_process import program
 
 
 def invoke(*arguments: str, **variables: str) -> Result:
@@ -84,8 +85,8 @@ def test_a_variable_that_is_no_setting_is_warned_of(chosen: list[Settings]) -> N
 
 
 def test_a_folder_that_cannot_be_made_is_refused_with_the_mend() -> None:
-    run = invoke("serve", "--port", "0", "--data", "/proc/data")
-    assert run.exit_code == 1
+    run = program("serve", "--port", "0", "--data", "/proc/data")
+    assert run.returncode == 1
     assert run.stderr.endswith(
         "rule-detector: the data folder /proc/data cannot be used: No such file or directory; "
         "name a folder that this user can create and write to\n"
@@ -94,8 +95,8 @@ def test_a_folder_that_cannot_be_made_is_refused_with_the_mend() -> None:
 
 def test_a_folder_that_others_can_write_to_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     tmp_path.chmod(0o720)
-    run = invoke("serve", "--port", "0", "--data", str(tmp_path))
-    assert run.exit_code == 1
+    run = program("serve", "--port", "0", "--data", str(tmp_path))
+    assert run.returncode == 1
     assert f"chmod go-w {tmp_path}" in run.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -133,8 +134,9 @@ def test_wrong_usage_ends_with_status_2(arguments: list[str]) -> None:
 
 
 def test_it_says_where_it_is_described_and_last_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    # It is of the tests, and would be warned of.
+    # They are of the tests, and would be warned of.
     monkeypatch.delenv("RULE_DETECTOR_SEED", raising=False)
+    monkeypatch.delenv("RULE_DETECTOR_PROFILE", raising=False)
     import api.process.supervisor  # noqa: PLC0415 -- as above
 
     def run(_: Settings, work: api.process.supervisor.Work) -> None:
