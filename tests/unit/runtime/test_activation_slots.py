@@ -7,6 +7,8 @@ import pytest
 
 from engine.runtime.placement.detectors.activation_slots import ActivationSlots
 
+pytestmark = pytest.mark.skipping_clock
+
 
 class Someone:
     """Leaves when asked and not busy; remembers being asked."""

@@ -15,6 +15,8 @@ from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import NoRoom, StorageError, SyncFailed, WriteFailed
 
+pytestmark = pytest.mark.skipping_clock
+
 CHANGES: dict[str, Callable[[DirectoryClient], Awaitable[Any]]] = {
     "add_token": lambda client: client.add_token("t", StoredToken(b"digest", "hint")),
     "revoke_token": lambda client: client.revoke_token("t"),

@@ -28,6 +28,8 @@ from snapshots.data_folder.identity import begin_folder
 from snapshots.errors import StorageError
 from tests.local_runtime import LocalActors, LocalDirectories, Pipe, until
 
+pytestmark = pytest.mark.skipping_clock
+
 ONE, OTHER = "1" * 32, "2" * 32
 
 

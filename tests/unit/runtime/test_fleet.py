@@ -26,6 +26,8 @@ from snapshots.errors import FolderInUse, StorageError
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import local_fleet, local_service, until
 
+pytestmark = pytest.mark.skipping_clock
+
 
 def event(timestamp_ms: float, **fields: Any) -> Operation:
     return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())

@@ -19,6 +19,8 @@ from engine.runtime.transport.link_server import LinkServer
 from engine.runtime.transport.messages import Ask, Note, encode, encoder
 from tests.local_runtime import FrontEnd, LocalService, front_end, local_service, until
 
+pytestmark = pytest.mark.skipping_clock
+
 
 def event(timestamp_ms: float, **fields: Any) -> Operation:
     return ops.evaluate(json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode())

@@ -19,6 +19,8 @@ from engine.runtime.placement.workers.worker_pool import WorkerPool
 from tests.local_runtime import LocalActors, LocalService, LocalWorker, local_service, until
 from tests.skipping_clock import Skipping, SkippingLoop
 
+pytestmark = pytest.mark.skipping_clock
+
 TIMEOUT_S = 4.0
 BEAT_S = TIMEOUT_S / BEATS
 

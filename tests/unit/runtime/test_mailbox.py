@@ -10,6 +10,8 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests.operations import Operation
 from engine.runtime.contract.settings import RuntimeSettings
 
+pytestmark = pytest.mark.skipping_clock
+
 SETTINGS = RuntimeSettings(
     data=Path("unused"), waiting_max=4, waiting_bytes_max=100, batch_operations_max=3, batch_bytes_max=50
 )

@@ -16,6 +16,8 @@ from engine.runtime.transport.link_client import LinkClient
 from engine.runtime.transport.messages import Answered, Moved, Note, Response
 from tests.local_runtime import LocalActors, LocalWorker, local_service, newborn, until
 
+pytestmark = pytest.mark.skipping_clock
+
 ONE, OTHER = "1" * 32, "2" * 32
 
 

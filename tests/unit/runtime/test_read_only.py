@@ -20,6 +20,8 @@ from snapshots.inspection import read_only
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import local_service, newborn, until
 
+pytestmark = pytest.mark.skipping_clock
+
 ONE = "1" * 32
 WRITES = ("create", "write", "reserve", "rename")
 

@@ -12,6 +12,8 @@ from engine.runtime.contract.errors import DetectorUnavailable
 from engine.runtime.contract.requests import operations as ops
 from tests.local_runtime import LocalService, local_service, until
 
+pytestmark = pytest.mark.skipping_clock
+
 
 async def fired(service: LocalService, detector_id: str, timestamp_ms: float, **fields: Any) -> list[str]:
     body = json.dumps({"event": {"fields": fields, "timestamp_ms": timestamp_ms}}).encode()

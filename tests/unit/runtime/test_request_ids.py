@@ -15,6 +15,8 @@ from engine.runtime.contract.requests.request_ids import REQUEST_ID
 from engine.runtime.detector import apply as apply_module
 from tests.local_runtime import front_end, local_service, until
 
+pytestmark = pytest.mark.skipping_clock
+
 
 async def asked(fleet: Fleet, detector_id: str, request_id: str, **fields: Any) -> Any:
     """Have an event evaluated for a request; for its own task."""

@@ -18,6 +18,8 @@ from engine.runtime.detector.persistence import journal_entries as history
 from snapshots.inspection import read_only
 from tests.local_runtime import local_service, newborn, until
 
+pytestmark = pytest.mark.skipping_clock
+
 ONE = "1" * 32
 
 
