@@ -50,6 +50,19 @@ async def fired(fleet: Fleet, detector_id: str, timestamp_ms: float, **fields: A
     return [action["name"] for action in json.loads(answer.result)["actions"]]
 
 
+def running_tasks() -> list[str]:
+    """The names of the tasks that run, as `ray list tasks` has them; but that needs a dashboard."""
+    # Importing ray takes half a second, which tests without it need not pay.
+    from ray._private.state import state  # noqa: PLC0415
+    from ray.core.generated import common_pb2  # noqa: PLC0415
+
+    return [
+        event.task_info.name
+        for event in state._get_all_task_events()
+        if max(event.state_updates.state_ts_ns) == common_pb2.RUNNING
+    ]
+
+
 def directory_pid(folder: Path) -> int:
     """The process that has the lock's file open; what stands in the file is the pid of the service."""
     for process in Path("/proc").glob("[0-9]*"):
@@ -265,3 +278,12 @@ async def test_callers_that_wait_together_share_a_batch(ray_fleet, tmp_path):
         await asyncio.gather(*(fired(fleet, detector_id, 2) for _ in range(2_500)))
         assert sum(sizes) == 2_500
         assert len(sizes) <= 4
+
+
+async def test_rays_tools_show_which_detectors_a_worker_has(ray_fleet: RayFleet, tmp_path: Path) -> None:
+    async with ray_fleet(tmp_path) as fleet:
+        detector_id = await fleet.create_detector("one")
+        await fired(fleet, detector_id, 1)
+        await until(lambda: detector_id in running_tasks())
+        await fleet.delete_detector(detector_id)
+        await until(lambda: detector_id not in running_tasks())

@@ -15,6 +15,8 @@ from engine.runtime.process.threads import off_loop
 
 WATCH: Final = "watch"
 """The concurrency group of `watch`, which never returns."""
+SHOWN: Final = "shown"
+"""That of the task which is named after a worker's detectors."""
 
 _END_S: Final = 2.0
 """How long Ray may take to end an actor. An actor that survives ends with Ray."""
@@ -25,7 +27,7 @@ OPTIONS: Final[dict[str, Any]] = {
     "max_task_retries": 0,
     # An idle actor must not reserve a CPU.
     "num_cpus": 0,
-    "concurrency_groups": {WATCH: 1},
+    "concurrency_groups": {WATCH: 1, SHOWN: 1},
     # Without any resource, Ray asks a node that it picks at random, which may be one that has just died.
     "memory": 1,
     "scheduling_strategy": "SPREAD",

@@ -6,8 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+import ray
+
 from engine.runtime.activation.detector_service import DetectorService
 from engine.runtime.cluster.actors.serving_actor import ServingActor
+from engine.runtime.cluster.actors.shown_detectors import ShownDetectors
+from engine.runtime.cluster.ray_calls import SHOWN
 from engine.runtime.contract.measurements.figures import DetectorFigures
 from engine.runtime.contract.measurements.measures import Measures
 from engine.runtime.contract.ports import DetectorPort
@@ -132,13 +136,22 @@ class WorkerActor(ServingActor):
         self._check_mount = mount_check(settings.data, RealFiles())
         self._threads = WorkerThreads(settings.detectors_per_worker)
         self._service: DetectorService | None = None
+        self._shown = ShownDetectors(_begin_shown, self._detector_ids)
+
+    def shown(self, number: int) -> None:
+        """Block while the name of the task is true; for ShownDetectors."""
+        self._shown.run(number)
 
     def _link(self, transport: str) -> Link:
         if self._service is None:
             self._service = DetectorService(
                 self._settings, self._make_place, self._measures, self.node, lambda: os._exit(0)
             )
+            self._naming = self._serving.loop.create_task(self._shown.keep())
         return self._service.link(transport)
+
+    def _detector_ids(self) -> list[str]:
+        return [queue.detector_id for queue in self._service.queues.values()] if self._service else []
 
     def _make_place(self) -> DetectorThread:
         actor = MeasuredActor(
@@ -147,3 +160,8 @@ class WorkerActor(ServingActor):
         service = self._service
         assert service is not None, "it asks for the place"
         return DetectorThread(actor, self._threads, lambda: len(service.queues) == 1)
+
+
+def _begin_shown(name: str, number: int) -> None:
+    this_actor = ray.get_runtime_context().current_actor
+    this_actor.shown.options(name=name, concurrency_group=SHOWN).remote(number)
