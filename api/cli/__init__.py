@@ -7,6 +7,7 @@ import click
 from api.cli.check import check
 from api.cli.demo import demo
 from api.cli.explain import explain
+from api.cli.failures import CommandError
 from api.cli.inspection.command import inspect
 from api.cli.replaying.command import replay
 from api.cli.running.backup import backup, restore
@@ -21,6 +22,8 @@ from api.cli.things.rules import rules
 from api.cli.things.shadow import shadow
 from api.cli.things.tokens import tokens
 from api.cli.trying.command import trial
+from api.client import ServiceError
+from snapshots.errors import StorageError
 
 COMMANDS = {
     "Try it": (demo,),
@@ -46,6 +49,8 @@ class _Headed(click.Group):
         """Run a command. Ctrl-C ends it without a word: those that follow something have no other end."""
         try:
             return super().invoke(ctx)
+        except (ServiceError, StorageError) as error:
+            raise CommandError(str(error)) from None
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED)
 

@@ -8,10 +8,9 @@ import click
 import msgspec
 
 from api.cli.counted import counted
-from api.cli.failures import fail
+from api.cli.failures import CommandError
 from api.cli.recordings.reading import Reading, Recording
-from api.cli.recordings.rows import RecordingError
-from api.cli.rule_files import RuleFileError, named_conditions, read_text
+from api.cli.rule_files import named_conditions, read_text
 from engine.language.diagnostics import Refusal
 from engine.language.json.writer import condition_to_document
 from engine.language.limits import DEFAULT_LIMITS
@@ -58,17 +57,14 @@ def check(file: str, recordings: tuple[str, ...], relations: tuple[str, ...]) ->
     """
     if file == "-" and sys.stdin.isatty():
         click.echo("Reading conditions, one a line; end with Ctrl-D.", err=True)
-    try:
-        found = list(named_conditions(read_text(file), file).items())
-        sample = _sample(recordings)
-    except (RuleFileError, RecordingError) as error:
-        fail(str(error))
+    found = list(named_conditions(read_text(file), file).items())
+    sample = _sample(recordings)
     if not found:
-        fail(f"{'standard input' if file == '-' else file}: no condition in it")
+        raise CommandError(f"{'standard input' if file == '-' else file}: no condition in it")
     results = [_report(name, text, sample, relations) for name, text in found]
     if not all(results):
         refused = results.count(False)
-        fail(f"{refused} of {counted(len(results), 'condition')} refused")
+        raise CommandError(f"{refused} of {counted(len(results), 'condition')} refused")
 
 
 def _sample(recordings: tuple[str, ...]) -> Sample | None:

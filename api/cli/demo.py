@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from api.cli.failures import fail
+from api.cli.failures import CommandError
 from api.cli.lookup import add_rules
 from api.cli.recordings.reading import Reading
 from api.cli.replaying.run import Replay
@@ -61,9 +61,9 @@ def demo(end: bool) -> None:
             settings = Settings(data=Path(folder), port=0, shutdown_wait_s=0, slow_request_ms=0)
             run(settings, show)
         except (StartError, UnsavedError) as error:
-            fail(str(error))
+            raise CommandError(str(error)) from None
     if failure:
-        fail(failure[0])
+        raise CommandError(failure[0])
 
 
 def _show(running: "Running", console: Console, end: bool) -> None:

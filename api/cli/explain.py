@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from api.cli.failures import fail
+from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
@@ -63,10 +63,7 @@ def explain(
     For each rule, the output has the tree of its condition: which parts are true, the values that were
     looked up, since which event this is so, and until when it stays so if nothing else happens.
     """
-    try:
-        event = _event(file, number, reading)
-    except RecordingError as error:
-        fail(str(error))
+    event = _event(file, number, reading)
     result = _offline(data, detector, rule, event) if data else _asked(client, detector, rule, event)
     if output == "json":
         click.echo(result)
@@ -86,20 +83,17 @@ def _asked(client: Client | None, detector: str, rule: str | None, event: Record
 
 def _offline(data: Path, detector: str, rule: str | None, event: RecordedEvent) -> bytes:
     """Return the explanation of a detector in a data folder."""
-    from api.cli.inspection.data_folder import NoDataFolder  # noqa: PLC0415 -- slow to import
-    from api.cli.inspection.stored_detector import stored_detector, stored_rule_id  # noqa: PLC0415
+    from api.cli.inspection.stored_detector import stored_detector, stored_rule_id  # noqa: PLC0415 -- slow to import
     from engine.evaluation.wire.explanations import explain_body  # noqa: PLC0415
 
+    stored = stored_detector(data, detector)
+    rule_id = None if rule is None else stored_rule_id(stored, rule)
+    body = _call(detector, event, rule_id).body
+    assert body is not None, "it has an event"
     try:
-        stored = stored_detector(data, detector)
-        rule_id = None if rule is None else stored_rule_id(stored, rule)
-        body = _call(detector, event, rule_id).body
-        assert body is not None, "it has an event"
         return explain_body(stored, body).result
-    except NoDataFolder as error:
-        fail(str(error))
     except Refusal as refusal:
-        fail(str(refusal))
+        raise CommandError(str(refusal)) from None
 
 
 def _call(detector_id: str, event: RecordedEvent, rule_id: str | None) -> calls.Call[list[ExplainedRule]]:

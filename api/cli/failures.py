@@ -1,15 +1,17 @@
-"""Failures and warnings of a command, on standard error; a failure exits with status 1."""
+"""Failures and warnings of a command, on standard error."""
 
-from typing import NoReturn
+from typing import IO, Any
 
 import click
 
 
-def fail(message: str) -> NoReturn:
-    """Print the message and exit with status 1."""
-    for line in message.splitlines():
-        click.echo(f"rule-detector: {line}", err=True)
-    raise SystemExit(1)
+class CommandError(click.ClickException):
+    """Ends the command with its message and the exit status 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message."""
+        for line in self.message.splitlines():
+            click.echo(f"rule-detector: {line}", file, err=True)
 
 
 def warn(message: str) -> None:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, cast
 import msgspec
 import yaml
 
+from api.cli.failures import CommandError
 from api.cli.rule_members import RuleMembers, draft_defects, members_of
 from engine.language.condition import Condition
 from engine.language.diagnostics import Refusal
@@ -20,7 +21,7 @@ _CONTINUED: Final = re.compile(r"[ \t)\]}]|(and|or|since)\b")
 """How a line begins that continues the condition of the line before."""
 
 
-class RuleFileError(Exception):
+class RuleFileError(CommandError):
     """A rule file is not valid; the message lists every defect, one a line."""
 
 

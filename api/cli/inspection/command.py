@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from api.cli.counted import counted
-from api.cli.failures import fail
+from api.cli.failures import CommandError
 from api.cli.inspection.report import to_json, to_lines
 from api.cli.options.key_options import key_option
 from api.cli.printing.explained_rules import node_lines
@@ -51,32 +51,25 @@ def inspect(
     The command only reads and takes no lock, so it works on a backup, on a folder that the service refuses,
     and on one that is in use.
     """
-    from api.cli.inspection.data_folder import NoDataFolder, read_data_folder  # noqa: PLC0415 -- slow to import, which --help should not be
+    from api.cli.inspection.data_folder import read_data_folder  # noqa: PLC0415 -- slow to import, which --help should not be
 
     if rule is not None:
         if detector is None:
             raise click.UsageError("`--rule` needs `--detector`.")
         _show_rule(folder, detector, rule, key, as_json=as_json)
         return
-    try:
-        report = read_data_folder(folder, only=detector, with_rules=rules)
-    except NoDataFolder as error:
-        fail(str(error))
+    report = read_data_folder(folder, only=detector, with_rules=rules)
     click.echo(to_json(report) if as_json else "\n".join(to_lines(report)))
     if not report.whole:
-        fail(f"{folder}: damage in {counted(len(report.damage), 'place')}")
+        raise CommandError(f"{folder}: damage in {counted(len(report.damage), 'place')}")
 
 
 def _show_rule(folder: Path, detector: str, rule: str, key: dict[str, Any], *, as_json: bool) -> None:
-    from api.cli.inspection.data_folder import NoDataFolder  # noqa: PLC0415 -- as above
-    from api.cli.inspection.stored_detector import stored_detector, stored_rule_id  # noqa: PLC0415
+    from api.cli.inspection.stored_detector import stored_detector, stored_rule_id  # noqa: PLC0415 -- as above
     from engine.evaluation.explanation.between_events.standing import standing  # noqa: PLC0415
 
-    try:
-        stored = stored_detector(folder, detector)
-        tree = standing(stored, stored_rule_id(stored, rule), key)
-    except NoDataFolder as error:
-        fail(str(error))
+    stored = stored_detector(folder, detector)
+    tree = standing(stored, stored_rule_id(stored, rule), key)
     if as_json:
         click.echo(json.dumps(tree, ensure_ascii=False))
         return

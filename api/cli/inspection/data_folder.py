@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from api.cli.failures import CommandError
 from api.cli.inspection.folder_files import Look, look_at
 from api.cli.inspection.report import (
     Catalogue,
@@ -44,7 +45,7 @@ _FOLDERS_FROM_VERSION: Final = 2
 """Of the catalogue. From it on, a detector has a folder from its creation, not its first activation."""
 
 
-class NoDataFolder(Exception):
+class NoDataFolder(CommandError):
     """There is no data folder, or it lacks what was asked for; the message says which."""
 
 

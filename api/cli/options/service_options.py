@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from api.cli.failures import fail, warn
-from api.client import Client, ServiceError
+from api.cli.failures import warn
+from api.client import Client
 from api.secret_files import SecretFileError, read_secret, readable_by_others
 
 
@@ -16,8 +16,6 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --url, and --token and --token-file, one of which is required; the command receives `client`.
 
     If it has an option --data that is given, it needs no service and receives None.
-
-    A ServiceError of the command is printed, and the exit status is 1.
     """
 
     @functools.wraps(command)
@@ -26,12 +24,8 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
             # A command that can read a data folder needs no service then.
             command(client=None, **given)
             return
-        chosen = _chosen(token, token_file)
-        try:
-            with Client(url, chosen) as client:
-                command(client=client, **given)
-        except ServiceError as error:
-            fail(str(error))
+        with Client(url, _chosen(token, token_file)) as client:
+            command(client=client, **given)
 
     for option in reversed(_OPTIONS):
         with_client = option(with_client)

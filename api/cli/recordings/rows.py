@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from api.cli.counted import counted
+from api.cli.failures import CommandError
 from api.cli.recordings.columns import CellError, ColumnType, decide, value_of
 
 READ_BYTES: Final = 1024 * 1024
@@ -21,7 +22,7 @@ Row = tuple[int, dict[str, Any], bytes | None]
 Tell = Callable[[str], None]
 
 
-class RecordingError(Exception):
+class RecordingError(CommandError):
     """A recording cannot be read, or read further; the message names file and line."""
 
 

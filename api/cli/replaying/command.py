@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from api.cli.failures import fail
+from api.cli.failures import CommandError
 from api.cli.lookup import add_rules, find_detector
 from api.cli.options.reading_options import reading_options
 from api.cli.options.service_options import service_options
 from api.cli.recordings.reading import Reading
 from api.cli.replaying.run import Replay
-from api.cli.rule_files import RuleFileError, read_rules
+from api.cli.rule_files import read_rules
 from api.client import Client, calls
 
 
@@ -65,15 +65,14 @@ def replay(
     """
     for path in files:
         if path != "-" and not Path(path).exists():
-            fail(f"{path}: no such file")
-    try:
-        conditions = [condition for path in rule_files for condition in read_rules(path)]
-    except RuleFileError as error:
-        fail(str(error))
+            raise CommandError(f"{path}: no such file")
+    conditions = [condition for path in rule_files for condition in read_rules(path)]
     chosen = find_detector(client, detector, create=create)
     add_rules(client, chosen.id, conditions)
     if not client.send(calls.list_rules(chosen.id)):
-        fail(f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules")
+        raise CommandError(
+            f"the detector `{chosen.name}` has no rules, so nothing can fire; add some with --rules"
+        )
     run = Replay(client, chosen.id, Console())
     try:
         failure = run.run(files, reading)
@@ -84,4 +83,4 @@ def replay(
     run.show()
     refusals = run.report.refusals()
     if failure or refusals:
-        fail("\n".join([*refusals, *([failure] if failure else [])]))
+        raise CommandError("\n".join([*refusals, *([failure] if failure else [])]))

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from api.cli.counted import counted
-from api.cli.failures import fail, warn
+from api.cli.failures import CommandError, warn
 from api.cli.options.data_option import data_option
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -48,14 +48,12 @@ def restore(data: Path, source: Path) -> None:
 
 def _copy(source: Path, target: Path, done: str) -> None:
     from engine.runtime.catalogue.backup import copy_data_folder  # noqa: PLC0415 -- slow to import, which --help should not be
-    from snapshots.errors import StorageError  # noqa: PLC0415
 
-    try:
-        copied = copy_data_folder(source, target)
-    except StorageError as error:
-        fail(str(error))
+    copied = copy_data_folder(source, target)
     click.echo(f"{target}: {done} {counted(copied.detectors, 'detector')}, {copied.file_bytes / 1e6:.1f} MB.")
     for damage in copied.damage:
         warn(damage)
     if copied.damage:
-        fail(f"{len(copied.damage)} of the folders are damaged in {source} as well; the others are whole")
+        raise CommandError(
+            f"{len(copied.damage)} of the folders are damaged in {source} as well; the others are whole"
+        )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from api.cli.failures import fail
+from api.cli.failures import CommandError
 from api.cli.options.data_option import data_option
 
 
@@ -28,11 +28,11 @@ def retry(data: Path, detector: str) -> None:
 
     folder = data / "detectors" / detector
     if not folder.is_dir() or folder.parent != data / "detectors":
-        fail(f"{data} holds no detector `{detector}`")
+        raise CommandError(f"{data} holds no detector `{detector}`")
     try:
         deaths = try_again(folder, RealFiles())
     except OSError as error:
-        fail(str(error))
+        raise CommandError(str(error)) from None
     if not deaths.sequence:
         click.echo(f"The detector {detector} is not paused.")
     else:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from api.cli.failures import fail, warn
+from api.cli.failures import CommandError, warn
 from api.secret_files import readable_by_others
 from api.setting import Setting, SettingsError, option_of
 from api.settings import settings, settings_from, unknown_variables
@@ -77,5 +77,5 @@ def serve(**given: object) -> None:
     try:
         run(chosen, announce)
     except (StartError, UnsavedError) as error:
-        fail(str(error))
+        raise CommandError(str(error)) from None
     click.echo("Stopped.")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from api.cli.failures import fail
+from api.cli.failures import CommandError
 from api.cli.options.data_option import data_option
+from snapshots.errors import FolderInUse
 
 
 @click.group()
@@ -27,14 +28,11 @@ def new(data: Path) -> None:
     itself: POST /api/token.
     """
     from engine.runtime.catalogue.directory import mint_offline  # noqa: PLC0415 -- slow to import, which --help should not be
-    from snapshots.errors import FolderInUse, StorageError  # noqa: PLC0415
 
     try:
         minted = mint_offline(data)
     except FolderInUse as error:
-        fail(f"{error}; ask the running service for a token: POST /api/token")
-    except StorageError as error:
-        fail(str(error))
+        raise CommandError(f"{error}; ask the running service for a token: POST /api/token") from None
     click.echo(minted.token)
     click.echo(
         f"Its id is {minted.id}. Only a digest is stored, so this is the only time it is shown.", err=True

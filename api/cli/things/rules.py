@@ -5,11 +5,10 @@ from pathlib import Path
 
 import click
 
-from api.cli.failures import fail
 from api.cli.lookup import add_rules, find_detector, find_rule
 from api.cli.options.service_options import service_options
 from api.cli.printing.output import output_option, show, tell, yes_option
-from api.cli.rule_files import RuleFileError, conditions_of, read_rules
+from api.cli.rule_files import conditions_of, read_rules
 from api.client import Client, Rule, calls
 from api.client.calls import encoded
 from engine.language.text.printer import format as canonical
@@ -63,16 +62,13 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
 
     Rules that the detector has already are left alone. If one is refused, none is added.
     """
-    try:
-        match given:
-            case [file]:
-                wanted = read_rules(file)
-            case [name, condition]:
-                wanted = conditions_of(encoded({name: condition}).decode(), "the rule")
-            case _:
-                raise click.UsageError("Expected a FILE, or a NAME and a CONDITION.")
-    except RuleFileError as error:
-        fail(str(error))
+    match given:
+        case [file]:
+            wanted = read_rules(file)
+        case [name, condition]:
+            wanted = conditions_of(encoded({name: condition}).decode(), "the rule")
+        case _:
+            raise click.UsageError("Expected a FILE, or a NAME and a CONDITION.")
     created = add_rules(client, find_detector(client, detector).id, wanted)
     there = f"; {len(wanted) - len(created)} were there already" if len(created) < len(wanted) else ""
     tell(output, {"created": created}, f"{len(created)} of {len(wanted)} rules added{there}.")

@@ -8,7 +8,7 @@ from typing import Final
 import click
 import msgspec
 
-from api.cli.failures import fail
+from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.service_options import service_options
 from api.cli.printing.explained_rules import node_lines
@@ -105,9 +105,9 @@ def _needed_draft(client: Client, detector_id: str, rule: Rule) -> Rule:
     if draft is None and rule.draft_of is not None:
         listed = client.send(calls.list_rules(detector_id))
         of = next(one.name for one in listed if one.id == rule.draft_of)
-        fail(f"`{rule.name}` is itself a draft, that of the rule `{of}`")
+        raise CommandError(f"`{rule.name}` is itself a draft, that of the rule `{of}`")
     if draft is None:
-        fail(f"the rule `{rule.name}` has no draft; add one with --draft CONDITION")
+        raise CommandError(f"the rule `{rule.name}` has no draft; add one with --draft CONDITION")
     return draft
 
 

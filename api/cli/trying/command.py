@@ -10,12 +10,12 @@ import click
 from rich.console import Console
 
 from api.cli.counted import counted
-from api.cli.failures import fail, warn
+from api.cli.failures import CommandError, warn
 from api.cli.options.reading_options import reading_options
 from api.cli.printing.tables import print_table
 from api.cli.recordings.reading import Reading, RecordedEvent
 from api.cli.replaying.feeding import Feeding
-from api.cli.rule_files import NamedCondition, RuleFileError, read_rules
+from api.cli.rule_files import NamedCondition, read_rules
 from api.cli.trying import output
 from api.cli.trying.hints import Hints
 from api.cli.trying.trial import Trial
@@ -105,11 +105,8 @@ def trial(
     """
     if (explained is None) != (at_line is None):
         raise click.UsageError("`--explain` and `--line` go together.")
-    try:
-        new = read_rules(rules)
-        old = None if against is None else read_rules(against)
-    except RuleFileError as error:
-        fail(str(error))
+    new = read_rules(rules)
+    old = None if against is None else read_rules(against)
     if form == "parquet" and target is None and explained is None:
         raise click.UsageError("`-o parquet` needs a file: `--to FILE`.")
     if explained is not None and at_line is not None:
@@ -133,12 +130,12 @@ def trial(
             # A live pipe has no other end.
             failure, interrupted = None, True
     if failure and not run.events:
-        fail(failure)
+        raise CommandError(failure)
     _summarise(run, console, compared=old is not None)
     for line in [*hints.lines(), *_warnings(run)]:
         warn(line)
     if failure or run.refused:
-        fail(
+        raise CommandError(
             "\n".join(
                 [
                     *(f"{counted(times, 'event')} refused: {said}" for said, times in run.refused.items()),
@@ -164,7 +161,7 @@ def _explain(
     if not (found or old):
         near = nearest(name, [rule.name for rule in rules])
         there = ", ".join(quoted(rule.name) for rule in rules[:_NAMES_SHOWN])
-        fail(
+        raise CommandError(
             f"no rule is named {quoted(name)}"
             + (f"; did you mean {quoted(near)}?" if near else f": there are {there}")
         )
@@ -184,7 +181,7 @@ def _explain(
     for text in shown:
         click.echo(text)
     if not shown:
-        fail(failure or f"no event is at line {line}")
+        raise CommandError(failure or f"no event is at line {line}")
 
 
 @contextlib.contextmanager
@@ -196,7 +193,7 @@ def _output(form: str, target: str | None, shown_max: int, *, compared: bool) ->
                 stack.enter_context(Path(target).open("w", encoding="utf-8", newline="")) if target else None
             )
         except OSError as error:
-            fail(f"{target}: {(error.strerror or str(error)).lower()}")
+            raise CommandError(f"{target}: {(error.strerror or str(error)).lower()}") from None
 
         def write(line: str) -> None:
             click.echo(line, file=file)

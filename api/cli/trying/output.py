@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import Any, Final, Self
 
-from api.cli.failures import fail
+from api.cli.failures import CommandError
 from api.cli.recordings.times import iso
 from api.cli.trying.trial import NEW, OLD, Firing, Tally
 from engine.language.diagnostics import printable
@@ -92,7 +92,7 @@ class ParquetOutput(Output):
         try:
             import pyarrow as pa  # noqa: F401, PLC0415 -- optional
         except ImportError:
-            fail("Parquet needs the package pyarrow: pip install pyarrow")
+            raise CommandError("Parquet needs the package pyarrow: pip install pyarrow") from None
         self._path = path
         self._rows: list[list[Any]] = []
 
