@@ -115,7 +115,7 @@ class SlowPath:
         if operation is None or operation.body is None:
             return check_headers(head, bytes_max=bytes_max, media_types=())
         media_type = check_headers(
-            head, bytes_max=bytes_max, media_types=operation.media_types, takes_key=operation.takes_key
+            head, bytes_max=bytes_max, media_types=operation.media_types, takes_key=operation.is_evaluation
         )
         if media_type == NDJSON and idempotency_key(head):
             # A stream is answered while it arrives, so there is no whole answer to repeat.
@@ -140,7 +140,7 @@ class SlowPath:
         found: dict[str, Any] = {}
         if len(operation.media_types) > 1:
             found["media_type"] = media_type
-        if operation.takes_key:
+        if operation.is_evaluation:
             found["key"] = idempotency_key(head)
         if operation.says_more:
             found["has_token"] = self.authenticator.objection(authorization(head)) is None

@@ -1,13 +1,11 @@
 """One operation of the interface: path, method, parameters, body, result and error codes."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from api.schema.envelope import JSON
-
-Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 _ANYWHERE: Final = (1003, 1006, 1500, 1502)
 """1003 and 1502 too: a body that the operation ignores is read, up to a limit and a deadline."""
@@ -20,8 +18,9 @@ class Operation:
     """One operation. Its handler has its `name`. `body` is None for an operation that ignores a body."""
 
     name: str
-    method: Method
-    path: str
+    route: str
+    """Its method and its path, as in `GET /api/detectors`."""
+
     summary: str
     text: str = ""
     query: type[msgspec.Struct] | None = None
@@ -31,20 +30,33 @@ class Operation:
     own_codes: tuple[int, ...] = ()
     body_example: Any = None
     result_example: Any
-    is_evaluation: bool = False
-    """Whether the body goes to the detector undecoded."""
-
-    is_batch: bool = False
     media_types: tuple[bytes, ...] = (JSON,)
     """The media types of the body; the first is the default."""
-
-    takes_key: bool = False
-    """Whether it takes an Idempotency-Key."""
 
     says_more: bool = False
     """Whether it needs no token, but answers more to a caller with one."""
 
-    is_addition: bool = False
+    is_addition: bool = True
+
+    @property
+    def method(self) -> str:
+        """GET, POST, PATCH or DELETE."""
+        return self.route.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """The path, with its parameters in braces."""
+        return self.route.partition(" ")[2]
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether the body goes to the detector undecoded, and an Idempotency-Key may come with it."""
+        return "/evaluate" in self.route
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the body has many events."""
+        return self.route.endswith("/batch")
 
     @property
     def is_open(self) -> bool:

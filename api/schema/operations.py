@@ -17,27 +17,26 @@ _CONDITION: Final = (1300, 1301, 1302, 1303)
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         name="mint_token",
-        method="POST",
-        path="/api/token",
+        route="POST /api/token",
         summary="Create a token",
         text="Only this response shows the secret. A body is ignored.",
         result=catalogue.Token,
         result_example=examples.TOKEN,
+        is_addition=False,
     ),
     Operation(
         name="revoke_token",
-        method="DELETE",
-        path="/api/token/{id}",
+        route="DELETE /api/token/{id}",
         summary="Revoke a token",
         text="A token may revoke itself.",
         result=catalogue.Identified,
         own_codes=(1202,),
         result_example={"id": examples.ID},
+        is_addition=False,
     ),
     Operation(
         name="list_tokens",
-        method="GET",
-        path="/api/tokens",
+        route="GET /api/tokens",
         summary="List the tokens",
         text="In order of creation, without their secrets. `used_ms` is when a token was last used, to about "
         "a minute; a crash of the service may forget it. A token from the settings is not listed.",
@@ -53,35 +52,31 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 }
             ]
         },
-        is_addition=True,
     ),
     Operation(
         name="create_named_token",
-        method="POST",
-        path="/api/tokens",
+        route="POST /api/tokens",
         summary="Create a token with a name",
         text="As POST /api/token, with a name that tells people what the token is for.",
         body=catalogue.NewToken,
         body_example={"name": "shop"},
         result=catalogue.Token,
         result_example=examples.TOKEN,
-        is_addition=True,
     ),
     Operation(
         name="list_detectors",
-        method="GET",
-        path="/api/detectors",
+        route="GET /api/detectors",
         summary="List the detectors",
         text="In order of creation. With `limit` or `after`, one page of them: at most `limit`, beginning "
         "after the detector with the id `after`. A page with fewer entries is the last.",
         query=catalogue.DetectorsQuery,
         result=list[catalogue.Detector],
         result_example=[{"id": examples.ID, "name": "logins"}],
+        is_addition=False,
     ),
     Operation(
         name="create_detector",
-        method="POST",
-        path="/api/detectors",
+        route="POST /api/detectors",
         summary="Create a detector",
         text="Names need not be unique.",
         body=catalogue.NewDetector,
@@ -89,29 +84,27 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=catalogue.Identified,
         own_codes=(1400,),
         result_example={"id": examples.ID},
+        is_addition=False,
     ),
     Operation(
         name="get_detector",
-        method="GET",
-        path="/api/detectors/{detectorId}",
+        route="GET /api/detectors/{detectorId}",
         summary="Show one detector",
         result=catalogue.Detector,
         result_example={"id": examples.ID, "name": "logins"},
-        is_addition=True,
     ),
     Operation(
         name="delete_detector",
-        method="DELETE",
-        path="/api/detectors/{detectorId}",
+        route="DELETE /api/detectors/{detectorId}",
         summary="Delete a detector",
         text="Deletes its rules and its state, too.",
         result=catalogue.Identified,
         result_example={"id": examples.ID},
+        is_addition=False,
     ),
     Operation(
         name="fork_detector",
-        method="POST",
-        path="/api/detectors/{detectorId}/fork",
+        route="POST /api/detectors/{detectorId}/fork",
         summary="Copy a detector",
         text="Makes another detector, with the same rules under new ids and with all that they remember. "
         "From then on neither sees what happens to the other. This one goes on while it is copied.",
@@ -120,12 +113,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=catalogue.Identified,
         own_codes=(1400,),
         result_example={"id": examples.ID},
-        is_addition=True,
     ),
     Operation(
         name="evaluate",
-        method="POST",
-        path="/api/detectors/{detectorId}/evaluate",
+        route="POST /api/detectors/{detectorId}/evaluate",
         summary="Evaluate an event",
         text="Gives one action for each enabled rule whose condition is true now, by priority. A detector's "
         "clock never runs backwards, and a much older event is refused with `1402`. The example suits a new "
@@ -136,13 +127,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=evaluations.Actions,
         own_codes=(1400, 1402),
         result_example={"actions": [examples.ACTION]},
-        takes_key=True,
-        is_evaluation=True,
+        is_addition=False,
     ),
     Operation(
         name="evaluate_batch",
-        method="POST",
-        path="/api/detectors/{detectorId}/evaluate/batch",
+        route="POST /api/detectors/{detectorId}/evaluate/batch",
         summary="Evaluate many events in order",
         text="A refused event has its errors in its place, and the others are evaluated. As msgpack the body "
         "is the same document, and the response is JSON. As NDJSON each line is the body of one "
@@ -154,16 +143,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=evaluations.BatchResults,
         own_codes=(1400,),
         result_example={"results": [{"actions": [examples.ACTION]}]},
-        is_batch=True,
         media_types=(JSON, MSGPACK, NDJSON),
-        takes_key=True,
-        is_evaluation=True,
-        is_addition=True,
     ),
     Operation(
         name="explain",
-        method="POST",
-        path="/api/detectors/{detectorId}/explain",
+        route="POST /api/detectors/{detectorId}/explain",
         summary="Explain why rules fire, or not",
         text="Tells what an evaluation of the event would do, and records nothing. Gives for each rule, or "
         "for the one named, the tree of its condition: what is true, what was looked up, which event settled "
@@ -173,12 +157,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=explanations.Explanation,
         own_codes=(1201, 1400, 1402),
         result_example={"rules": [examples.EXPLAINED]},
-        is_addition=True,
     ),
     Operation(
         name="state",
-        method="GET",
-        path="/api/detectors/{detectorId}/state",
+        route="GET /api/detectors/{detectorId}/state",
         summary="Look inside a detector",
         text="Gives the detector in numbers: clock, events, rules, keys, bytes, journal, snapshot, worker. "
         "With `list`, one page of its keys, its memories or its rules; with `rule` and `key`, the tree of a "
@@ -187,12 +169,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=State,
         own_codes=(1201, 1401),
         result_example=examples.STATE,
-        is_addition=True,
     ),
     Operation(
         name="timeline",
-        method="GET",
-        path="/api/detectors/{detectorId}/rules/{id}/timeline",
+        route="GET /api/detectors/{detectorId}/rules/{id}/timeline",
         summary="Watch a rule at each event",
         text="Gives the last 500 events since the timeline was first asked for, oldest first: whether the "
         "rule fired, and which of its temporal conditions were true. With `key`, only events with these "
@@ -202,12 +182,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=explanations.Timeline,
         own_codes=(1006, 1201, 1400),
         result_example=examples.TIMELINE,
-        is_addition=True,
     ),
     Operation(
         name="comparison",
-        method="GET",
-        path="/api/detectors/{detectorId}/rules/{id}/comparison",
+        route="GET /api/detectors/{detectorId}/rules/{id}/comparison",
         summary="Compare a rule with its draft",
         text="At how many events both fired, only the rule, and only the draft, with examples. It is counted "
         "from when there are both and they are enabled, and anew when either gets a different condition. "
@@ -217,24 +195,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=Comparison,
         own_codes=(1006, 1201, 1400, 1401),
         result_example=examples.COMPARISON,
-        is_addition=True,
     ),
     Operation(
         name="promote",
-        method="POST",
-        path="/api/detectors/{detectorId}/rules/{id}/promote",
+        route="POST /api/detectors/{detectorId}/rules/{id}/promote",
         summary="Exchange a rule and its draft",
         text="The rule gets the draft's condition with its history, and the draft gets the rule's; a second "
         "call undoes the first. Names, ids and priorities stay. A body is ignored.",
         result=rules.Rule,
         own_codes=(1201, 1401),
         result_example=examples.RULE,
-        is_addition=True,
     ),
     Operation(
         name="move_detector",
-        method="POST",
-        path="/api/detectors/{detectorId}/move",
+        route="POST /api/detectors/{detectorId}/move",
         summary="Move a detector to another node",
         text="Its state is saved, and it is activated there. Requests that wait follow it in their order; "
         "each is answered once. A detector that is there already stays.",
@@ -243,22 +217,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=cluster.Moved,
         own_codes=(1204,),
         result_example={"node": 2 * "9f3c1d", "worker": "worker-1f0c9a7e-1"},
-        is_addition=True,
     ),
     Operation(
         name="list_rules",
-        method="GET",
-        path="/api/detectors/{detectorId}/rules",
+        route="GET /api/detectors/{detectorId}/rules",
         summary="List the rules of a detector",
         text="By priority, the lowest number first.",
         result=rules.Rules,
         own_codes=(1401,),
         result_example={"rules": [examples.RULE]},
+        is_addition=False,
     ),
     Operation(
         name="create_rule",
-        method="POST",
-        path="/api/detectors/{detectorId}/rules",
+        route="POST /api/detectors/{detectorId}/rules",
         summary="Create a rule",
         text="Its history begins with the first event evaluated after this. Its priority is one more than "
         "the highest ever given in the detector. A `shadow` rule is evaluated and counted, and yields no "
@@ -268,11 +240,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=catalogue.Identified,
         own_codes=(1201, *_CONDITION, 1400),
         result_example={"id": examples.RULE_ID},
+        is_addition=False,
     ),
     Operation(
         name="get_rule",
-        method="GET",
-        path="/api/detectors/{detectorId}/rules/{id}",
+        route="GET /api/detectors/{detectorId}/rules/{id}",
         summary="Show one rule",
         text="Also as text: the canonical one, and as it was written, comments included.",
         result=rules.ShownRule,
@@ -282,12 +254,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             "text": examples.CONDITION_TEXT,
             "source": f"{examples.CONDITION_TEXT}  # ten minutes",
         },
-        is_addition=True,
     ),
     Operation(
         name="change_rule",
-        method="PATCH",
-        path="/api/detectors/{detectorId}/rules/{id}",
+        route="PATCH /api/detectors/{detectorId}/rules/{id}",
         summary="Change a rule",
         text="Absent members keep their values. Changing the condition to a different one, or enabling the "
         "rule, starts its history anew. `shadow` does not.",
@@ -296,20 +266,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=rules.Rule,
         own_codes=(1201, *_CONDITION),
         result_example=examples.RULE,
+        is_addition=False,
     ),
     Operation(
         name="delete_rule",
-        method="DELETE",
-        path="/api/detectors/{detectorId}/rules/{id}",
+        route="DELETE /api/detectors/{detectorId}/rules/{id}",
         summary="Delete a rule",
         result=catalogue.Identified,
         own_codes=(1201, 1401),
         result_example={"id": examples.RULE_ID},
+        is_addition=False,
     ),
     Operation(
         name="parse_condition",
-        method="POST",
-        path="/api/conditions/parse",
+        route="POST /api/conditions/parse",
         summary="Parse a condition",
         text="Gives the Condition object, its canonical text and an estimate of its cost; stores nothing.",
         body=rules.ConditionToParse,
@@ -317,24 +287,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=rules.ParsedCondition,
         own_codes=_CONDITION,
         result_example=examples.PARSED,
-        is_addition=True,
     ),
     Operation(
         name="show_cluster",
-        method="GET",
-        path="/api/cluster",
+        route="GET /api/cluster",
         summary="Show what runs where",
         text="Nodes, front ends, detector workers with their detectors, what waits, memory, and disk room. "
         "The numbers are at most a second old. With `limit` or `after`, only a page of the workers, by name.",
         query=cluster.ClusterQuery,
         result=cluster.Cluster,
         result_example=examples.CLUSTER,
-        is_addition=True,
     ),
     Operation(
         name="drain_node",
-        method="POST",
-        path="/api/cluster/nodes/{id}/drain",
+        route="POST /api/cluster/nodes/{id}/drain",
         summary="Drain a node",
         text="No worker is started there from now on, its detectors are moved to other nodes one after the "
         "other, and its workers end; the directory moves too. `GET /api/cluster` shows the progress. "
@@ -342,32 +308,26 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         result=NodeFigures,
         own_codes=(1204,),
         result_example={**examples.CLUSTER["nodes"][0], "draining": "operator"},
-        is_addition=True,
     ),
     Operation(
         name="undrain_node",
-        method="DELETE",
-        path="/api/cluster/nodes/{id}/drain",
+        route="DELETE /api/cluster/nodes/{id}/drain",
         summary="Let a node take detectors again",
         text="Ends a drain that an operator asked for, not one by Ray.",
         result=NodeFigures,
         own_codes=(1204,),
         result_example=examples.CLUSTER["nodes"][0],
-        is_addition=True,
     ),
     Operation(
         name="health",
-        method="GET",
-        path="/healthz",
+        route="GET /healthz",
         summary="Tell whether the process is alive",
         result=cluster.Alive,
         result_example={"alive": True},
-        is_addition=True,
     ),
     Operation(
         name="readiness",
-        method="GET",
-        path="/readyz",
+        route="GET /readyz",
         summary="Tell whether requests are served",
         text="With a token, the response also says why they are not, or what is wrong although they are: "
         "`amiss`, which names detectors and files. An unknown token counts as none here, so that a revoked "
@@ -376,7 +336,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         own_codes=(1501, 1503),
         result_example={"ready": True, "amiss": []},
         says_more=True,
-        is_addition=True,
     ),
 )
 """All operations: those of the interface and the additions."""

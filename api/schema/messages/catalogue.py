@@ -15,7 +15,8 @@ Name = Annotated[
     ),
 ]
 PAGE_MAX: Final = 1000
-"""Detectors in one page of their list."""
+"""Entries in one page of a list."""
+PageSize = Annotated[int, Meta(ge=1, le=PAGE_MAX, extra={"expected": f"a whole number from 1 to {PAGE_MAX}"})]
 
 
 class Identified(Struct):
@@ -70,10 +71,7 @@ class Detector(Struct):
 class DetectorsQuery(Struct):
     """The page of a list of detectors. Without either parameter, the list is whole."""
 
-    limit: (
-        Annotated[int, Meta(ge=1, le=PAGE_MAX, extra={"expected": f"a whole number from 1 to {PAGE_MAX}"})]
-        | UnsetType
-    ) = UNSET
+    limit: PageSize | UnsetType = UNSET
     """The maximum number of detectors; 1000 if only `after` is given."""
     after: (
         Annotated[str, Meta(pattern="^[0-9a-f]{32}$", extra={"expected": "the id of a detector"})] | UnsetType

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from api.schema.messages.catalogue import PAGE_MAX
+from api.schema.messages.catalogue import PageSize
 from engine.runtime.contract.measurements.figures import (
     FolderFigures,
     FrontEndFigures,
@@ -18,10 +18,7 @@ from engine.runtime.contract.measurements.figures import (
 class ClusterQuery(Struct):
     """The page of the workers. Without either parameter, all of them are shown."""
 
-    limit: (
-        Annotated[int, Meta(ge=1, le=PAGE_MAX, extra={"expected": f"a whole number from 1 to {PAGE_MAX}"})]
-        | UnsetType
-    ) = UNSET
+    limit: PageSize | UnsetType = UNSET
     """The maximum number of workers; 1000 if only `after` is given."""
     after: (
         Annotated[str, Meta(min_length=1, max_length=200, extra={"expected": "the name of a worker"})]

@@ -36,22 +36,13 @@ class Examples(Struct):
     only_draft: list[Example]
 
 
-class Difference(Struct):
+class Difference(Example, kw_only=True):
     """An event at which only one fired, and the trees of both as they were before it was recorded.
 
     The trees are absent if the conditions are large, or behind the first 50 such events of a second.
     """
 
     fired: Literal["only_rule", "only_draft"]
-    number: int
-    timestamp_ms: float
-    key: dict[str, Any]
-    fields: dict[str, Any]
-    cut: Literal[True] | UnsetType = UNSET
-    rule: ExplainedNode | UnsetType = UNSET
-    """The rule's condition."""
-    draft: ExplainedNode | UnsetType = UNSET
-    """The draft's condition."""
 
 
 class ComparisonQuery(Struct):

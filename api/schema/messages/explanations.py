@@ -5,16 +5,11 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 
-class ExplainedNode(Struct, omit_defaults=True):
-    """A condition at the event that is explained."""
+class Node(Struct, kw_only=True):
+    """What is known of a condition, at an event or between two."""
 
     text: str
     """The canonical text."""
-    verdict: bool
-    nodes: list["ExplainedNode"] | UnsetType = UNSET
-    """Those of the conditions inside."""
-    values: dict[str, Any] | UnsetType = UNSET
-    """What was looked up, by name; a missing value is absent."""
     key: dict[str, Any] | UnsetType = UNSET
     """The slice of a `keyed`: its key and those around it."""
     witness_ms: float | UnsetType = UNSET
@@ -27,7 +22,17 @@ class ExplainedNode(Struct, omit_defaults=True):
     """What is worth knowing, in words."""
 
 
-class ExplainedRule(Struct, omit_defaults=True):
+class ExplainedNode(Node, kw_only=True):
+    """A condition at the event that is explained."""
+
+    verdict: bool
+    nodes: list["ExplainedNode"] | UnsetType = UNSET
+    """Those of the conditions inside."""
+    values: dict[str, Any] | UnsetType = UNSET
+    """What was looked up, by name; a missing value is absent."""
+
+
+class ExplainedRule(Struct):
     """A rule at the event that is explained."""
 
     ruleId: str

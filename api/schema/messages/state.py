@@ -4,6 +4,8 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from api.schema.messages.explanations import Node
+
 STATE_PAGE_MAX: Final = 100
 """Entries in one page of a state."""
 
@@ -41,19 +43,13 @@ class StateQuery(Struct):
     """With `rule`: whose slices, as a JSON object: `{"user": "ada"}`."""
 
 
-class StandingNode(Struct):
+class StandingNode(Node):
     """A condition between two events. The verdict is absent if it depends on the next event."""
 
-    text: str
     verdict: bool | UnsetType = UNSET
     nodes: list["StandingNode"] | UnsetType = UNSET
-    key: dict[str, Any] | UnsetType = UNSET
-    witness_ms: float | UnsetType = UNSET
-    until_ms: float | UnsetType = UNSET
-    found: float | UnsetType = UNSET
     since_ms: float | UnsetType = UNSET
     """Of a `count`, `distinct`, `sum` or `avg`: since when, at least, the verdict is what it is."""
-    note: str | UnsetType = UNSET
 
 
 class StateKey(Struct):

@@ -3,6 +3,7 @@
 import importlib.metadata
 import re
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -34,19 +35,6 @@ _MESSAGES: Final = {
 }
 """The messages whose fields have texts."""
 _PARAMETER: Final = re.compile(r"{(\w+)}")
-_REASONS: Final = {
-    400: "Bad request",
-    401: "Unauthorized",
-    404: "Not found",
-    409: "Conflict",
-    413: "Too large",
-    415: "Unsupported media type",
-    422: "Unprocessable timestamp",
-    429: "Too many requests",
-    500: "Internal error",
-    503: "Unavailable",
-    504: "Deadline passed",
-}
 _HEADERS: Final = {
     401: {"WWW-Authenticate": {"schema": {"type": "string"}, "description": "`Bearer`."}},
     429: {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}},
@@ -166,7 +154,7 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
             for name in _PARAMETER.findall(operation.path)
         ]
         + _query(operation)
-        + ([_KEY] if operation.takes_key else []),
+        + ([_KEY] if operation.is_evaluation else []),
         "responses": {
             "200": {
                 "description": "Done",
@@ -205,20 +193,17 @@ def _operation(operation: Operation, result: dict[str, Any], body: dict[str, Any
 def _query(operation: Operation) -> list[dict[str, Any]]:
     if operation.query is None:
         return []
-    described = []
-    for parameter in msgspec.structs.fields(operation.query):
-        schema = msgspec.json.schema(parameter.type)
-        text = f"_An addition to the interface._ {field_texts(operation.query)[parameter.name]}"
-        described.append(
-            {
-                "name": parameter.encode_name,
-                "in": "query",
-                "required": False,
-                "description": text,
-                "schema": schema,
-            }
-        )
-    return described
+    texts = field_texts(operation.query)
+    return [
+        {
+            "name": parameter.encode_name,
+            "in": "query",
+            "required": False,
+            "description": f"_An addition to the interface._ {texts[parameter.name]}",
+            "schema": msgspec.json.schema(parameter.type),
+        }
+        for parameter in msgspec.structs.fields(operation.query)
+    ]
 
 
 def _meant(operation: Operation, parameter: str) -> str:
@@ -268,7 +253,7 @@ def _failures(codes: Iterable[int]) -> dict[str, Any]:
 def _failure(status: int, codes: list[int]) -> dict[str, Any]:
     meanings = "\n".join(f"* `{code}` {CODES[code].meaning}" for code in codes)
     described: dict[str, Any] = {
-        "description": f"{_REASONS[status]}\n\n{meanings}",
+        "description": f"{HTTPStatus(status).phrase}\n\n{meanings}",
         "content": {
             "application/json": {
                 "schema": {"$ref": _REFERENCE.format(name="Failure")},
