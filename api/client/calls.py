@@ -27,13 +27,12 @@ from api.client.results import (
 )
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 PAGE: Final = 1_000
 """Detectors in a page of their list; the service gives no more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
     """One request, and how to read its answer."""
 
@@ -60,6 +59,12 @@ def _typed(type_: type[T]) -> Callable[[Envelope], T]:
     return lambda envelope: msgspec.json.decode(envelope.result, type=type_)
 
 
+def _listed(type_: type[msgspec.Struct]) -> Callable[[Envelope], Any]:
+    """Read a result whose only member is a list, and give the list."""
+    [member] = type_.__struct_fields__
+    return lambda envelope: getattr(msgspec.json.decode(envelope.result, type=type_), member)
+
+
 def _evaluated(envelope: Envelope) -> EventResult:
     result = msgspec.json.decode(envelope.result, type=EventResult)
     return msgspec.structs.replace(result, messages=envelope.messages)
@@ -77,17 +82,9 @@ def encoded(document: object) -> bytes:
         return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _get(path: str, type_: type[T]) -> Call[T]:
-    return Call(method="GET", path=path, read=_typed(type_))
-
-
 def _post(path: str, type_: type[T], document: object = msgspec.UNSET) -> Call[T]:
     body = None if document is msgspec.UNSET else encoded(document)
-    return Call(method="POST", path=path, read=_typed(type_), body=body)
-
-
-def _delete(path: str) -> Call[Identified]:
-    return Call(method="DELETE", path=path, read=_typed(Identified))
+    return Call("POST", path, _typed(type_), body)
 
 
 # Tokens
@@ -95,11 +92,7 @@ def _delete(path: str) -> Call[Identified]:
 
 def list_tokens() -> Call[list[ListedToken]]:
     """Return all tokens, in order of creation."""
-    return Call(
-        method="GET",
-        path=_path("tokens"),
-        read=lambda envelope: msgspec.json.decode(envelope.result, type=Tokens).tokens,
-    )
+    return Call("GET", _path("tokens"), _listed(Tokens))
 
 
 def create_token(name: str | None = None) -> Call[Token]:
@@ -109,7 +102,7 @@ def create_token(name: str | None = None) -> Call[Token]:
 
 def revoke_token(token_id: str) -> Call[Identified]:
     """Revoke a token."""
-    return _delete(_path("token", token_id))
+    return Call("DELETE", _path("token", token_id), _typed(Identified))
 
 
 # Detectors
@@ -118,12 +111,12 @@ def revoke_token(token_id: str) -> Call[Identified]:
 def list_detectors(after: str = "", limit: int = PAGE) -> Call[list[Detector]]:
     """Return a page of detectors, in order of creation; `Client.detectors` gives all."""
     page = f"?limit={limit}" + (f"&after={quote(after, safe='')}" if after else "")
-    return _get(_path("detectors") + page, list[Detector])
+    return Call("GET", _path("detectors") + page, _typed(list[Detector]))
 
 
 def get_detector(detector_id: str) -> Call[Detector]:
     """Return one detector."""
-    return _get(_path("detectors", detector_id), Detector)
+    return Call("GET", _path("detectors", detector_id), _typed(Detector))
 
 
 def create_detector(name: str) -> Call[Identified]:
@@ -133,7 +126,7 @@ def create_detector(name: str) -> Call[Identified]:
 
 def delete_detector(detector_id: str) -> Call[Identified]:
     """Delete a detector with its rules and its state."""
-    return _delete(_path("detectors", detector_id))
+    return Call("DELETE", _path("detectors", detector_id), _typed(Identified))
 
 
 def fork_detector(detector_id: str, name: str) -> Call[Identified]:
@@ -146,16 +139,12 @@ def fork_detector(detector_id: str, name: str) -> Call[Identified]:
 
 def list_rules(detector_id: str) -> Call[list[Rule]]:
     """Return the rules of a detector by priority."""
-    return Call(
-        method="GET",
-        path=_path("detectors", detector_id, "rules"),
-        read=lambda envelope: msgspec.json.decode(envelope.result, type=Rules).rules,
-    )
+    return Call("GET", _path("detectors", detector_id, "rules"), _listed(Rules))
 
 
 def get_rule(detector_id: str, rule_id: str) -> Call[ShownRule]:
     """Return one rule, with its condition as text."""
-    return _get(_path("detectors", detector_id, "rules", rule_id), ShownRule)
+    return Call("GET", _path("detectors", detector_id, "rules", rule_id), _typed(ShownRule))
 
 
 def add_rule(
@@ -191,17 +180,13 @@ def change_rule(
 ) -> Call[Rule]:
     """Change the given parts of a rule, those that are not None, and give the rule."""
     asked = {"name": name, "condition": condition, "enabled": enabled, "notify": notify, "shadow": shadow}
-    return Call(
-        method="PATCH",
-        path=_path("detectors", detector_id, "rules", rule_id),
-        read=_typed(Rule),
-        body=encoded({member: value for member, value in asked.items() if value is not None}),
-    )
+    body = encoded({member: value for member, value in asked.items() if value is not None})
+    return Call("PATCH", _path("detectors", detector_id, "rules", rule_id), _typed(Rule), body)
 
 
 def remove_rule(detector_id: str, rule_id: str) -> Call[Identified]:
     """Delete a rule."""
-    return _delete(_path("detectors", detector_id, "rules", rule_id))
+    return Call("DELETE", _path("detectors", detector_id, "rules", rule_id), _typed(Identified))
 
 
 def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call[Comparison]:
@@ -210,7 +195,7 @@ def comparison(detector_id: str, rule_id: str, after: int | None = None) -> Call
     With `after`, the differences are watched, and those behind the event with that number are given.
     """
     path = _path("detectors", detector_id, "rules", rule_id, "comparison")
-    return _get(path if after is None else f"{path}?after={after}", Comparison)
+    return Call("GET", path if after is None else f"{path}?after={after}", _typed(Comparison))
 
 
 def promote(detector_id: str, rule_id: str) -> Call[Rule]:
@@ -223,7 +208,7 @@ def promote(detector_id: str, rule_id: str) -> Call[Rule]:
 
 def show_cluster() -> Call[dict[str, Any]]:
     """Show what runs where."""
-    return _get(_path("cluster"), dict[str, Any])
+    return Call("GET", _path("cluster"), _typed(dict[str, Any]))
 
 
 def move_detector(detector_id: str, node: str | None = None) -> Call[dict[str, Any]]:
@@ -239,7 +224,7 @@ def drain_node(node: str) -> Call[dict[str, Any]]:
 
 def undrain_node(node: str) -> Call[dict[str, Any]]:
     """Let a node take detectors again."""
-    return Call(method="DELETE", path=_path("cluster", "nodes", node, "drain"), read=_typed(dict[str, Any]))
+    return Call("DELETE", _path("cluster", "nodes", node, "drain"), _typed(dict[str, Any]))
 
 
 # Events
@@ -254,23 +239,15 @@ def evaluate(
     key: str = "",
 ) -> Call[EventResult]:
     """Evaluate one event. `variables` are its `context.vars`."""
-    return Call(
-        method="POST",
-        path=_path("detectors", detector_id, "evaluate"),
-        read=_evaluated,
-        body=_event_body(fields, timestamp_ms, variables),
-        key=key,
-    )
+    body = _event_body(fields, timestamp_ms, variables)
+    return Call("POST", _path("detectors", detector_id, "evaluate"), _evaluated, body, key)
 
 
 def evaluate_batch(detector_id: str, events: Sequence[bytes], *, key: str = "") -> Call[list[EventResult]]:
     """Evaluate events in order; each is the JSON of `{fields, timestamp_ms}`."""
+    body = b'{"events":[' + b",".join(events) + b"]}"
     return Call(
-        method="POST",
-        path=_path("detectors", detector_id, "evaluate", "batch"),
-        read=lambda envelope: msgspec.json.decode(envelope.result, type=BatchResults).results,
-        body=b'{"events":[' + b",".join(events) + b"]}",
-        key=key,
+        "POST", _path("detectors", detector_id, "evaluate", "batch"), _listed(BatchResults), body, key
     )
 
 
@@ -283,21 +260,14 @@ def explain(
     rule_id: str | None = None,
 ) -> Call[list[ExplainedRule]]:
     """Tell what an event would do, and record nothing; for all rules, or for one."""
-    return Call(
-        method="POST",
-        path=_path("detectors", detector_id, "explain"),
-        read=lambda envelope: msgspec.json.decode(envelope.result, type=ExplainedRules).rules,
-        body=_event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id}),
-    )
+    body = _event_body(fields, timestamp_ms, variables, {} if rule_id is None else {"ruleId": rule_id})
+    return Call("POST", _path("detectors", detector_id, "explain"), _listed(ExplainedRules), body)
 
 
 def state(detector_id: str, **query: str) -> Call[dict[str, Any]]:
     """Return what a detector holds, or what the query asks for, as the service gives it."""
-    return Call(
-        method="GET",
-        path=_path("detectors", detector_id, "state") + (f"?{urlencode(query)}" if query else ""),
-        read=lambda envelope: dict(json.loads(bytes(envelope.result))),
-    )
+    path = _path("detectors", detector_id, "state") + (f"?{urlencode(query)}" if query else "")
+    return Call("GET", path, lambda envelope: dict(json.loads(bytes(envelope.result))))
 
 
 def _event_body(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -11,17 +11,6 @@ from rich.text import Text
 from api.cli.counted import counted
 
 LINE_EVERY_S: Final = 5.0
-
-
-class Gauge(Protocol):
-    """Shows progress while it is entered."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def advance(self, events: int, position: int) -> None:
-        """Add `events`; `position` is the number of bytes read in all."""
 
 
 class _Count(ProgressColumn):
@@ -99,3 +88,7 @@ class LineGauge:
             return ""
         left_s = elapsed_s * max(0, self._size - self._position) / self._position
         return f", {100 * self._position // self._size} %, {left_s:.0f} s left"
+
+
+Gauge = BarGauge | LineGauge
+"""Shows progress while it is entered."""

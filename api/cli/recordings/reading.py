@@ -55,18 +55,9 @@ class RecordedEvent(NamedTuple):
         return self.text or json.dumps(self.fields, ensure_ascii=False).encode()
 
 
-def _say_nothing(_: str) -> None:
-    """The default of `Reading.tell`."""
-
-
 _NAMES_SHOWN: Final = 8
 _NAME_CHARS_SHOWN: Final = 60
 _READ_AS_CSV: Final = ". It was read as CSV, whose first line names the columns; lines of text need --pattern"
-
-
-def _believe(_: str) -> bool:
-    """The default of `Reading.accept_old`."""
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +70,9 @@ class Reading:
     """Whether events need a time. If not, all have the time 0."""
     types: Mapping[str, ColumnType] = field(default_factory=dict)
     """Types of CSV columns that override what their cells suggest."""
-    tell: Callable[[str], None] = _say_nothing
+    tell: Callable[[str], None] = lambda _: None
     """Receives notes about how a recording is read."""
-    accept_old: Callable[[str], bool] = _believe
+    accept_old: Callable[[str], bool] = lambda _: True
     """Decides, given a sentence about it, whether an implausibly early first time is right."""
     time_format: str | None = None
     """How times are written, as `strptime` says it; None for the forms that `Times` knows."""

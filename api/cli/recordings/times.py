@@ -47,17 +47,10 @@ class Times:
     def microseconds_of(self, value: object, field: str) -> int:
         """Return a time in microseconds since 1970. Raises NotATimeError, which names the field."""
         if self._form is None:
-            match value:
-                case bool():
-                    pass
-                case int():
-                    return _from_number(value, field)
-                case float() if math.isfinite(value):
-                    return _from_number(value, field)
-                case str():
-                    return self._from_text(value, field)
-                case _:
-                    pass
+            if isinstance(value, str):
+                return self._from_text(value, field)
+            if type(value) is int or (isinstance(value, float) and math.isfinite(value)):
+                return _from_number(value, field)
             raise NotATimeError(f"`{field}`: expected {_KNOWN}, got {_shown(value)}")
         try:
             moment = datetime.strptime(str(value), self._form)  # noqa: DTZ007 -- the form may have a zone

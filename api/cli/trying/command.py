@@ -115,8 +115,8 @@ def trial(
     # Programs that read the firings from standard output want nothing else there.
     console = Console(stderr=form != "table" and target is None)
     hints = Hints(new)
-    with _output(form, target, shown_max, compared=old is not None) as shown:
-        run = Trial(new, shown.take, against=old)
+    with _output(form, target, shown_max, compared=old is not None) as tell:
+        run = Trial(new, tell, against=old)
 
         def take(batch: list[RecordedEvent]) -> None:
             for event in batch:
@@ -185,7 +185,7 @@ def _explain(
 
 
 @contextlib.contextmanager
-def _output(form: str, target: str | None, shown_max: int, *, compared: bool) -> Iterator[output.Output]:
+def _output(form: str, target: str | None, shown_max: int, *, compared: bool) -> Iterator[output.Take]:
     """Yield the output of a form. Fails if its file cannot be written."""
     with contextlib.ExitStack() as stack:
         try:
@@ -200,15 +200,14 @@ def _output(form: str, target: str | None, shown_max: int, *, compared: bool) ->
 
         match form:
             case "json":
-                chosen: output.Output = output.JsonOutput(write)
+                yield output.json_output(write)
             case "csv":
-                chosen = output.CsvOutput(write)
+                yield output.csv_output(write)
             case "parquet":
                 assert target is not None, "checked before"
-                chosen = output.ParquetOutput(target)
+                yield stack.enter_context(output.parquet_output(target))
             case _:
-                chosen = output.TextOutput(write, shown_max, compared=compared)
-        yield stack.enter_context(chosen)
+                yield output.text_output(write, shown_max, compared=compared)
 
 
 def _summarise(run: Trial, console: Console, *, compared: bool) -> None:

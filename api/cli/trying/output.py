@@ -3,10 +3,11 @@
 import csv
 import io
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePath
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from api.cli.failures import CommandError
 from api.cli.recordings.times import iso
@@ -17,99 +18,70 @@ FORMS: Final = ("table", "json", "csv", "parquet")
 
 _MARKS: Final = {NEW: "+", OLD: "-"}
 
-
-class Output(ABC):
-    """Takes firings while it is entered."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:  # noqa: B027 -- most have nothing to close
-        """Close what was opened."""
-
-    @abstractmethod
-    def take(self, firing: Firing) -> None:
-        """Write a firing."""
+Take = Callable[[Firing], None]
+"""Writes a firing."""
 
 
-class TextOutput(Output):
-    """A line for each firing, the first `shown_max` of each rule only."""
+def text_output(write: Callable[[str], None], shown_max: int, *, compared: bool) -> Take:
+    """Write a line for each firing, the first `shown_max` of each rule only."""
+    shown: Counter[tuple[str, str]] = Counter()
 
-    def __init__(self, write: Callable[[str], None], shown_max: int, *, compared: bool) -> None:
-        self._write = write
-        self._shown_max = shown_max
-        self._compared = compared
-        self._shown: dict[tuple[str, str], int] = {}
-
-    def take(self, firing: Firing) -> None:
-        """Write a firing."""
+    def take(firing: Firing) -> None:
         name = firing.rule, firing.version
-        shown = self._shown[name] = self._shown.get(name, 0) + 1
-        if shown > self._shown_max:
+        shown[name] += 1
+        if shown[name] > shown_max:
             return
-        mark = f"{_MARKS[firing.version]} " if self._compared else ""
+        mark = f"{_MARKS[firing.version]} " if compared else ""
         key = f"  {key_text(firing)}" if firing.key else ""
-        self._write(f"{mark}{iso(firing.event.time_us)}  {firing.rule}{key}  {short_place(firing)}")
-        if shown == self._shown_max:
-            self._write(f"  `{firing.rule}`: further firings are only counted (--show)")
+        write(f"{mark}{iso(firing.event.time_us)}  {firing.rule}{key}  {short_place(firing)}")
+        if shown[name] == shown_max:
+            write(f"  `{firing.rule}`: further firings are only counted (--show)")
+
+    return take
 
 
-class JsonOutput(Output):
-    """A JSON object for each firing, one a line."""
+def json_output(write: Callable[[str], None]) -> Take:
+    """Write a JSON object for each firing, one a line."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
-
-    def take(self, firing: Firing) -> None:
-        """Write a firing."""
+    def take(firing: Firing) -> None:
         row = as_row(firing)
         times = {"time_ms": row["time_us"] / 1_000, "time": iso(row.pop("time_us"))}
-        self._write(json.dumps(row | times | {"event": firing.event.fields}, ensure_ascii=False))
+        write(json.dumps(row | times | {"event": firing.event.fields}, ensure_ascii=False))
+
+    return take
 
 
-class CsvOutput(Output):
-    """A row for each firing; the keys are a JSON object."""
+def csv_output(write: Callable[[str], None]) -> Take:
+    """Write a header, and a row for each firing; the keys are a JSON object."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
-        self._row(COLUMNS)
-
-    def take(self, firing: Firing) -> None:
-        """Write a firing."""
-        time_us, *cells = as_cells(firing)
-        self._row([iso(time_us), *cells])
-
-    def _row(self, cells: Iterable[object]) -> None:
+    def write_row(cells: Iterable[object]) -> None:
         line = io.StringIO()
         csv.writer(line, lineterminator="").writerow(cells)
-        self._write(line.getvalue())
+        write(line.getvalue())
+
+    def take(firing: Firing) -> None:
+        time_us, *cells = as_cells(firing)
+        write_row([iso(time_us), *cells])
+
+    write_row(COLUMNS)
+    return take
 
 
-class ParquetOutput(Output):
-    """A table of all firings, written at the end. Wants pyarrow."""
-
-    def __init__(self, path: str) -> None:
-        try:
-            import pyarrow as pa  # noqa: F401, PLC0415 -- optional
-        except ImportError:
-            raise CommandError("Parquet needs the package pyarrow: pip install pyarrow") from None
-        self._path = path
-        self._rows: list[list[Any]] = []
-
-    def take(self, firing: Firing) -> None:
-        """Keep a firing."""
-        self._rows.append(as_cells(firing))
-
-    def __exit__(self, *_: object) -> None:
-        """Write the table."""
+@contextmanager
+def parquet_output(path: str) -> Iterator[Take]:
+    """Write a table of all firings at the end. Needs pyarrow."""
+    try:
         import pyarrow as pa  # noqa: PLC0415 -- optional
         import pyarrow.parquet as pq  # noqa: PLC0415
-
-        types = [pa.timestamp("us", tz="UTC"), *[pa.string()] * 4, pa.int64()]
-        fields = list(zip(COLUMNS, types, strict=True))
-        columns = list(zip(*self._rows, strict=True)) or [()] * len(COLUMNS)
-        arrays = [pa.array(column, type_) for column, (_, type_) in zip(columns, fields, strict=True)]
-        pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), self._path)
+    except ImportError:
+        raise CommandError("Parquet needs the package pyarrow: pip install pyarrow") from None
+    rows: list[list[Any]] = []
+    yield lambda firing: rows.append(as_cells(firing))
+    types = [pa.timestamp("us", tz="UTC"), *[pa.string()] * 4, pa.int64()]
+    fields = list(zip(COLUMNS, types, strict=True))
+    columns = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
+    arrays = [pa.array(column, type_) for column, (_, type_) in zip(columns, fields, strict=True)]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), path)
 
 
 COLUMNS: Final = ("time", "rule", "version", "keys", "file", "line")
