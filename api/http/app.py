@@ -10,6 +10,7 @@ from api.http.handlers import Handlers
 from api.http.pipeline import Pipeline
 from api.http.request import timeout
 from api.http.request.asgi import App, Receive, Scope, Send
+from api.http.request.log import RequestLog
 from api.http.router import Handler, Router
 from api.http.slow_path import SlowPath
 from api.http.timeline_stream import TimelineStreams
@@ -39,16 +40,15 @@ class Application:
         router.add("/metrics", "GET", self._give_metrics)
         self.quart.after_serving(self._handlers.close)
         authenticator = Authenticator(fleet, settings.bootstrap_token)
-        self._streams = NdjsonStreams(
-            settings, fleet, self._discard, authenticator=authenticator, memory=memory, deadline_s=deadline_s
-        )
+        self._streams = NdjsonStreams(settings, fleet, self._discard, authenticator, memory, deadline_s)
         self._timelines = TimelineStreams(fleet, authenticator)
         self.pipeline = Pipeline(
-            settings,
             FastPath(settings, authenticator, fleet, memory),
             SlowPath(settings, router, authenticator, fleet, memory, self._streams, self._timelines),
             self._discard,
             self._metrics,
+            timeout.RequestTimeouts(settings.deadline_s),
+            RequestLog(settings),
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

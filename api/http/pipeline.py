@@ -1,5 +1,7 @@
 """The pipeline that every request passes: fast path or slow path, response, metrics and log."""
 
+from dataclasses import dataclass
+
 from api.http.body.discard import BodyDiscard
 from api.http.body.reading import send_response
 from api.http.fast_path import FastPath
@@ -12,27 +14,19 @@ from api.schema.envelope import Response, error_response
 from api.server.connection_limit import STATE
 from api.server.http1.exchange import RESPOND
 from api.server.http1.request_ids import STATE as ID_STATE
-from api.settings import Settings
 from engine.runtime.contract.requests.request_ids import REQUEST_ID
 
 
+@dataclass(frozen=True)
 class Pipeline:
     """Answers each request once, and counts it."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        fast_path: FastPath,
-        slow_path: SlowPath,
-        discard: BodyDiscard,
-        metrics: RequestMetrics,
-    ) -> None:
-        self._fast_path = fast_path
-        self._slow_path = slow_path
-        self._discard = discard
-        self._metrics = metrics
-        self._log = RequestLog(settings)
-        self.timeouts = RequestTimeouts(settings.deadline_s)
+    fast_path: FastPath
+    slow_path: SlowPath
+    discard: BodyDiscard
+    metrics: RequestMetrics
+    timeouts: RequestTimeouts
+    log: RequestLog
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -41,8 +35,8 @@ class Pipeline:
         request_timeout = RequestTimeout(self.timeouts, receive, state.get(STATE))
         try:
             with request_timeout:
-                response = await self._fast_path.answer(scope, receive, request_timeout)
-                outcome = response or await self._slow_path.accept(scope, receive, request_timeout)
+                response = await self.fast_path.answer(scope, receive, request_timeout)
+                outcome = response or await self.slow_path.accept(scope, receive, request_timeout)
         except CallerGone:
             self._finish(scope, request_timeout, CALLER_GONE)
             return
@@ -53,7 +47,7 @@ class Pipeline:
             return
         self._finish(scope, request_timeout, outcome.status, outcome.body)
         if not request_timeout.body_is_read:
-            await self._discard.refuse(outcome, receive, send, request_timeout.left_s)
+            await self.discard.refuse(outcome, receive, send, request_timeout.left_s)
             return
         respond = state.get(RESPOND)
         if respond is None:
@@ -64,10 +58,10 @@ class Pipeline:
     def _finish(self, scope: Scope, request_timeout: RequestTimeout, status: int, body: bytes = b"") -> None:
         """Count a request, and log it if it is slow or all requests are logged."""
         elapsed_s = request_timeout.elapsed_s
-        self._metrics.count(request_timeout.operation, status, elapsed_s)
-        if elapsed_s >= self._log.from_s:
+        self.metrics.count(request_timeout.operation, status, elapsed_s)
+        if elapsed_s >= self.log.from_s:
             # A stream may take any time, and callers without a token must not fill the log.
             may_be_slow = request_timeout.is_authenticated and request_timeout.operation != STREAM
-            self._log.write(
+            self.log.write(
                 scope, request_timeout.operation, status, elapsed_s, body=body, may_be_slow=may_be_slow
             )

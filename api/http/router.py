@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from quart import Quart
@@ -115,26 +116,28 @@ def no_such_path(path: str) -> RequestRefusal:
     return RequestRefusal(1004, f"there is no path `{path[:200]}`")
 
 
+@dataclass(frozen=True)
 class QuartCall:
     """A validated request whose body has been read, for Quart to answer.
 
     `claim` is the memory that the body holds until the handler is done.
     """
 
-    def __init__(self, quart: App, scope: Scope, path: str, match: Match, *, claim: Claim) -> None:
-        # Quart needs no query and no headers: the arguments hold all that was read of them.
-        self._scope = {
-            **scope,
-            "path": path,
-            "query_string": b"",
-            "headers": [(b"host", b"localhost")],
-            _MATCH: match,
-        }
-        self._quart = quart
-        self._claim = claim
+    quart: App
+    scope: Scope
+    path: str
+    match: Match
+    claim: Claim
 
     async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
         """Send the response; give its status and the first part of its body."""
+        # Quart needs no query and no headers: the arguments hold all that was read of them.
+        bare = {
+            "path": self.path,
+            "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+            _MATCH: self.match,
+        }
         status, body = CALLER_GONE, b""
         messages: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
@@ -150,9 +153,9 @@ class QuartCall:
             await send(message)
 
         try:
-            await self._quart(self._scope, receive_after_body, send_on)
+            await self.quart({**self.scope, **bare}, receive_after_body, send_on)
         finally:
-            self._claim.release()
+            self.claim.release()
         return status, body
 
 

@@ -95,7 +95,7 @@ class SlowPath:
             if operation.is_evaluation:
                 # The bounded queue of the detector counts the body from here on.
                 claim.release()
-        return QuartCall(self.router.quart, scope, path, Match(route.rule, arguments), claim=claim)
+        return QuartCall(self.router.quart, scope, path, Match(route.rule, arguments), claim)
 
     async def _route(self, head: Head, path: str, method: str, request_timeout: RequestTimeout) -> Route:
         """Authenticate the caller where that is needed, then find the route."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -43,14 +44,14 @@ class Seen(msgspec.Struct):
     moments: list[Moment]
 
 
+@dataclass(eq=False)
 class TimelineStreams:
     """The open streams of a front end."""
 
-    def __init__(self, fleet: Fleet, authenticator: Authenticator) -> None:
-        self.fleet = fleet
-        self.authenticator = authenticator
-        self.open: set[TimelineStream] = set()
-        self.ending = False
+    fleet: Fleet
+    authenticator: Authenticator
+    open: "set[TimelineStream]" = field(default_factory=set)
+    ending: bool = False
 
     def end(self) -> None:
         """Shut down: end each stream, now and later."""
@@ -59,21 +60,16 @@ class TimelineStreams:
             stream.end()
 
 
+@dataclass(eq=False)
 class TimelineStream:
     """One stream. An event has what was not sent yet; a comment shows that the stream lives."""
 
-    def __init__(
-        self,
-        streams: TimelineStreams,
-        detector_id: str,
-        rule_id: str,
-        key: dict[str, Any],
-        authorization: bytes | None,
-    ) -> None:
-        self._streams = streams
-        self._detector_id, self._rule_id, self._key = detector_id, rule_id, key
-        self._authorization = authorization
-        self._ended = asyncio.Event()
+    streams: TimelineStreams
+    detector_id: str
+    rule_id: str
+    key: dict[str, Any]
+    authorization: bytes | None
+    _ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def end(self) -> None:
         """End soon."""
@@ -81,23 +77,22 @@ class TimelineStream:
 
     async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
         """Send what happens until the caller leaves or the service ends; give the status to count."""
-        streams = self._streams
         leaving = asyncio.create_task(_left(receive))
         leaving.add_done_callback(lambda _: self.end())
-        streams.open.add(self)
+        self.streams.open.add(self)
         try:
             await send(_START)
             await self._tell(send)
             await send({"type": "http.response.body", "body": b""})
         finally:
-            streams.open.discard(self)
+            self.streams.open.discard(self)
             gone = leaving.done()
             leaving.cancel()
         return CALLER_GONE if gone else 200, b""
 
     async def _tell(self, send: Send) -> None:
         after: int | None = None
-        while not (self._ended.is_set() or self._streams.ending):
+        while not (self._ended.is_set() or self.streams.ending):
             try:
                 found = await self._look(after or 0)
             except Exception as error:  # noqa: BLE001 -- the status is sent, so the last event reports the error
@@ -113,10 +108,9 @@ class TimelineStream:
 
     async def _look(self, after: int) -> bytes:
         """Return what the timeline has behind an event. Raises what the last event reports."""
-        streams = self._streams
-        if (objection := streams.authenticator.objection(self._authorization)) is not None:
+        if (objection := self.streams.authenticator.objection(self.authorization)) is not None:
             raise objection
-        answer = await streams.fleet.call(self._detector_id, timeline(self._rule_id, self._key, after))
+        answer = await self.streams.fleet.call(self.detector_id, timeline(self.rule_id, self.key, after))
         if isinstance(answer, Refused):
             raise Refusal(*answer.entries)
         return answer.result

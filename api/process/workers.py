@@ -8,6 +8,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from api.process import worker
@@ -109,19 +110,19 @@ class FrontEnd:
                 self.leaving.set()
 
 
+@dataclass(eq=False)
 class Workers:
     """A front end for each listening socket.
 
     The sockets stay open here, so connections made while a front end is replaced wait for the next one.
     """
 
-    def __init__(self, settings: Settings, broker: Broker, listeners: Sequence[socket.socket]) -> None:
-        self._settings = settings
-        self._broker = broker
-        self._listeners = listeners
-        self._all: set[FrontEnd] = set()
-        self._keepers: set[asyncio.Task[None]] = set()
-        self._stopping = False
+    _settings: Settings
+    _broker: Broker
+    _listeners: Sequence[socket.socket]
+    _all: set[FrontEnd] = field(default_factory=set)
+    _keepers: set[asyncio.Task[None]] = field(default_factory=set)
+    _stopping: bool = False
 
     async def start(self) -> None:
         """Return once all serve requests. Raises FrontEndFailed."""

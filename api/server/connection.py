@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from hypercorn.config import Config
 
-from api.server.connection_limit import STATE, ConnectionLimit, Slot, Ways
+from api.server.connection_limit import STATE, ConnectionLimit, Slot
 from api.server.connection_timeouts import IdleTimeout
 from api.server.http1.exchange import App, Exchange, refusal
 from api.server.http1.request_head import RequestError
@@ -104,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
     async def run(self) -> None:
         """Serve until either side ends it."""
         self._task = asyncio.current_task()
-        self._slot = self._limit.enter(Ways(self._transport.abort, self._end_if_quiet))
+        self._slot = self._limit.enter(self._transport.abort, self._end_if_quiet)
         self._wait(HEAD_S)
         try:
             with suppress(OSError):

@@ -3,7 +3,8 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 _log = logging.getLogger(__name__)
 
@@ -12,13 +13,6 @@ _WARN_AGAIN_S: Final = 60.0
 
 STATE: Final = "slot"
 """The key of the connection's slot in a request's ASGI state."""
-
-
-class Ways(NamedTuple):
-    """How to end a connection from outside: abort it, or close it soon if it is idle."""
-
-    abort: Callable[[], None]
-    end_if_idle: Callable[[], None]
 
 
 class ConnectionLimit:
@@ -46,9 +40,9 @@ class ConnectionLimit:
     def __len__(self) -> int:
         return len(self._all)
 
-    def enter(self, ways: Ways) -> "Slot":
+    def enter(self, abort: Callable[[], None], end_if_idle: Callable[[], None]) -> "Slot":
         """Return the slot of a new connection; at the limit, evict another connection."""
-        slot = Slot(self, ways)
+        slot = Slot(self, abort, end_if_idle)
         self._all.add(slot)
         self._unauthenticated[slot] = None
         if len(self._all) > self.connections_max:
@@ -56,7 +50,7 @@ class ConnectionLimit:
             # The new connection is evicted only where no other can be.
             evicted = oldest if oldest is not slot else next(iter(self._idle), slot)
             self.remove(evicted)
-            evicted.ways.abort()
+            evicted.abort()
             self._warn()
         return slot
 
@@ -92,17 +86,18 @@ class ConnectionLimit:
         self.leaving = True
         self.ending = True
         for slot in list(self._all):
-            slot.ways.end_if_idle()
+            slot.end_if_idle()
 
 
+@dataclass(slots=True, eq=False)
 class Slot:
     """The slot of one connection under the limit."""
 
-    __slots__ = ("_limit", "ways")
-
-    def __init__(self, limit: ConnectionLimit, ways: Ways) -> None:
-        self._limit = limit
-        self.ways = ways
+    _limit: ConnectionLimit
+    abort: Callable[[], None]
+    """Aborts the connection."""
+    end_if_idle: Callable[[], None]
+    """Closes the connection soon if it is idle."""
 
     def mark_authenticated(self) -> None:
         """Mark the connection as having an authenticated request under way, until `set_idle`."""

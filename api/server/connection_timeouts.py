@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 STALLED_S = 15.0
@@ -15,19 +16,19 @@ _LAST_LOOK_S: Final = 0.02
 """The delay before an idle connection is ended: what has arrived may not have been read yet."""
 
 
+@dataclass(eq=False)
 class IdleTimeout:
     """Calls `expired` when a connection has waited for too long.
 
     A wait that ends in time costs no timer: the running timer finds the next deadline when it fires.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, expired: Callable[[], None]) -> None:
-        self._loop = loop
-        self._expired = expired
-        self._since_s = 0.0
-        self._until_s = math.inf
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_s = math.inf
+    _loop: asyncio.AbstractEventLoop
+    _expired: Callable[[], None]
+    _since_s: float = 0.0
+    _until_s: float = math.inf
+    _timer: asyncio.TimerHandle | None = None
+    _timer_s: float = math.inf
 
     @property
     def is_waiting(self) -> bool:

@@ -2,31 +2,35 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
 
 from api.server.connection_timeouts import StallWatch
-from api.server.http1.exchange import JOINED_BYTES_MAX
 
 LINGER_S = 1.0
 """How long the caller has to close the connection after the last response; then the service does."""
+
+JOINED_BYTES_MAX: Final = 64 * 1024
+"""Up to this size, joining head and body costs less than sending them separately."""
 
 _UNSENT_BYTES = 64 * 1024
 """How much may be unsent in the transport before a sender waits."""
 
 
+@dataclass(eq=False)
 class Sender:
     """Sends bytes, waits for callers who read slowly, and closes once everything is sent."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
-        self._loop = loop
-        self._transport = transport
-        self._held = b""
-        """The head of a response, held back to be sent with its body in the same round of the loop."""
-        self._flushing: asyncio.Handle | None = None
-        self._writable: asyncio.Future[None] | None = None
-        self._is_ended = False
-        self._stall_watch: StallWatch | None = None
-        self._lingering: asyncio.TimerHandle | None = None
-        self.has_sent = False
+    _loop: asyncio.AbstractEventLoop
+    _transport: asyncio.Transport
+    _held: bytes = b""
+    """The head of a response, held back to be sent with its body in the same round of the loop."""
+    _flushing: asyncio.Handle | None = None
+    _writable: asyncio.Future[None] | None = None
+    _is_ended: bool = False
+    _stall_watch: StallWatch | None = None
+    _lingering: asyncio.TimerHandle | None = None
+    has_sent: bool = False
 
     @property
     def is_over(self) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.server import connection
-from api.server.connection_limit import ConnectionLimit, Slot, Ways
+from api.server.connection_limit import ConnectionLimit, Slot
 from tests.api.conftest import BOOTSTRAP
 from tests.api.leaks import EVENT, LOOPS, World, run, world
 from tests.api.streaming import NDJSON
@@ -25,7 +25,7 @@ class Numbered:
         self.evicted: list[int] = []
 
     def enter(self, number: int) -> Slot:
-        return self.limit.enter(Ways(lambda: self.evicted.append(number), lambda: None))
+        return self.limit.enter(lambda: self.evicted.append(number), lambda: None)
 
     def idle(self, number: int) -> Slot:
         slot = self.enter(number)

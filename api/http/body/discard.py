@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 from api.http.request.asgi import Receive, Send
@@ -78,25 +79,25 @@ class BodyDiscard:
             await asyncio.wait([reading])
 
 
+@dataclass(eq=False)
 class _Discarded:
     """A body that is read and dropped."""
 
-    def __init__(self, receive: Receive, bytes_max: int) -> None:
-        self.over = asyncio.Event()
-        """Set at the end of the body, and past the limit."""
-        self.ended = False
-        """Whether the body or the connection has ended."""
-        self._receive = receive
-        self._bytes_max = bytes_max
+    receive: Receive
+    bytes_max: int
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at the end of the body, and past the limit."""
+    ended: bool = False
+    """Whether the body or the connection has ended."""
 
     async def read(self) -> None:
         """Read to the end of the connection, past the limit too."""
         size = 0
         while True:
-            message = await self._receive()
+            message = await self.receive()
             size += len(message.get("body", b""))
             self.ended = self.ended or not message.get("more_body", False)
-            if self.ended or size > self._bytes_max:
+            if self.ended or size > self.bytes_max:
                 self.over.set()
             if message["type"] == "http.disconnect":
                 return

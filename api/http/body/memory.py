@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from api.schema.envelope import RequestRefusal
@@ -53,37 +54,20 @@ class BodyMemory:
         return Claim(self.small if is_small else self.large, self.large, announced, lose)
 
 
+@dataclass(slots=True, eq=False)
 class Claim:
     """The memory of one body. `announced` is its length, None if unknown."""
 
-    __slots__ = (
-        "_large",
-        "_share",
-        "announced",
-        "begun_s",
-        "held",
-        "is_lost",
-        "is_paused",
-        "lose",
-        "progressed_s",
-    )
-
-    def __init__(
-        self,
-        share: "_Share",
-        large: "_Share",
-        announced: int | None,
-        lose: Callable[[RequestRefusal], None],
-    ) -> None:
-        self.held = 0
-        self.announced = announced
-        self.begun_s = self.progressed_s = 0.0
-        self.lose = lose
-        self.is_paused = False
-        """Whether the service does not read on: then the body is not stalled."""
-        self.is_lost = False
-        self._share = share
-        self._large = large
+    _share: "_Share"
+    _large: "_Share"
+    announced: int | None
+    lose: Callable[[RequestRefusal], None]
+    held: int = 0
+    begun_s: float = 0.0
+    progressed_s: float = 0.0
+    is_paused: bool = False
+    """Whether the service does not read on: then the body is not stalled."""
+    is_lost: bool = False
 
     def hold(self, bytes_: int) -> None:
         """Hold `bytes_` from now on. Raises RequestRefusal 1401 if there is no room."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
@@ -31,29 +32,20 @@ _START: Final = {
 }
 
 
+@dataclass(eq=False)
 class NdjsonStreams:
     """The open streams. `deadline_s` applies to each batch of lines."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        fleet: Fleet,
-        discard: BodyDiscard,
-        *,
-        authenticator: Authenticator,
-        memory: BodyMemory,
-        deadline_s: float,
-    ) -> None:
-        self.settings = settings
-        self._authenticator = authenticator
-        self._memory = memory
-        self.fleet = fleet
-        self.discard = discard
-        self.deadline_s = deadline_s
-        self._ending = False
-        self._open: dict[NdjsonReader, bytes | None] = {}
-        """The Authorization header of each."""
-        self._check: asyncio.TimerHandle | None = None
+    settings: Settings
+    fleet: Fleet
+    discard: BodyDiscard
+    authenticator: Authenticator
+    memory: BodyMemory
+    deadline_s: float
+    _ending: bool = False
+    _open: dict[NdjsonReader, bytes | None] = field(default_factory=dict)
+    """The Authorization header of each."""
+    _check: asyncio.TimerHandle | None = None
 
     def open(self, detector_id: str, authorization: bytes | None) -> "NdjsonStream":
         """Open a stream for an authenticated caller to a detector that exists. Raises DetectorUnavailable."""
@@ -70,7 +62,7 @@ class NdjsonStreams:
     def _check_tokens(self) -> None:
         """End the streams whose tokens are no longer known, and schedule the next check."""
         for reader, authorization in self._open.items():
-            if (objection := self._authenticator.objection(authorization)) is not None:
+            if (objection := self.authenticator.objection(authorization)) is not None:
                 reader.lose(objection)
         self._check = None
         self._schedule_check()
@@ -82,7 +74,7 @@ class NdjsonStreams:
     @contextmanager
     def reading(self, receive: Receive, authorization: bytes | None) -> Iterator[NdjsonReader]:
         """Yield the reader of a stream, and keep the stream among the open ones meanwhile."""
-        reader = NdjsonReader(receive, self.settings.max_body_bytes, self.settings.deadline_s, self._memory)
+        reader = NdjsonReader(receive, self.settings.max_body_bytes, self.settings.deadline_s, self.memory)
         self._open[reader] = authorization
         self._schedule_check()
         if self._ending:
@@ -101,6 +93,7 @@ def _shutting_down() -> DetectorUnavailable:
     return DetectorUnavailable(SHUTTING_DOWN, "the server is shutting down")
 
 
+@dataclass(eq=False)
 class NdjsonStream:
     """One stream. The lines that arrive while a batch is evaluated are the next batch, one operation.
 
@@ -108,21 +101,16 @@ class NdjsonStream:
     the caller does not take results, the stream stops reading.
     """
 
-    def __init__(self, streams: NdjsonStreams, detector_id: str, authorization: bytes | None) -> None:
-        self._streams = streams
-        self._settings = streams.settings
-        self._fleet = streams.fleet
-        self._detector_id = detector_id
-        self._authorization = authorization
-        said = f"the line is longer than {self._settings.max_body_bytes} bytes"
-        self._too_long = refused_result(Refusal(Entry(1003, said)))
+    streams: NdjsonStreams
+    detector_id: str
+    authorization: bytes | None
 
     async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
         """Answer line by line until the body ends, or until an error ends the stream.
 
         Gives the status to count, CALLER_GONE where the caller left before the end, and no body.
         """
-        with suppress(CallerGone), self._streams.reading(receive, self._authorization) as reader:
+        with suppress(CallerGone), self.streams.reading(receive, self.authorization) as reader:
             await self._converse(reader, send)
             await self._end(reader, receive, send)
             return 200, b""
@@ -146,7 +134,7 @@ class NdjsonStream:
         if reader.ended:
             await send({"type": "http.response.body", "body": b""})
         else:
-            await self._streams.discard.finish(receive, send, 0 if reader.is_lost else reader.patience_left_s)
+            await self.streams.discard.finish(receive, send, 0 if reader.is_lost else reader.patience_left_s)
 
     async def _answer(self, reader: NdjsonReader, send: Send, tasks: asyncio.TaskGroup) -> None:
         done = 0
@@ -176,10 +164,10 @@ class NdjsonStream:
         """
         whole = [line for line in batch if line is not None]
         if not whole:
-            return b"\n".join([self._too_long] * len(batch)), len(batch)
+            return b"\n".join([self._too_long()] * len(batch)), len(batch)
         try:
-            async with asyncio.timeout(self._streams.deadline_s):
-                answer = await self._fleet.call(self._detector_id, evaluate_lines(b"\n".join(whole)))
+            async with asyncio.timeout(self.streams.deadline_s):
+                answer = await self.streams.fleet.call(self.detector_id, evaluate_lines(b"\n".join(whole)))
         except TimeoutError:
             raise DeadlinePassed from None
         if isinstance(answer, Refused):
@@ -187,13 +175,18 @@ class NdjsonStream:
         if len(whole) == len(batch):
             return answer.result, answer.result.count(b"\n") + 1
         results = iter(answer.result.split(b"\n"))
-        of_lines = (self._too_long if line is None else next(results, b"") for line in batch)
+        too_long = self._too_long()
+        of_lines = (too_long if line is None else next(results, b"") for line in batch)
         answered = list(takewhile(bool, of_lines))
         return b"\n".join(answered), len(answered)
 
+    def _too_long(self) -> bytes:
+        said = f"the line is longer than {self.streams.settings.max_body_bytes} bytes"
+        return refused_result(Refusal(Entry(1003, said)))
+
     async def _send_results(self, results: bytes, reader: NdjsonReader, send: Send) -> None:
         # A caller who takes no results blocks `send`. Reading on shows whether the caller is gone.
-        timer = asyncio.get_running_loop().call_later(self._settings.deadline_s, reader.give_up)
+        timer = asyncio.get_running_loop().call_later(self.streams.settings.deadline_s, reader.give_up)
         try:
             await send({"type": "http.response.body", "body": results + b"\n", "more_body": True})
         finally:

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from api.http.request.asgi import CallerGone, Receive
 from api.schema.envelope import DeadlinePassed
@@ -56,40 +57,26 @@ class RequestTimeouts:
             asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
 
+@dataclass(slots=True, eq=False)
 class RequestTimeout:
     """Cancels its block at the deadline or when the caller has gone, and raises the reason instead.
 
     Also holds what is known of the request so far, for its metrics and its log.
     """
 
-    __slots__ = (
-        "_reason",
-        "_receive",
-        "_receiver",
-        "_since_s",
-        "_slot",
-        "_started",
-        "_task",
-        "_timeouts",
-        "_timer",
-        "body_is_read",
-        "is_authenticated",
-        "operation",
-    )
-
-    def __init__(self, timeouts: RequestTimeouts, receive: Receive, slot: Slot | None = None) -> None:
-        self._timeouts = timeouts
-        self._receive = receive
-        self._slot = slot
-        self._since_s = time.monotonic()
-        self.body_is_read = False
-        self.is_authenticated = False
-        self.operation = OTHER
-        """The name of the operation, once it is known."""
-        self._started = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._receiver: asyncio.Task[None] | None = None
-        self._reason: Exception | None = None
+    _timeouts: RequestTimeouts
+    _receive: Receive
+    _slot: Slot | None
+    _since_s: float = field(default_factory=time.monotonic)
+    body_is_read: bool = False
+    is_authenticated: bool = False
+    operation: str = OTHER
+    """The name of the operation, once it is known."""
+    _started: bool = False
+    _timer: asyncio.TimerHandle | None = None
+    _receiver: asyncio.Task[None] | None = None
+    _reason: Exception | None = None
+    _task: asyncio.Task[Any] | None = None
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()

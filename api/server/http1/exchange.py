@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -11,6 +12,7 @@ from api.server.http1.request_head import RequestHead
 from api.server.http1.request_ids import STATE, request_id
 from api.server.http1.response_heads import CLOSE, HEADS
 from api.server.http1.server_errors import server_error
+from api.server.sender import JOINED_BYTES_MAX, Sender
 
 _log = logging.getLogger(__name__)
 
@@ -19,9 +21,6 @@ Message = MutableMapping[str, Any]
 
 RESPOND: Final = "respond"
 """The key of `Exchange.respond` in a request's ASGI state."""
-
-JOINED_BYTES_MAX: Final = 64 * 1024
-"""Up to this size, joining head and body costs less than sending them separately."""
 
 _NO_BODY: Final = frozenset({204, 304})
 
@@ -37,59 +36,33 @@ class Connection(Protocol):
         """Called when the application has received all that had arrived of the body."""
 
 
-class Sender(Protocol):
-    """How an exchange sends its response."""
-
-    def hold(self, data: bytes) -> None:
-        """Send the data with what is sent next, at the latest in the next round of the loop."""
-
-    def send(self, data: bytes) -> None:
-        """Send the data; do nothing if the connection is closed."""
-
-    async def drain(self) -> None:
-        """Wait while too much is unsent."""
-
-
+@dataclass(slots=True, eq=False)
 class Exchange:
     """A request whose body may still be arriving, and its response."""
 
-    __slots__ = (
-        "_body",
-        "_body_left",
-        "_changed",
-        "_chunked",
-        "_connection",
-        "_disconnected",
-        "_end_received",
-        "_request_id",
-        "_sender",
-        "body_is_whole",
-        "closes",
-        "head",
-        "is_complete",
-        "is_started",
-    )
+    head: RequestHead
+    _request_id: bytes
+    _connection: Connection
+    _sender: Sender
+    body_is_whole: bool = field(init=False)
+    closes: bool = field(init=False)
+    """Whether the connection ends after the response."""
+    is_started: bool = False
+    """Whether the response has been started."""
+    is_complete: bool = False
+    """Whether the response is complete."""
+    _body: bytes | bytearray = b""
+    """What has arrived of the body and was not received by the application."""
+    _end_received: bool = False
+    _disconnected: bool = False
+    _changed: asyncio.Event | None = None
+    _chunked: bool = False
+    _body_left: int | None = None
+    """How much of the response's body is left to send, if its length was announced."""
 
-    def __init__(self, head: RequestHead, request_id: bytes, connection: Connection, sender: Sender) -> None:
-        self.head = head
-        self.body_is_whole = head.body_bytes == 0
-        self.closes = not head.keeps_alive
-        """Whether the connection ends after the response."""
-        self.is_started = False
-        """Whether the response has been started."""
-        self.is_complete = False
-        """Whether the response is complete."""
-        self._connection = connection
-        self._sender = sender
-        self._request_id = request_id
-        self._body: bytes | bytearray = b""
-        """What has arrived of the body and was not received by the application."""
-        self._end_received = False
-        self._disconnected = False
-        self._changed: asyncio.Event | None = None
-        self._chunked = False
-        self._body_left: int | None = None
-        """How much of the response's body is left to send, if its length was announced."""
+    def __post_init__(self) -> None:
+        self.body_is_whole = self.head.body_bytes == 0
+        self.closes = not self.head.keeps_alive
 
     @property
     def waiting_bytes(self) -> int:
