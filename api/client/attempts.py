@@ -1,11 +1,8 @@
-"""Decides what to send, when to wait and when to give up, without sending anything itself.
+"""Carries out a call: when to repeat it, how long to wait before, and when to give up."""
 
-Both clients drive these generators: they carry out each step and report what came of it.
-"""
-
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import httpx
 import msgspec
@@ -27,35 +24,18 @@ _RETRY_AFTER_S_MIN: Final = 0.05
 _RETRY_AFTER_S_MAX: Final = 10.0
 
 
-class Send(NamedTuple):
-    """Send a request; report the response or the error."""
-
-    method: str
-    path: str
-    body: bytes | None
-    headers: dict[str, str]
-
-
-class Wait(NamedTuple):
-    """Wait some seconds; report nothing."""
-
-    seconds: float
-
-
-Outcome = httpx.Response | httpx.HTTPError | None
-Attempts = Generator[Send | Wait, Outcome, T]
-
-
 @dataclass(slots=True)
 class Connection:
-    """What is known of the service at one address."""
+    """The way to the service at one address, and what is known of it."""
 
     url: str
+    request: Callable[..., Awaitable[httpx.Response]]
+    sleep: Callable[[float], Awaitable[None]]
     patience_s: float
     now_s: Callable[[], float]
     has_answered: bool = False
 
-    def attempts(self, call: Call[T]) -> Attempts[T]:
+    async def carry_out(self, call: Call[T]) -> T:
         """Send a call until it is answered, as long as that is safe and `patience_s` has not passed.
 
         The time counts from the first failure on. Raises ServiceError.
@@ -64,9 +44,8 @@ class Connection:
         failed_at_s: float | None = None
         in_doubt = False
         while True:
-            outcome = yield Send(call.method, call.path, call.body, {"Idempotency-Key": key} if key else {})
             try:
-                return self._result(call, outcome)
+                return await self._attempt(call, {"Idempotency-Key": key} if key else {})
             except ServiceError as error:
                 now_s = self.now_s()
                 failed_at_s = now_s if failed_at_s is None else failed_at_s
@@ -79,7 +58,7 @@ class Connection:
                 if not safe or now_s + error.retry_after_s > failed_at_s + self.patience_s:
                     raise
                 wait_s = error.retry_after_s
-            yield Wait(wait_s)
+            await self.sleep(wait_s)
 
     def _may_repeat(self, error: ServiceError, *, can_repeat: bool, has_key: bool) -> bool:
         if not error.sent:
@@ -87,20 +66,21 @@ class Connection:
             return self.has_answered or has_key
         return error.code in NOT_DONE or (error.in_doubt and can_repeat)
 
-    def _result(self, call: Call[T], outcome: Outcome) -> T:
-        assert outcome is not None, "a request has an outcome"
-        if isinstance(outcome, httpx.HTTPError):
-            raise self._unanswered(outcome)
-        envelope = self._envelope(outcome)
+    async def _attempt(self, call: Call[T], headers: dict[str, str]) -> T:
+        try:
+            response = await self.request(call.method, call.path, content=call.body, headers=headers)
+        except httpx.HTTPError as error:
+            raise self._unanswered(error) from None
+        envelope = self._envelope(response)
         self.has_answered = True
         if not envelope.success:
             said = "\n".join(f"{entry.code} {entry.message}" for entry in envelope.errors)
             raise ServiceError(
                 said,
-                status=outcome.status_code,
+                status=response.status_code,
                 entries=tuple(envelope.errors),
                 in_doubt=envelope.errors[0].code == OUTCOME_UNKNOWN,
-                retry_after_s=_retry_after_s(outcome),
+                retry_after_s=_retry_after_s(response),
             )
         try:
             return call.read(envelope)

@@ -3,17 +3,19 @@
 import asyncio
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Self, TypeVar
+from contextlib import suppress
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import httpx
 
-from api.client.attempts import Attempts, Connection, Outcome, Send
+from api.client.attempts import Connection
 from api.client.calls import PAGE, Call, list_detectors
 from api.client.errors import ServiceError
 from api.client.results import Detector, EventResult
-from api.client.sending import Batches, Event, sending
+from api.client.sending import Batches, Event, send_events
 from api.client.stream import stream, stream_async
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 PATIENCE_S: Final = 60.0
@@ -22,16 +24,76 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class _Service:
-    """The address of a service, and what is known of it."""
+    """What both clients do, in coroutines. Those of Client never wait: what they await is done at once."""
 
-    def __init__(self, url: str, token: str, patience_s: float, now_s: Callable[[], float]) -> None:
-        self._options = _http_options(url, token)
-        self._base: httpx.URL = self._options["base_url"]
-        self._token = token
-        self._connection = Connection(str(self._base).rstrip("/"), patience_s, now_s)
+    def __init__(self, token: str, options: dict[str, Any], **connection: Any) -> None:
+        self.base: httpx.URL = options["base_url"]
+        self.token = token
+        self._connection = Connection(str(self.base).rstrip("/"), **connection)
+
+    async def send(self, call: Call[T]) -> T:
+        return await self._connection.carry_out(call)
+
+    async def detectors(self) -> AsyncIterator[Detector]:
+        after = ""
+        while page := await self.send(list_detectors(after)):
+            for detector in page:
+                yield detector
+            after = page[-1].id
+            if len(page) < PAGE:
+                return
+
+    async def evaluate_many(
+        self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
+    ) -> AsyncIterator[EventResult]:
+        batches = Batches[bytes](len)
+        async for event in _each(events):
+            if ready := batches.add(event.json()):
+                for result in await self.evaluate_batch(detector_id, ready):
+                    yield result
+        for result in await self.evaluate_batch(detector_id, batches.take()):
+            yield result
+
+    async def evaluate_batch(self, detector_id: str, events: Sequence[bytes]) -> list[EventResult]:
+        return await send_events(self._connection, detector_id, events)
+
+    def stream(
+        self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
+    ) -> AsyncIterator[EventResult]:
+        return stream_async(self.base, self.token, detector_id, _each(events))
 
 
-class Client(_Service):
+class AsyncClient(_Service):
+    """As Client, with methods to be awaited; an asynchronous context manager."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        patience_s: float = PATIENCE_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        options = _http_options(url, token)
+        self._http = httpx.AsyncClient(transport=transport, **options)
+        super().__init__(
+            token, options, request=self._http.request, sleep=sleep, patience_s=patience_s, now_s=now_s
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+
+class Client:
     """The service at a URL; a context manager. Use it in one thread at a time.
 
     What is safe to repeat is retried for up to `patience_s` after the first failure: reads, what was not
@@ -48,9 +110,16 @@ class Client(_Service):
         sleep: Callable[[float], None] = time.sleep,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(url, token, patience_s, now_s)
-        self._http = httpx.Client(transport=transport, **self._options)
-        self._sleep = sleep
+        options = _http_options(url, token)
+        self._http = httpx.Client(transport=transport, **options)
+        self._service = _Service(
+            token,
+            options,
+            request=_at_once(self._http.request),
+            sleep=_at_once(sleep),
+            patience_s=patience_s,
+            now_s=now_s,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -64,150 +133,55 @@ class Client(_Service):
 
     def send(self, call: Call[T]) -> T:
         """Carry out one call and give its result. Raises ServiceError."""
-        return self._drive(self._connection.attempts(call))
+        return _result_of(self._service.send(call))
 
     def detectors(self) -> Iterator[Detector]:
         """Yield all detectors in order of creation, page by page. Raises ServiceError."""
-        after = ""
-        while page := self.send(list_detectors(after)):
-            yield from page
-            after = page[-1].id
-            if len(page) < PAGE:
-                return
+        return _results_of(self._service.detectors())
 
     def evaluate_many(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
         """Evaluate events in order and in batches, and yield one result for each, none evaluated twice.
 
         Raises ServiceError.
         """
-        batches = Batches[bytes](len)
-        for event in events:
-            if ready := batches.add(event.json()):
-                yield from self.evaluate_batch(detector_id, ready)
-        yield from self.evaluate_batch(detector_id, batches.take())
+        return _results_of(self._service.evaluate_many(detector_id, events))
 
     def evaluate_batch(self, detector_id: str, events: Sequence[bytes]) -> list[EventResult]:
         """Evaluate events, each as the JSON of `{fields, timestamp_ms}`, and give one result for each.
 
         Raises ServiceError.
         """
-        return self._drive(sending(self._connection, detector_id, events))
+        return _result_of(self._service.evaluate_batch(detector_id, events))
 
     def stream(self, detector_id: str, events: Iterable[Event]) -> Iterator[EventResult]:
         """Send events as they come, and yield one result for each while others are still being sent.
 
         The events are read in a thread. A stream that ends early is not repeated: ServiceError says why.
         """
-        return stream(self._base, self._token, detector_id, events)
+        return stream(self._service.base, self._service.token, detector_id, events)
 
-    def _drive(self, steps: Attempts[T]) -> T:
-        outcome: Outcome = None
+
+def _at_once(work: Callable[P, T]) -> Callable[P, Awaitable[T]]:
+    async def done(*arguments: P.args, **options: P.kwargs) -> T:
+        return work(*arguments, **options)
+
+    return done
+
+
+def _result_of(coroutine: Awaitable[T]) -> T:
+    """Run a coroutine that never waits."""
+    try:
+        next(coroutine.__await__())
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    raise AssertionError("it waited")
+
+
+def _results_of(results: AsyncIterator[T]) -> Iterator[T]:
+    """Run an asynchronous generator that never waits."""
+    with suppress(StopAsyncIteration):
         while True:
-            try:
-                step = steps.send(outcome)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
-            outcome = None
-            if isinstance(step, Send):
-                try:
-                    outcome = self._http.request(
-                        step.method, step.path, content=step.body, headers=step.headers
-                    )
-                except httpx.HTTPError as error:
-                    outcome = error
-            else:
-                self._sleep(step.seconds)
-
-
-class AsyncClient(_Service):
-    """As Client, with methods to be awaited; an asynchronous context manager."""
-
-    def __init__(
-        self,
-        url: str,
-        token: str,
-        *,
-        patience_s: float = PATIENCE_S,
-        transport: httpx.AsyncBaseTransport | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(url, token, patience_s, now_s)
-        self._http = httpx.AsyncClient(transport=transport, **self._options)
-        self._sleep = sleep
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
-
-    async def send(self, call: Call[T]) -> T:
-        """Carry out one call and give its result. Raises ServiceError."""
-        return await self._drive(self._connection.attempts(call))
-
-    async def detectors(self) -> AsyncIterator[Detector]:
-        """Yield all detectors in order of creation, page by page. Raises ServiceError."""
-        after = ""
-        while page := await self.send(list_detectors(after)):
-            for detector in page:
-                yield detector
-            after = page[-1].id
-            if len(page) < PAGE:
-                return
-
-    async def evaluate_many(
-        self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
-    ) -> AsyncIterator[EventResult]:
-        """Evaluate events in order and in batches, and yield one result for each, none evaluated twice.
-
-        Raises ServiceError.
-        """
-        batches = Batches[bytes](len)
-        async for event in _each(events):
-            if ready := batches.add(event.json()):
-                for result in await self.evaluate_batch(detector_id, ready):
-                    yield result
-        for result in await self.evaluate_batch(detector_id, batches.take()):
-            yield result
-
-    async def evaluate_batch(self, detector_id: str, events: Sequence[bytes]) -> list[EventResult]:
-        """Evaluate events, each as the JSON of `{fields, timestamp_ms}`, and give one result for each.
-
-        Raises ServiceError.
-        """
-        return await self._drive(sending(self._connection, detector_id, events))
-
-    def stream(
-        self, detector_id: str, events: Iterable[Event] | AsyncIterable[Event]
-    ) -> AsyncIterator[EventResult]:
-        """Send events as they come, and yield one result for each while others are still being sent.
-
-        A stream that ends early is not repeated: ServiceError says why.
-        """
-        return stream_async(self._base, self._token, detector_id, _each(events))
-
-    async def _drive(self, steps: Attempts[T]) -> T:
-        outcome: Outcome = None
-        while True:
-            try:
-                step = steps.send(outcome)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
-            outcome = None
-            if isinstance(step, Send):
-                try:
-                    outcome = await self._http.request(
-                        step.method, step.path, content=step.body, headers=step.headers
-                    )
-                except httpx.HTTPError as error:
-                    outcome = error
-            else:
-                await self._sleep(step.seconds)
+            yield _result_of(anext(results))
 
 
 async def _each(events: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
