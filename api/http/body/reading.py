@@ -1,15 +1,11 @@
 """Reading bodies within their limits, and sending whole responses."""
 
-from typing import Final
+import io
 
 from api.http.body.memory import Claim
 from api.http.request.asgi import CallerGone, Message, Receive, Send
 from api.http.request.head import too_large
 from api.schema.envelope import Response
-
-_PIECE_BYTES: Final = 4 * 1024
-"""A piece of this size or more is kept as it arrived."""
-_JOINED_BYTES: Final = 64 * 1024
 
 
 async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:
@@ -29,50 +25,23 @@ async def read_body(receive: Receive, bytes_max: int, claim: Claim) -> bytes:
 
 async def read_rest(message: Message, receive: Receive, bytes_max: int, claim: Claim) -> bytes:
     """Return the whole body that begins with `message`, like `read_body`."""
-    pieces = _Pieces()
+    body = io.BytesIO()
     try:
-        pieces.add(part_of(message))
+        body.write(part_of(message))
         while message.get("more_body", False):
-            _check_size(pieces.size_bytes, bytes_max)
-            claim.hold(pieces.size_bytes)
+            _check_size(body.tell(), bytes_max)
+            claim.hold(body.tell())
             message = await receive()
-            pieces.add(part_of(message))
-        _check_size(pieces.size_bytes, bytes_max)
-        claim.hold(pieces.size_bytes)
+            body.write(part_of(message))
+        _check_size(body.tell(), bytes_max)
+        claim.hold(body.tell())
     except BaseException:
         # The traceback keeps this frame alive, but must not keep the body.
-        pieces.clear()
+        body.close()
         claim.release()
         raise
     claim.complete()
-    return pieces.whole()
-
-
-class _Pieces:
-    """The pieces of a body. Small ones are joined, since an object takes more memory than its bytes."""
-
-    def __init__(self) -> None:
-        self.size_bytes = 0
-        self._pieces: list[bytes | bytearray] = []
-
-    def add(self, piece: bytes) -> None:
-        """Append a piece."""
-        self.size_bytes += len(piece)
-        last = self._pieces[-1] if self._pieces else b""
-        if len(piece) >= _PIECE_BYTES:
-            self._pieces.append(piece)
-        elif isinstance(last, bytearray) and len(last) < _JOINED_BYTES:
-            last += piece
-        else:
-            self._pieces.append(bytearray(piece))
-
-    def whole(self) -> bytes:
-        """Return the body."""
-        return b"".join(self._pieces)
-
-    def clear(self) -> None:
-        """Drop all of it."""
-        self._pieces.clear()
+    return body.getvalue()
 
 
 def _check_size(size_bytes: int, bytes_max: int) -> None:
