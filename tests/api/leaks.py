@@ -20,9 +20,10 @@ from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import Connection, Wire, request, served
 from tests.local_runtime import LocalService, LocalWorker, local_service
+from tests.waiting_clock import WaitingLoop
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
-    "asyncio": asyncio.new_event_loop,
+    "asyncio": WaitingLoop,
     "uvloop": uvloop.new_event_loop,
 }
 """The loop of the tests, and the one that serves."""

@@ -47,7 +47,7 @@ def run_shell(url: str) -> list[tuple[str, str]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=150,
+        timeout=500,
         env={"PATH": programs, "RULE_DETECTOR_URL": url, "RULE_DETECTOR_TOKEN": BOOTSTRAP},
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -55,7 +55,7 @@ def run_shell(url: str) -> list[tuple[str, str]]:
     return list(zip(printed, [expected for _, expected in examples], strict=True))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("service", ["apart"], indirect=True)
 async def test_its_examples_can_be_run_from_top_to_bottom(service: LocalService, settings: Settings) -> None:
     async with served(create_app(settings, service.fleet), settings) as wire:

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import queue
-import time
+import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -161,10 +161,13 @@ async def test_blank_lines_keep_a_silent_stream_alive(
     monkeypatch.setattr(streaming, "_IDLE_S", idle_s)
     detector = await detector_of(caller)
     hasty = dataclasses.replace(settings, deadline_s=2.5)
+    loop, silent = asyncio.get_running_loop(), threading.Event()
 
     def slow() -> Iterator[Event]:
         yield Event({"a": 1}, 0)
-        time.sleep(4.0)
+        # By the service's clock, which this thread does not have.
+        loop.call_soon_threadsafe(loop.call_later, 4.0, silent.set)
+        silent.wait()
         yield Event({"a": 1}, 1)
 
     async def slow_async() -> AsyncIterator[Event]:

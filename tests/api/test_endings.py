@@ -121,7 +121,7 @@ def test_replies_come_whole_though_the_server_ends_amid_one_and_the_next_request
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_who_does_not_close_is_closed_a_little_later(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender, "LINGER_S", 0.2)
+    monkeypatch.setattr(sender, "LINGER_S", 1.0)
 
     async def work() -> None:
         limit = ConnectionLimit(100)
@@ -132,10 +132,10 @@ def test_who_does_not_close_is_closed_a_little_later(loop: str, monkeypatch: pyt
             assert (await caller.receive()).status == 200
             assert await caller.at_end()
             assert len(limit) == 1, "more may come, and is read past"
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while len(limit):  # noqa: ASYNC110 -- there is no event for it
                     await asyncio.sleep(0.01)
-            assert time.monotonic() - began_s >= 0.2
+            assert time.monotonic() - began_s >= 0.99
             assert await wire.comes_to_rest()
 
     run(loop, work())

@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import errno
 import json
-import time
 from collections import Counter
 from typing import Any
 
@@ -503,11 +502,11 @@ async def test_one_detector_that_cannot_be_activated_keeps_no_other_from_serving
         assert any(broken in reason for reason in (await fleet.status()).amiss)
         assert (await fleet.status()).reasons == []
         tried = sum(call == "activate" for actor in service.actors.started for call, _ in actor.calls)
-        began_s = time.monotonic()
+        began_s = asyncio.get_running_loop().time()
         for _ in range(20):
             assert await refused(fleet.call(broken, event(1))) == 1501
         again = sum(call == "activate" for actor in service.actors.started for call, _ in actor.calls)
-        assert again - tried <= 2 + (time.monotonic() - began_s) / 0.05
+        assert again - tried <= 2 + (asyncio.get_running_loop().time() - began_s) / 0.05
         await until(lambda: list(fleet.broker._placed) in ([], [sound]))
 
 
