@@ -16,7 +16,9 @@ import httpx
 
 PROGRAM = str(Path(sys.executable).with_name("rule-detector"))
 START_WITHIN_S = 120
-END_WITHIN_S = 40
+END_WITHIN_S = 90
+DEADLINE_S = 120
+"""Of a request. On a busy machine, Ray takes a while to start a worker."""
 _OF_A_SERVICE = ("RULE_DETECTOR_", "RAY_", "AUTOSCALER_")
 
 
@@ -107,7 +109,7 @@ class Served(Process):
         headers = {"Authorization": f"Bearer {token or self.token}"}
         # One client for all: making one takes longer than most requests.
         if self.client is None:
-            self.client = httpx.Client(timeout=60, trust_env=False)
+            self.client = httpx.Client(timeout=DEADLINE_S + 10, trust_env=False)
         return self.client.request(method, self.url + path, json=document, headers=headers)
 
     def call(self, method: str, path: str, document: object = None) -> Any:
@@ -123,6 +125,7 @@ def served(folder: Path, *options: str, start_new_session: bool = False, **more:
     """Give a service on a free port whose data lie in `folder`; its token is known at its first start."""
     output = folder.with_suffix(f".{time.monotonic_ns()}.log")
     arguments = ["serve", "--port", "0", "--data", str(folder), *options]
+    more = {"RULE_DETECTOR_DEADLINE_S": str(DEADLINE_S), **more}
     with started(output, *arguments, start_new_session=start_new_session, **more) as running:
         url = running.wait_for(r"Listening on (http://\S+?);")[1]
         token = re.search(r"rd_[A-Za-z0-9_-]{43}", running.said())

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from engine.runtime.broker.fleet import Fleet
+from tests.service_process import DEADLINE_S
 
 RayFleet = Callable[..., AbstractAsyncContextManager[Fleet]]
-
-DEADLINE_S = 120.0
-"""On a busy machine, Ray takes a while to start a worker."""
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,7 @@ def test_a_signal_to_all_processes_lets_every_detector_be_saved_and_leaves_no_pr
     assert re.fullmatch(r"Done\(.*\) \[\]\n", output), output
     assert service.returncode == 0
     assert [path.name for path in tmp_path.glob("detectors/*/*.rds")]
-    give_up_s = time.monotonic() + 20
+    give_up_s = time.monotonic() + 60
     while any(map(running, below)):
         assert time.monotonic() < give_up_s, {pid for pid in below if running(pid)}
         time.sleep(0.05)
@@ -103,14 +103,13 @@ def silent() -> Iterator[str]:
 
 
 def test_a_cluster_that_lets_nobody_in_is_given_up_in_words(silent, tmp_path):
-    began_s = time.monotonic()
     run = program(
         "serve", "--port", "0", "--data", str(tmp_path), "--ray-address", silent, "--join-timeout-s", "3"
     )
-    assert time.monotonic() - began_s < 20
     assert run.returncode == 1
     assert "RAY_AUTH_MODE" in run.stderr
     assert "ray cannot be joined" in run.stderr
+    assert "that takes longer than 3 s" in run.stderr
     assert len(run.stderr.splitlines()) <= 5, run.stderr
 
 
@@ -118,7 +117,7 @@ def test_a_cluster_that_lets_nobody_in_is_given_up_in_words(silent, tmp_path):
 def test_joining_can_be_interrupted(silent, tmp_path, number):
     options = ("serve", "--port", "0", "--data", str(tmp_path / "data"), "--ray-address", silent)
     with started(tmp_path / "log", *options) as service:
-        give_up_s = time.monotonic() + 20
+        give_up_s = time.monotonic() + 60
         while not (below := descendants(service.process.pid)):
             assert time.monotonic() < give_up_s
             time.sleep(0.05)

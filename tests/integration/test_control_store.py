@@ -11,7 +11,7 @@ from tests.service_process import END_WITHIN_S
 
 pytestmark = pytest.mark.ray
 
-WITHIN_S = 40.0
+WITHIN_S = 60.0
 PATIENT = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 
 

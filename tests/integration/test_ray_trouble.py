@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests import process_table
-from tests.service_process import Served, served
+from tests.service_process import END_WITHIN_S, Served, served
 
 pytestmark = pytest.mark.ray
 
@@ -86,7 +86,7 @@ def calling(service: Served) -> Iterator[Callers]:
             thread.join()
 
 
-def until(condition: Callable[[], Any], within_s: float = 30) -> None:
+def until(condition: Callable[[], Any], within_s: float = 60) -> None:
     give_up_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < give_up_s, "it did not come to be"
@@ -98,7 +98,7 @@ def test_with_an_essential_process_the_service_ends_in_order_and_tells_the_truth
     """Ray's raylet ends with each of its agents, and so do all actors; there is no setting against that."""
     with served(tmp_path / "data") as service, calling(service) as callers:
         os.kill(process_of(service, victim), signal.SIGKILL)
-        assert service.process.wait(40) == 1
+        assert service.process.wait(END_WITHIN_S) == 1
         callers.stop.set()
         said = service.said()
     assert callers.without_envelope == []
@@ -119,7 +119,7 @@ def test_a_ray_that_does_not_answer_is_told_and_does_not_keep_the_service_from_e
             pid = process_of(service, name)
             until(lambda: service.request("GET", "/readyz").status_code == 200)
             os.kill(pid, signal.SIGSTOP)
-            until(lambda: service.request("GET", "/readyz").status_code == 503, 5)
+            until(lambda: service.request("GET", "/readyz").status_code == 503)
             (error,) = service.request("GET", "/readyz").json()["errors"]
             assert error["code"] == 1501
             answered = len(callers.answers)
