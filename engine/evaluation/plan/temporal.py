@@ -21,7 +21,7 @@ may meet several triggers of a memory.
 `previous` and `earlier` look at the events before the current one. Their verdict is read before the update
 for the event, which is *deferred* until everything else has been evaluated.
 
-The operators that compare a number with a record of varying length are in `records.py`.
+A comparison with a number over the past is no operator: see `Tally` in `shapes.py`.
 """
 
 from dataclasses import dataclass
@@ -46,148 +46,52 @@ class Operator:
     """Whether the verdict is that before the memory's update for the event."""
 
 
-ONCE: Final = Operator(
-    # Remembers the latest time at which inner was true. Only its existence matters.
-    "once",
-    update=(
-        "if {inner}:",
-        " {write}",
-        "else:",
-        " {keep}",
-    ),
-    truth="{past} != NEVER",
-    viewed="{since} < {past}",
-    expires=False,
-)
+_LATEST_TRUE: Final = ("if {inner}:", " {write}", "else:", " {keep}")
+_LATEST_FALSE: Final = ("if {inner}:", " {keep}", "else:", " {write}")
+_LATEST_WITNESS: Final = ("if {right}:", " {write}", "elif {left}:", " {keep}", "else:", " {clear}")
 
+_EVER: Final = "{past} != NEVER", "{since} < {past}"
+_WITHIN: Final = "{past} >= {edge}", "{since} < {past} >= {edge}"
+"""The verdict if there is a time, or one inside the window; and the same if only later times count."""
+
+# Remembers the latest time at which inner was true. Only its existence matters.
+ONCE: Final = Operator("once", _LATEST_TRUE, *_EVER, expires=False)
+
+# Remembers the latest time at which inner was false. Only its existence matters.
 HISTORICALLY: Final = Operator(
-    # Remembers the latest time at which inner was false. Only its existence matters.
-    "historically",
-    update=(
-        "if {inner}:",
-        " {keep}",
-        "else:",
-        " {write}",
-    ),
-    truth="{past} == NEVER",
-    viewed="not {since} < {past}",
-    expires=False,
+    "historically", _LATEST_FALSE, "{past} == NEVER", "not {since} < {past}", expires=False
 )
 
-SINCE: Final = Operator(
-    # Remembers the latest time at which right was true, while left has been true at every event after it. The
-    # latest witness suffices: if left held after an earlier one, it also held after this one.
-    "since",
-    update=(
-        "if {right}:",
-        " {write}",
-        "elif {left}:",
-        " {keep}",
-        "else:",
-        " {clear}",
-    ),
-    truth="{past} != NEVER",
-    viewed="{since} < {past}",
-    expires=False,
-)
+# Remembers the latest time at which right was true, while left has been true at every event after it. The
+# latest witness suffices: if left held after an earlier one, it also held after this one.
+SINCE: Final = Operator("since", _LATEST_WITNESS, *_EVER, expires=False)
 
-ONCE_WITHIN: Final = Operator(
-    # Remembers the latest time at which inner was true, which stays in the window longest.
-    "once_within",
-    update=(
-        "if {inner}:",
-        " {write}",
-        "else:",
-        " {keep}",
-    ),
-    truth="{past} >= {edge}",
-    viewed="{since} < {past} >= {edge}",
-    expires=True,
-)
+# Remembers the latest time at which inner was true, which stays in the window longest.
+ONCE_WITHIN: Final = Operator("once_within", _LATEST_TRUE, *_WITHIN, expires=True)
 
+# Remembers the latest time at which inner was false, which stays in the window longest.
 HISTORICALLY_FOR_WEAK: Final = Operator(
-    # Remembers the latest time at which inner was false, which stays in the window longest.
-    "historically_for_weak",
-    update=(
-        "if {inner}:",
-        " {keep}",
-        "else:",
-        " {write}",
-    ),
-    truth="{past} < {edge}",
-    viewed="not {since} < {past} >= {edge}",
-    expires=True,
+    "historically_for_weak", _LATEST_FALSE, "{past} < {edge}", "not {since} < {past} >= {edge}", expires=True
 )
 
+# Remembers the start of the current run of events at which inner is true. It never expires: a longer run
+# still satisfies the window.
 HISTORICALLY_FOR_STRONG: Final = Operator(
-    # Remembers the start of the current run of events at which inner is true. It never expires: a longer run
-    # still satisfies the window.
     "historically_for_strong",
-    update=(
-        "if {inner}:",
-        " if {past} == NEVER:",
-        "  {write}",
-        "else:",
-        " {clear}",
-    ),
+    update=("if {inner}:", " if {past} == NEVER:", "  {write}", "else:", " {clear}"),
     truth="NEVER < {past} <= {edge}",
     viewed="NEVER < (start := {past}) <= {edge} and (start > {since} or {starts} <= {edge})",
     expires=False,
 )
 
-SINCE_WITHIN: Final = Operator(
-    # Like SINCE. The latest witness also stays in the window longest.
-    "since_within",
-    update=(
-        "if {right}:",
-        " {write}",
-        "elif {left}:",
-        " {keep}",
-        "else:",
-        " {clear}",
-    ),
-    truth="{past} >= {edge}",
-    viewed="{since} < {past} >= {edge}",
-    expires=True,
-)
+# Like SINCE. The latest witness also stays in the window longest.
+SINCE_WITHIN: Final = Operator("since_within", _LATEST_WITNESS, *_WITHIN, expires=True)
 
+# Remembers the time of the latest event if inner was true at it.
 PREVIOUS: Final = Operator(
-    # Remembers the time of the latest event if inner was true at it.
-    "previous",
-    update=(
-        "if {inner}:",
-        " {write}",
-        "else:",
-        " {clear}",
-    ),
-    truth="{past} != NEVER",
-    viewed="{since} < {past}",
-    expires=False,
-    deferred=True,
+    "previous", ("if {inner}:", " {write}", "else:", " {clear}"), *_EVER, expires=False, deferred=True
 )
 
-EARLIER: Final = Operator(
-    # Remembers what ONCE does, and is read before the event.
-    "earlier",
-    update=(
-        "if {inner}:",
-        " {write}",
-    ),
-    truth="{past} != NEVER",
-    viewed="{since} < {past}",
-    expires=False,
-    deferred=True,
-)
-
-EARLIER_WITHIN: Final = Operator(
-    # Remembers what ONCE_WITHIN does, and is read before the event.
-    "earlier_within",
-    update=(
-        "if {inner}:",
-        " {write}",
-    ),
-    truth="{past} >= {edge}",
-    viewed="{since} < {past} >= {edge}",
-    expires=True,
-    deferred=True,
-)
+# They remember what ONCE and ONCE_WITHIN do, and are read before the event.
+EARLIER: Final = Operator("earlier", ("if {inner}:", " {write}"), *_EVER, expires=False, deferred=True)
+EARLIER_WITHIN: Final = Operator("earlier_within", EARLIER.update, *_WITHIN, expires=True, deferred=True)

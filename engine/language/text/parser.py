@@ -1,4 +1,4 @@
-"""Text to conditions, in the text language or in JSON. The only file that imports lark."""
+"""Text to conditions, in the text language or in JSON."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,11 @@
 """Builds the JSON document of a text, with spans: one method for each rule of the grammar."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import lark
+from lark import Token, v_args
 
 from engine.language.json.spans import SpannedArray, SpannedObject
 from engine.language.operators import COMPARISONS, LARGEST, OPERATORS
@@ -26,151 +30,130 @@ class Operand(NamedTuple):
     where: SpannedObject | None = None
 
 
-class Transformer:
+@v_args(inline=True)
+class Transformer(lark.Transformer[Any, Any]):
     """One method for each rule of the grammar. None of them changes its arguments."""
 
-    def any_of(self, members: list[SpannedObject]) -> SpannedObject:
+    def any_of(self, *members: SpannedObject) -> SpannedObject:
         """`a or b`, `any(a, b)`."""
-        return _condition("any", _array(members))
+        return _condition("any", SpannedArray([*members]))
 
-    def all_of(self, members: list[SpannedObject]) -> SpannedObject:
+    def all_of(self, *members: SpannedObject) -> SpannedObject:
         """`a and b`, `all(a, b)`."""
-        return _condition("all", _array(members))
+        return _condition("all", SpannedArray([*members]))
 
-    def since(self, parts: list[SpannedObject]) -> SpannedObject:
+    def since(self, left: SpannedObject, right: SpannedObject) -> SpannedObject:
         """`a since b`."""
-        left, right = parts
         return _form("since", left=left, right=right)
 
-    def since_within(self, parts: list[Any]) -> SpannedObject:
+    def since_within(self, left: SpannedObject, window: Part, right: SpannedObject) -> SpannedObject:
         """`a since within 8h b`."""
-        left, window, right = parts
         return _form("since_within", left=left, right=right, window_secs=window)
 
-    def prefix(self, parts: list[Any]) -> SpannedObject:
+    def prefix(self, word: Token, inner: SpannedObject) -> SpannedObject:
         """`not a`, `once a`, `historically a`, `previous a`, `earlier a`."""
-        word, inner = parts
         return _condition(str(word), inner)
 
-    def windowed(self, parts: list[Any]) -> SpannedObject:
+    def windowed(self, word: Token, window: Part, inner: SpannedObject) -> SpannedObject:
         """`once within 10m a`, `earlier within 5m a`."""
-        word, window, inner = parts
         return _form(f"{word}_within", inner=inner, window_secs=window)
 
-    def historically_for(self, parts: list[Any]) -> SpannedObject:
+    def historically_for(self, window: Part, *rest: Any) -> SpannedObject:
         """`historically for 5m a`, `historically for 5m strong a`."""
-        window, *boundary, inner = parts
+        *boundary, inner = rest
         given = {"boundary": boundary[0]} if boundary else {}
         return _form("historically_for", inner=inner, window_secs=window, **given)
 
-    def keyed(self, parts: list[Any]) -> SpannedObject:
+    def keyed(self, key: Part, *rest: Any) -> SpannedObject:
         """`per NAME a`, `per NAME where w a`."""
-        key, *filtered, inner = parts
+        *filtered, inner = rest
         given = {"where": filtered[1]} if filtered else {}
         return _form("keyed", inner=inner, key=key, **given)
 
-    def count(self, parts: list[Any]) -> SpannedObject:
+    def count(self, word: Token, inner: SpannedObject, *compared: Any) -> SpannedObject:
         """`count(a) within 10m >= 5`, `count(a) >= 5`."""
-        word, inner, *compared = parts
         return _form(str(word), inner=inner, **_comparison(*compared))
 
-    def aggregate(self, parts: list[Any]) -> SpannedObject:
+    def aggregate(self, word: Token, over: Operand, *compared: Any) -> SpannedObject:
         """`distinct(x) within 1h > 20`, `sum(x where a) > 1000`, `avg(x) > 0.3 * y`."""
-        word, (fact, where), *compared = parts
-        given = {} if where is None else {"where": where}
-        return _form(str(word), fact=fact, **given, **_comparison(*compared))
+        given = {} if over.where is None else {"where": over.where}
+        return _form(str(word), fact=over.fact, **given, **_comparison(*compared))
 
-    def operand(self, parts: list[Any]) -> Operand:
+    def operand(self, fact: Part, *filtered: Any) -> Operand:
         """`x`, `x where a` between the parentheses of an aggregate."""
-        fact, *filtered = parts
         return Operand(fact, filtered[1] if filtered else None)
 
-    def span(self, parts: list[Part]) -> Part | None:
+    def span(self, window: Part | None = None) -> Part | None:
         """`within 10m`, or nothing."""
-        return parts[0] if parts else None
+        return window
 
-    def comparison(self, tokens: list[Any]) -> str:
+    def comparison(self, token: Token) -> str:
         """`>=`, `==` and so on."""
-        (token,) = tokens
         return _COMPARISON_NAMES[token]
 
-    def scaled(self, parts: list[Any]) -> Part:
+    def scaled(self, times: Part, _: Token, name: Part) -> Part:
         """`0.3 * x`."""
-        times, _, name = parts
         return Part(_object(fact=name, times=times), times.offset)
 
-    def leaf(self, parts: list[Any]) -> SpannedObject:
+    def leaf(self, fact: Part, op: str, value: Part) -> SpannedObject:
         """`x == 1`, `x in [1]`, `x contains "a"`, `x matches "a"`."""
-        fact, op, value = parts
         return _form("leaf", fact=fact, op=op, value=value)
 
-    def ref(self, parts: list[Any]) -> SpannedObject:
+    def ref(self, fact: Part, op: str, reference: Part) -> SpannedObject:
         """`x == y`, `x in y`."""
-        fact, op, reference = parts
         return _form("ref", fact=fact, op=op, reference=reference)
 
-    def between(self, parts: list[Part]) -> SpannedObject:
+    def between(self, fact: Part, low: Part, high: Part) -> SpannedObject:
         """`x between 1 and 2`."""
-        fact, low, high = parts
-        return self.leaf([fact, "between", Part(_literals([low, high]), low.offset)])
+        return self.leaf(fact, "between", Part(_literals([low, high]), low.offset))
 
-    def inequality(self, parts: list[Any]) -> SpannedObject:
+    def inequality(self, fact: Part, sign: str, bound: Part) -> SpannedObject:
         """`x > 1`, `x >= 1`, `x < 1`, `x <= 1`."""
-        fact, sign, bound = parts
         open_end = Part(LARGEST if sign.startswith(">") else -LARGEST, bound.offset)
         ends = [bound, open_end] if sign.startswith(">") else [open_end, bound]
-        range_ = self.leaf([fact, "between", Part(_literals(ends), bound.offset)])
+        range_ = self.leaf(fact, "between", Part(_literals(ends), bound.offset))
         is_strict = not sign.endswith("=")
-        return self.all_of([range_, self.leaf([fact, "neq", bound])]) if is_strict else range_
+        return self.all_of(range_, self.leaf(fact, "neq", bound)) if is_strict else range_
 
-    def in_relation(self, parts: list[Part]) -> SpannedObject:
+    def in_relation(self, relation: Part, *arguments: Part) -> SpannedObject:
         """`rel(a, "b", 3)`."""
-        relation, *arguments = parts
         return _form("in_relation", args=_literals(arguments), relation=relation)
 
-    def fact(self, parts: list[Part]) -> Part:
+    def fact(self, name: Part) -> Part:
         """A name as an argument of a relation."""
-        (name,) = parts
         return Part(_object(fact=name), name.offset)
 
-    def operator(self, tokens: list[Any]) -> str:
+    def operator(self, *tokens: Token) -> str:
         """`==`, `not in` and so on."""
         return _OPERATOR_NAMES[" ".join(tokens)]
 
-    def word(self, tokens: list[Any]) -> str:
+    def word(self, token: Token) -> str:
         """`strong`, `weak`, `>` and so on."""
-        (token,) = tokens
         return str(token)
 
-    def plain(self, tokens: list[Any]) -> Part:
+    def plain(self, token: Token) -> Part:
         """A name without backquotes."""
-        (token,) = tokens
-        return Part(str(token), token.start_pos)
+        return _part(str(token), token)
 
-    def backquoted(self, tokens: list[Any]) -> Part:
+    def backquoted(self, token: Token) -> Part:
         """A name in backquotes."""
-        (token,) = tokens
-        return Part(from_backquotes(token), token.start_pos)
+        return _part(from_backquotes(token), token)
 
-    def scalar(self, tokens: list[Any]) -> Part:
+    def scalar(self, token: Token) -> Part:
         """`"…"`, `5`, `1e3`, `true`, `false`."""
-        (token,) = tokens
-        return Part(json.loads(token), token.start_pos)
+        return _part(json.loads(token), token)
 
-    def verbatim(self, tokens: list[Any]) -> Part:
+    def verbatim(self, token: Token) -> Part:
         """`'…'`."""
-        (token,) = tokens
-        return Part(token[1:-1], token.start_pos)
+        return _part(token[1:-1], token)
 
-    def duration(self, tokens: list[Any]) -> Part:
+    def duration(self, token: Token) -> Part:
         """`10m`."""
-        (token,) = tokens
-        return Part(duration_seconds(*split_duration(token)), token.start_pos)
+        return _part(duration_seconds(*split_duration(token)), token)
 
-    def array(self, parts: list[Any]) -> Part:
+    def array(self, bracket: Token, *rest: Any) -> Part:
         """`[1, 2]`."""
-        bracket, *elements, _ = parts
-        return Part(_literals(elements), bracket.start_pos)
+        return _part(_literals(rest[:-1]), bracket)
 
 
 def split_duration(token: str) -> tuple[str, str]:
@@ -196,11 +179,12 @@ def _object(**members: object) -> SpannedObject:
     return SpannedObject(values, {name: part.offset for name, part in parts.items()})
 
 
-def _array(members: list[SpannedObject]) -> SpannedArray:
-    return SpannedArray(list[object](members))
+def _part(value: object, token: Token) -> Part:
+    """Return what begins with a token."""
+    return Part(value, token.start_pos or 0)
 
 
-def _literals(parts: list[Part]) -> SpannedArray:
+def _literals(parts: Sequence[Part]) -> SpannedArray:
     return SpannedArray([part.value for part in parts], [part.offset for part in parts])
 
 
