@@ -53,27 +53,6 @@ class Joined(NamedTuple):
 class State:
     """The memories of a detector by name, and the keys that they are kept for."""
 
-    __slots__ = (
-        "_shared",
-        "bytes",
-        "bytes_max",
-        "due",
-        "eviction",
-        "indexed",
-        "joined",
-        "live",
-        "live_max",
-        "readers",
-        "stores",
-        "swept_from",
-        "tables",
-        "tracking",
-        "traits",
-        "users",
-        "views",
-        "whole",
-    )
-
     def __init__(self, live_max: int, bytes_max: int, traits: Traits) -> None:
         self.live_max, self.bytes_max = live_max, bytes_max
         self.traits = traits

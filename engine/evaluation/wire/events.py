@@ -112,10 +112,7 @@ def _nesting_at_most(batch: BatchBody, body: bytes) -> int:
 def evaluate_body(detector: Detector, body: bytes) -> Answer:
     """Evaluate the event of a body and give the answer."""
     try:
-        decoded = decode_evaluate(body, detector.limits)
-        outcome = detector.submit_clean_one(
-            decoded.event.fields, decoded.event.timestamp_ms, sent_with(decoded.context)
-        )
+        outcome = detector.submit_clean_one(*event_in(decode_evaluate(body, detector.limits)))
     except Refusal as refusal:
         return Refused(refusal.entries)
     finally:
@@ -132,11 +129,10 @@ def evaluate_batch_body(
     because the answer was full.
     """
     try:
-        decoded = decode_batch(body, detector.limits, form)
+        events = events_in(decode_batch(body, detector.limits, form))
     except Refusal as refusal:
         return Refused(refusal.entries), ()
-    sent = sent_with(decoded.context)
-    return evaluate_batch(detector, [(event.fields, event.timestamp_ms, sent) for event in decoded.events])
+    return evaluate_batch(detector, events)
 
 
 def evaluate_batch(detector: Detector, events: Sequence[Event]) -> tuple[Answer, tuple[int, ...]]:
@@ -151,7 +147,18 @@ def evaluate_batch(detector: Detector, events: Sequence[Event]) -> tuple[Answer,
     return Done(b'{"results":[' + b",".join(results) + b"]}"), refused
 
 
-def sent_with(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
+def event_in(body: EvaluateBody) -> tuple[dict[str, Any], float, dict[str, Any]]:
+    """Return the arguments with which a detector evaluates the event of a body."""
+    return body.event.fields, body.event.timestamp_ms, _sent_with(body.context)
+
+
+def events_in(body: BatchBody) -> list[Event]:
+    """Return the same for each event of a batch."""
+    sent = _sent_with(body.context)
+    return [(event.fields, event.timestamp_ms, sent) for event in body.events]
+
+
+def _sent_with(context: ContextBody | msgspec.UnsetType) -> dict[str, Any]:
     """Return the vars of a context, or an empty dict."""
     if isinstance(context, ContextBody) and isinstance(context.vars, dict):
         return context.vars

@@ -9,42 +9,27 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.between_events.document import rule_document
 from engine.evaluation.explanation.explaining import explain_clean
 from engine.evaluation.wire.bodies import decode
-from engine.evaluation.wire.events import ContextBody, Done, EventBody, check_timestamps, sent_with
+from engine.evaluation.wire.events import Done, EvaluateBody, check_timestamps, event_in
 from engine.evaluation.wire.results import encode_entries
 from engine.language.diagnostics import Entry, Refusal
-from engine.language.limits import Limits
 
 BYTES_MAX: Final = 16 * 1024 * 1024
 """The most bytes of an answer, unless it is about one rule. Conditions with long texts in them are repeated
 at each level."""
 
 
-class ExplainBody(msgspec.Struct, forbid_unknown_fields=True):
+class ExplainBody(EvaluateBody, forbid_unknown_fields=True):
     """An event that is explained and not recorded; of one rule, if `ruleId` names it."""
 
-    event: EventBody
-    context: ContextBody | msgspec.UnsetType = msgspec.UNSET
     ruleId: str | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 -- spelt as in actions
-
-
-def decode_explain(body: bytes, limits: Limits) -> ExplainBody:
-    """Decode a body. Raises Refusal 1000, or 1001 with every violation."""
-    decoded = decode(body, ExplainBody, limits)
-    check_timestamps([decoded.event], lambda _: "event")
-    return decoded
 
 
 def explain_body(detector: Detector, body: bytes) -> Done:
     """Explain the event of a body. Raises Refusal; nothing is changed in any case."""
-    decoded = decode_explain(body, detector.limits)
-    event = decoded.event
-    explanation = explain_clean(
-        detector,
-        event.fields,
-        event.timestamp_ms,
-        sent_with(decoded.context),
-        rule_id=None if isinstance(decoded.ruleId, msgspec.UnsetType) else decoded.ruleId,
-    )
+    decoded = decode(body, ExplainBody, detector.limits)
+    check_timestamps([decoded.event], lambda _: "event")
+    rule_id = None if isinstance(decoded.ruleId, msgspec.UnsetType) else decoded.ruleId
+    explanation = explain_clean(detector, *event_in(decoded), rule_id=rule_id)
     rules: list[bytes] = []
     left = BYTES_MAX
     for explained in explanation.rules:

@@ -15,7 +15,8 @@ from engine.evaluation.wire.events import (
     decode_batch,
     decode_evaluate,
     evaluate_batch,
-    sent_with,
+    event_in,
+    events_in,
 )
 from engine.evaluation.wire.explanations import BYTES_MAX, encoded
 from engine.evaluation.wire.results import encode_entries
@@ -28,9 +29,7 @@ DRY_BATCH_NODES_MAX: Final = 4_000
 def evaluate_explained_body(detector: Detector, body: bytes) -> Answer:
     """Evaluate the event of a body, and explain the rules that fire."""
     try:
-        decoded = decode_evaluate(body, detector.limits)
-        event = decoded.event
-        firings = evaluate_explained(detector, event.fields, event.timestamp_ms, sent_with(decoded.context))
+        firings = evaluate_explained(detector, *event_in(decode_evaluate(body, detector.limits)))
     except Refusal as refusal:
         return Refused(refusal.entries)
     return _answer(firings, explained=True)
@@ -38,9 +37,7 @@ def evaluate_explained_body(detector: Detector, body: bytes) -> Answer:
 
 def dry_run_body(detector: Detector, body: bytes, *, explained: bool) -> Done:
     """Return what an evaluation of a body would answer. Raises Refusal; nothing is changed in any case."""
-    decoded = decode_evaluate(body, detector.limits)
-    event = decoded.event
-    firings = foretell(detector, event.fields, event.timestamp_ms, sent_with(decoded.context))
+    firings = foretell(detector, *event_in(decode_evaluate(body, detector.limits)))
     return _answer(firings, explained=explained)
 
 
@@ -49,10 +46,8 @@ def dry_run_batch_body(detector: Detector, body: bytes, form: BatchForm) -> Answ
 
     The events are evaluated by a copy of the detector, which has only their keys.
     """
-    decoded = decode_batch(body, detector.limits, form)
+    events = events_in(decode_batch(body, detector.limits, form))
     check_nodes(detector, DRY_BATCH_NODES_MAX)
-    sent = sent_with(decoded.context)
-    events = [(event.fields, event.timestamp_ms, sent) for event in decoded.events]
     answer, _ = evaluate_batch(detector.fork(events), events)
     return answer
 

@@ -1,10 +1,10 @@
 """NDJSON bodies of evaluations: each line is decoded and answered by itself."""
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from engine.evaluation.detector import Detector
-from engine.evaluation.wire.events import Done, EvaluateBody, decode_evaluate, sent_with
+from engine.evaluation.wire.events import Done, EvaluateBody, decode_evaluate, event_in
 from engine.evaluation.wire.results import results_within
 from engine.language.diagnostics import Entry, Refusal
 from engine.language.limits import Limits
@@ -32,11 +32,6 @@ def evaluate_lines(detector: Detector, body: bytes) -> tuple[Done, tuple[int, ..
         detector, [line if isinstance(line, Refusal) else event_in(line) for line in lines]
     )
     return Done(b"\n".join(results)), (*refused, *range(len(results), len(lines)))
-
-
-def event_in(body: EvaluateBody) -> tuple[dict[str, Any], float, dict[str, Any]]:
-    """Return the arguments with which a detector evaluates the event of a body."""
-    return body.event.fields, body.event.timestamp_ms, sent_with(body.context)
 
 
 def _decoded(line: bytes, limits: Limits) -> EvaluateBody | Refusal:

@@ -24,7 +24,13 @@ from engine.runtime.detector.persistence import detector_snapshot, journal_entri
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
 from engine.runtime.detector.persistence.forking import make_fork
 from engine.runtime.detector.persistence.idempotency import PAGE_VERSION, IdempotencyCache
-from engine.runtime.detector.persistence.journal_entries import EVALUATED, JournalEntry, JournalRecord
+from engine.runtime.detector.persistence.journal_entries import (
+    EVALUATED,
+    JournalEntry,
+    JournalRecord,
+    LimitsSet,
+    limits_document,
+)
 from engine.runtime.detector.persistence.replay_attempts import ReplayAttempt
 from engine.runtime.detector.read_only import ReadOnlyDetector, cannot_write
 from engine.runtime.detector.storage_view import with_storage
@@ -117,7 +123,7 @@ class DetectorActor:
             if detector.limits != settings.limits or not restored.tells_limits:
                 detector = journal_entries.under_limits(detector, settings.limits)
                 # This record becomes durable with the next one; until then no answer depends on it.
-                self._write(store, detector, (journal_entries.limits_set(settings.limits),))
+                self._write(store, detector, (LimitsSet(limits_document(settings.limits)),))
         except BaseException as error:
             store.close()
             if isinstance(error, OSError):

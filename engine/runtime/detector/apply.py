@@ -137,20 +137,11 @@ def _ruled(
             return {**_document(rule, detector_id), "text": text, "source": rule.source or text}, None
         case operations.ADD_RULE:
             added = msgspec.json.decode(operation.payload, type=AddRule)
-            rule_id = detector.add_rule(
-                added.name, added.condition, added.notify, shadow=added.shadow, draft_of=added.draft_of
-            )
+            rule_id = detector.add_rule(**msgspec.structs.asdict(added))
             return {"id": rule_id}, rule_put(detector.rule(rule_id))
         case operations.CHANGE_RULE:
             change = msgspec.json.decode(operation.payload, type=ChangeRule)
-            changed = detector.change_rule(
-                change.rule_id,
-                name=change.name,
-                condition=change.condition,
-                enabled=change.enabled,
-                notify=change.notify,
-                shadow=change.shadow,
-            )
+            changed = detector.change_rule(**msgspec.structs.asdict(change))
             entry = rule_put(changed) if change != ChangeRule(change.rule_id) else None
             return _document(changed, detector_id), entry
         case operations.REMOVE_RULE:

@@ -354,7 +354,7 @@ def test_limits_that_changed_hold_for_what_comes_after() -> None:
         see(key, 1)
     fewer = Limits(keys_max=2)
     life.detector = history.under_limits(life.detector, fewer)
-    life.tell(history.limits_set(fewer))
+    life.tell(history.LimitsSet(history.limits_document(fewer)))
     for key in range(5, 8):
         see(key, 1)
     other = life.restored()
@@ -441,7 +441,7 @@ def test_an_answer_is_kept_for_its_time_and_no_more_than_there_is_room() -> None
 
 def test_a_bound_that_changes_verdicts_did_not_hold_before_it_was_there() -> None:
     """A journal that an earlier version wrote leads where it led."""
-    document = history.limits_document(Limits())
+    document = dict(history.limits_document(Limits()))
     assert history.limits_from(document) == Limits()
     del document["pattern_event_bytes_max"]
     assert history.limits_from(document).pattern_event_bytes_max > 10**15

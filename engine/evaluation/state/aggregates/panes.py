@@ -4,16 +4,14 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from engine.evaluation.facts.values import double
 from engine.evaluation.memory import NEVER, pane_us
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
 from engine.evaluation.state.storage.sizes import RECORD_BYTES, array_bytes, steps_bytes
-
-if TYPE_CHECKING:
-    from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.state.storage.tables import KeyTable
 
 _PANES_IN_ROW: Final = 8
 _LONG: Final = -1
@@ -78,7 +76,7 @@ class Panes(Records[Sum]):
 
     __slots__ = ("_length", "_width", "counted", "width_us")
 
-    def __init__(self, table: "KeyTable", window_us: int | None, *, counted: bool) -> None:
+    def __init__(self, table: KeyTable, window_us: int | None, *, counted: bool) -> None:
         self.width_us = 0 if window_us is None else pane_us(window_us)
         self.counted = counted
         self._length = row_length(1 if window_us is None else _PANES_IN_ROW)
@@ -167,11 +165,9 @@ class Panes(Records[Sum]):
         return self.copy_of(record)
 
     def bytes_of(self, record: Sum) -> int:
-        """Return the estimated size of a record that is in no row."""
         return RECORD_BYTES + (2 if record.counts is None else 3) * steps_bytes(len(record.panes))
 
     def copy_of(self, record: Sum) -> Sum:
-        """Return a copy of a record."""
         return Sum(record.panes[:], record.sums[:], None if record.counts is None else record.counts[:])
 
     def _twin(self) -> "Panes":

@@ -2,15 +2,13 @@
 
 from array import array
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from engine.evaluation.memory import NEVER
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
 from engine.evaluation.state.storage.sizes import RECORD_STEP, STEP_BYTES, array_bytes, steps_bytes
-
-if TYPE_CHECKING:
-    from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.state.storage.tables import KeyTable
 
 SLACK: Final = 8
 """A record that is an object is cut to the most that are needed when it has this many more, or half as many
@@ -28,7 +26,7 @@ class Times(Records["array[int]"]):
 
     __slots__ = ("_full", "_length", "_width", "most")
 
-    def __init__(self, table: "KeyTable", window_us: int | None, most: int) -> None:
+    def __init__(self, table: KeyTable, window_us: int | None, most: int) -> None:
         self.most = most
         self._full = most + max(SLACK, most // 2)
         self._length = row_length(most)
@@ -84,19 +82,15 @@ class Times(Records["array[int]"]):
         return NEVER if times is None or len(times) < number else times[-number]
 
     def latest_us(self, record: "array[int]") -> int:
-        """Return the latest time."""
         return record[-1]
 
     def later(self, record: "array[int]", since_us: int) -> "array[int] | None":
-        """Return a copy of what a record holds that is later than a time, or None."""
         return array("q", [time_us for time_us in record if time_us > since_us]) or None
 
     def bytes_of(self, record: "array[int]") -> int:
-        """Return the estimated size of a record that is in no row."""
         return steps_bytes(len(record))
 
     def copy_of(self, record: "array[int]") -> "array[int]":
-        """Return a copy of a record."""
         return record[:]
 
     def _twin(self) -> "Times":

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from functools import cache
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from engine.evaluation.facts.values import KEY_CHARS_MAX, slice_key_of
 from engine.evaluation.memory import NEVER
@@ -12,10 +12,7 @@ from engine.evaluation.state.aggregates.interned import Interned
 from engine.evaluation.state.storage.pages import IN_PAGE, PAGE_BITS, PAGE_SLOTS
 from engine.evaluation.state.storage.records import Records, row_length
 from engine.evaluation.state.storage.sizes import VALUE_BYTES, key_bytes
-from engine.evaluation.state.storage.tables import SHARDS
-
-if TYPE_CHECKING:
-    from engine.evaluation.state.storage.tables import KeyTable
+from engine.evaluation.state.storage.tables import SHARDS, KeyTable
 
 _DICT_MAX: Final = 64
 """Longer dicts are ordered ones: from a plain dict, the first entry is removed in linear time."""
@@ -37,7 +34,7 @@ class Values(Records[dict[Any, int]]):
 
     __slots__ = ("_interned", "_length", "_width", "most")
 
-    def __init__(self, table: "KeyTable", window_us: int | None, most: int) -> None:
+    def __init__(self, table: KeyTable, window_us: int | None, most: int) -> None:
         self.most = most
         self._length = row_length(most)
         self._width = 1 + _SIZE * self._length
@@ -141,11 +138,9 @@ class Values(Records[dict[Any, int]]):
         return next(times)
 
     def latest_us(self, record: dict[Any, int]) -> int:
-        """Return the latest time."""
         return next(reversed(record.values()))
 
     def later(self, record: dict[Any, int], since_us: int) -> dict[Any, int] | None:
-        """Return a copy of what a record holds that is later than a time, or None."""
         return self.ordered([entry for entry in record.items() if entry[1] > since_us]) or None
 
     def ordered(self, values: Iterable[tuple[Any, int]]) -> dict[Any, int]:
@@ -153,11 +148,9 @@ class Values(Records[dict[Any, int]]):
         return dict(values) if self.most <= _DICT_MAX else OrderedDict(values)
 
     def bytes_of(self, record: dict[Any, int]) -> int:
-        """Return the estimated size of a record that is in no row."""
         return VALUE_BYTES * len(record) + sum(map(key_bytes, record))
 
     def copy_of(self, record: dict[Any, int]) -> dict[Any, int]:
-        """Return a copy of a record."""
         return record.copy()
 
     def _twin(self) -> "Values":

@@ -1,5 +1,6 @@
 """Messages between the broker and a worker about the worker's detectors."""
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -64,15 +65,5 @@ LEFT: Final = "left"
 """The name of the note to front ends that the activation of an epoch is over: batches without an answer
 were not started."""
 
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Report)
-
-
-def encode_report(report: Report) -> bytes:
-    """Encode a report."""
-    return _encoder.encode(report)
-
-
-def decode_report(data: bytes) -> Report:
-    """Decode a report."""
-    return _decoder.decode(data)
+encode_report: Final[Callable[[Report], bytes]] = msgspec.msgpack.Encoder().encode
+decode_report: Final = msgspec.msgpack.Decoder(Report).decode

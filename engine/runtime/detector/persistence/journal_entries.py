@@ -8,6 +8,7 @@ are journaled whenever they change.
 import dataclasses
 import functools
 import importlib.metadata
+from collections.abc import Callable, Mapping
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -16,8 +17,8 @@ from engine.evaluation.detector import Detector
 from engine.evaluation.persistence.packing import condition_bytes
 from engine.evaluation.persistence.saved import stored_condition
 from engine.evaluation.rules import Rule
-from engine.evaluation.wire.events import BatchForm, decode_batch, decode_evaluate, sent_with
-from engine.evaluation.wire.lines import decode_lines, event_in
+from engine.evaluation.wire.events import BatchForm, decode_batch, decode_evaluate, event_in, events_in
+from engine.evaluation.wire.lines import decode_lines
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
 from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE
@@ -121,7 +122,7 @@ class DraftPromoted(msgspec.Struct, frozen=True, array_like=True, tag="draft pro
 class LimitsSet(msgspec.Struct, frozen=True, array_like=True, tag="limits set"):
     """The limits in force were changed."""
 
-    limits: dict[str, int]
+    limits: Mapping[str, int]
 
 
 EVALUATED: Final = (Evaluated, EvaluatedBatch, EvaluatedLines)
@@ -146,17 +147,13 @@ class JournalRecord(msgspec.Struct, frozen=True, array_like=True):
     """The checksum of the verdicts; None in records of older programs."""
 
 
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(JournalRecord).decode
+encode: Final[Callable[[JournalRecord], bytes]] = msgspec.msgpack.Encoder().encode
+"""Encodes a record, as a payload of `version_of` its entries."""
+decode: Final = msgspec.msgpack.Decoder(JournalRecord).decode
 
 
 class Diverged(Exception):
     """The replay reached another state than the original execution."""
-
-
-def encode(record: JournalRecord) -> bytes:
-    """Encode a record as a payload of `version_of` it."""
-    return _encode(record)
 
 
 def version_of(entries: tuple[JournalEntry, ...]) -> int:
@@ -166,11 +163,6 @@ def version_of(entries: tuple[JournalEntry, ...]) -> int:
 
 def _has_shadow(entry: JournalEntry) -> bool:
     return isinstance(entry, DraftPromoted) or (isinstance(entry, RulePut) and entry.shadow)
-
-
-def decode(payload: bytes) -> JournalRecord:
-    """Decode a record."""
-    return _decode(payload)
 
 
 def rule_put(rule: Rule) -> RulePut:
@@ -188,23 +180,14 @@ def rule_put(rule: Rule) -> RulePut:
     )
 
 
-def limits_set(limits: Limits) -> LimitsSet:
-    """Return the entry for changed limits."""
-    return LimitsSet(limits_document(limits))
-
-
-def limits_document(limits: Limits) -> dict[str, int]:
-    """Return limits by name."""
-    return dict(_by_name(limits))
-
-
 # All detectors of a process have the same limits, and `asdict` takes long.
 @functools.lru_cache(maxsize=4)
-def _by_name(limits: Limits) -> dict[str, int]:
+def limits_document(limits: Limits) -> Mapping[str, int]:
+    """Return limits by name."""
     return dataclasses.asdict(limits)
 
 
-def limits_from(document: dict[str, int]) -> Limits:
+def limits_from(document: Mapping[str, int]) -> Limits:
     """Return the limits of a document. Limits that an older document lacks have their defaults.
 
     The bounds on keyed state and on pattern matching are different: before they existed, nothing was bounded,
@@ -249,36 +232,18 @@ class Replay:
         detector = self.detector
         match entry:
             case Evaluated():
-                body = decode_evaluate(entry.body, detector.limits)
-                self._observe([(body.event.fields, body.event.timestamp_ms, sent_with(body.context))])
+                self._observe([event_in(decode_evaluate(entry.body, detector.limits))])
                 self._keep(EVALUATE, entry, at_us)
             case EvaluatedBatch():
-                batch = decode_batch(entry.body, detector.limits, entry.form)
-                refused, sent = frozenset(entry.refused), sent_with(batch.context)
-                self._observe(
-                    [
-                        (event.fields, event.timestamp_ms, sent)
-                        for place, event in enumerate(batch.events)
-                        if place not in refused
-                    ]
-                )
+                refused = frozenset(entry.refused)
+                events = events_in(decode_batch(entry.body, detector.limits, entry.form))
+                self._observe([event for place, event in enumerate(events) if place not in refused])
                 self._keep(BATCH_KINDS[entry.form], entry, at_us)
             case EvaluatedLines():
                 self._observe(_events_of(entry, detector.limits))
             case RulePut():
-                detector.put_rule(
-                    Rule(
-                        id=entry.id,
-                        name=entry.name,
-                        condition=stored_condition(entry.condition),
-                        enabled=entry.enabled,
-                        notify=entry.notify,
-                        priority=entry.priority,
-                        source=entry.source,
-                        shadow=entry.shadow,
-                        draft_of=entry.draft_of,
-                    )
-                )
+                condition = stored_condition(entry.condition)
+                detector.put_rule(Rule(**{**msgspec.structs.asdict(entry), "condition": condition}))
             case RuleRemoved():
                 detector.remove_rule(entry.id)
             case DraftPromoted():
