@@ -68,8 +68,9 @@ def test_checking_conditions_needs_no_ray() -> None:
     assert {"ray", "quart", "hypercorn"}.isdisjoint(loaded)
 
 
-def test_lark_is_imported_by_the_parser_alone() -> None:
-    assert importing("lark") == {"engine/language/text/parser.py"}
+def test_lark_is_imported_by_the_parser_and_its_transformer_alone() -> None:
+    text = "engine/language/text"
+    assert importing("lark") == {f"{text}/parser.py", f"{text}/transformer.py"}
 
 
 def test_the_parts_around_ray_are_imported_where_they_belong() -> None:
