@@ -35,7 +35,7 @@ def program(*arguments: str, given: bytes = b"", **more: str) -> "subprocess.Com
         input=given,
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=170,
         env=environment(**more),
     )
     return subprocess.CompletedProcess(run.args, run.returncode, run.stdout.decode(), run.stderr.decode())

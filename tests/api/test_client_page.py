@@ -75,7 +75,7 @@ def test_completion_is_what_the_page_says() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=170,
             env={**os.environ, "_RULE_DETECTOR_COMPLETE": shell},
         )
         assert "_RULE_DETECTOR_COMPLETE" in ran.stdout

@@ -340,7 +340,7 @@ def test_a_live_pipe_is_evaluated_as_it_comes(service: Served) -> None:
         process.stdin.write(b'{"a": 1, "ts": 5}\n')
         process.stdin.flush()
         assert b"`the rule` fires first at" in process.stderr.readline()
-        output, errors = process.communicate(b'{"a": 1, "ts": 6}\n', timeout=30)
+        output, errors = process.communicate(b'{"a": 1, "ts": 6}\n', timeout=120)
         assert (process.returncode, errors) == (0, b"")
         assert re.search(rb"^the rule +2 ", output, re.MULTILINE)
 

@@ -163,7 +163,7 @@ def test_code_runs_in_the_ray_inside_only_with_its_token(service, given, runs):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=170,
         env=environment(**given, **few),
     )
     assert run.stdout.split()[:1] == (["ran"] if runs else ["refused"]), run.stdout + run.stderr

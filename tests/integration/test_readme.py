@@ -50,7 +50,7 @@ def run_examples(service: Served, commands: list[str]) -> list[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=170,
         cwd=service.output.parent,
         env=environment(RULE_DETECTOR_URL=service.url, RULE_DETECTOR_TOKEN=service.token),
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.service_process import Served, program, served
+from tests.service_process import DEADLINE_S, Served, program, served
 
 pytestmark = pytest.mark.ray
 
@@ -61,7 +61,7 @@ def closed_in_the_end() -> Iterator[None]:
 
 def connected(service: Served, token: str = "") -> Connection:
     host, port = service.url.removeprefix("http://").split(":")
-    client = http.client.HTTPConnection(host, int(port), timeout=30)
+    client = http.client.HTTPConnection(host, int(port), timeout=DEADLINE_S + 10)
     client.connect()
     # It would connect anew, perhaps to another front end, once the one that it has is closed.
     client.auto_open = 0

@@ -52,7 +52,7 @@ def run(allowed: set[str], program: str) -> subprocess.CompletedProcess[str]:
     code = f"ALLOWED = {allowed!r}\n{ONLY_THESE}\n{program}"
     root = Path(engine.__file__).parents[1]
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False, timeout=170
     )
 
 
