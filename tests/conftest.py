@@ -1,5 +1,6 @@
 """Which tests run, on how many examples, and from which seed."""
 
+import asyncio
 import gc
 import os
 import random
@@ -11,6 +12,8 @@ import hypothesis
 import pytest
 
 from snapshots import files
+from tests.skipping_clock import SkippingLoop
+from tests.waiting_clock import WaitingLoop
 
 # Containers often set it. Each process would compile the product, and rewrite all tests, anew.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
@@ -54,6 +57,11 @@ def examples(
             yield random.Random(request.node.stash[EXAMPLE])
 
     return drawn
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    skips = item.get_closest_marker("skipping_clock") is not None
+    return {"loop": SkippingLoop if skips else WaitingLoop}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,7 @@
 """The application over a real fleet without Ray, and somebody who calls it."""
 
-import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,10 @@ from tests.api.caller import Caller
 from tests.api.scripted import TOKEN, ScriptedFleet
 from tests.api.wire import Wire, served
 from tests.local_runtime import LocalNodes, LocalService, front_end, local_service
-from tests.waiting_clock import WaitingLoop
 
 BOOTSTRAP = "the-first-token-of-the-tests-1234"
 NODE = CLUSTER["nodes"][0]["id"]
 """The node that runs it."""
-
-
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"loop": WaitingLoop}
 
 
 @pytest.fixture(autouse=True, scope="session")

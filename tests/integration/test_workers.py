@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.service_process import DEADLINE_S, Served, program, served
+from api.server.connection import QUIET_S
+from tests.service_process import DEADLINE_S, END_WITHIN_S, Served, program, served
 
 pytestmark = pytest.mark.ray
 
@@ -169,6 +170,7 @@ class Caller:
     """Evaluates one event after another on a connection, until told to stop or cut off.
 
     `told` tells that the service has said that a reply is the last on the connection; nothing is sent then.
+    `late` tells that it was cut off after a silence in which a service that ends may close the connection.
     """
 
     connection: Connection
@@ -176,6 +178,7 @@ class Caller:
     answered: int = 0
     refused: list[Any] = field(default_factory=list)
     cut_off: bool = False
+    late: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
@@ -184,12 +187,15 @@ class Caller:
 
     def run(self) -> None:
         path = f"/api/detectors/{self.detector}/evaluate"
+        answered_s = time.monotonic()
         while not (self.stop.is_set() or self.connection.told):
             try:
                 status, reply = self.connection.request("POST", path, event())
             except (OSError, http.client.HTTPException):
                 self.cut_off = True
+                self.late = time.monotonic() > answered_s + QUIET_S
                 return
+            answered_s = time.monotonic()
             if status == 200:
                 self.answered += 1
             else:
@@ -197,7 +203,7 @@ class Caller:
 
     def end(self) -> None:
         self.stop.set()
-        self.thread.join(60)
+        self.thread.join(DEADLINE_S + 20)
         assert not self.thread.is_alive()
 
 
@@ -256,8 +262,8 @@ def test_one_that_is_told_to_end_answers_what_it_took_and_is_replaced(service):
         until(lambda: len(front_ends(service)) == WORKERS)
     for caller in callers:
         assert not caller.refused
-        assert not caller.cut_off, "its last request was lost"
-        assert caller.connection.told == (caller.connection.pid == ending)
+        assert caller.late or not caller.cut_off, "its last request was lost"
+        assert caller.late or caller.connection.told == (caller.connection.pid == ending)
     assert lost(service) == counted
 
 
@@ -274,10 +280,10 @@ def test_draining_answers_all_that_was_evaluated(tmp_path, workers, to_all):
                 os.killpg(running.process.pid, signal.SIGTERM)
             else:
                 running.send(signal.SIGTERM)
-            assert running.process.wait(40) == 0
+            assert running.process.wait(END_WITHIN_S) == 0
         assert "Traceback" not in running.said()
-    assert all(caller.connection.told for caller in callers)
-    assert not any(caller.cut_off or caller.refused for caller in callers)
+    assert all(caller.connection.told or caller.late for caller in callers)
+    assert not any((caller.cut_off and not caller.late) or caller.refused for caller in callers)
     report = program("inspect", str(data), "--json").stdout
     assert json.loads(report)["detectors"][0]["contents"]["events_seen"] == sum(
         caller.answered for caller in callers

@@ -1,18 +1,8 @@
 """Unit tests run without Ray: whoever starts it here has put a test into the wrong folder."""
 
-import asyncio
 import sys
-from collections.abc import Callable
 
 import pytest
-
-from tests.skipping_clock import SkippingLoop
-from tests.waiting_clock import WaitingLoop
-
-
-def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    skips = item.get_closest_marker("skipping_clock") is not None
-    return {"loop": SkippingLoop if skips else WaitingLoop}
 
 
 @pytest.fixture(autouse=True, scope="module")
