@@ -66,6 +66,7 @@ ROOMS: Final = {
                 "unit/evaluation/test_detector.py",
                 "unit/evaluation/test_preparation.py",
                 "unit/evaluation/test_shadows.py",
+                "unit/evaluation/test_differences.py",
                 "unit/evaluation/test_slices.py",
                 "unit/evaluation/test_eviction.py",
                 "unit/evaluation/test_shared_memories.py",

@@ -41,7 +41,9 @@ def test_a_shadow_rule_is_counted_and_explained_and_leaves_no_room_in_answers() 
     assert detector.verdicts.times_fired(1) == 1
     [explained] = explain(detector, {"a": 1}, 2).rules
     assert (explained.verdict, explained.rule.shadow) == (True, True)
+    assert detector.shadows
     detector.change_rule(shadow, shadow=False)
+    assert not detector.shadows
     assert detector.answer_bytes_worst > bytes_before
     assert fired(detector, a=1) == [shadow]
     detector.change_rule(shadow, shadow=True)
@@ -49,8 +51,20 @@ def test_a_shadow_rule_is_counted_and_explained_and_leaves_no_room_in_answers() 
     assert fired(detector, a=1) == []
 
 
+def test_a_shadow_rule_without_a_rule_leaves_others_their_actions_and_is_stored() -> None:
+    detector = Detector()
+    acts, shadow = (detector.add_rule(name, "a == 1", shadow=name == "shadow") for name in ("rule", "shadow"))
+    assert fired(detector, a=1) == [acts]
+    assert detector.shadows.tally == {"shadow": 1, "both": 0, "only_rule": 0, "only_draft": 0}
+    again = Detector.load(detector.dump(), Detector.STATE_VERSION)
+    assert (again.rule(shadow).shadow, again.rule(shadow).draft_of) == (True, None)
+    again.remove_rule(shadow)
+    assert not again.shadows
+
+
 def test_turning_into_a_shadow_rule_and_back_keeps_the_history() -> None:
     detector = Detector()
+    detector.evaluate({}, 0)
     rule = detector.add_rule("rule", "once a == 1")
     assert fired(detector, a=1) == [rule]
     detector.change_rule(rule, shadow=True)
@@ -73,6 +87,41 @@ def test_the_three_numbers_and_their_examples() -> None:
     assert both.fields == {"a": 1, "k": "x", "j": "y", "note": "both"}
     assert [one.number for one in comparison.examples["only_draft"]] == [3]
     assert [one.key for one in comparison.examples["only_rule"]] == [{"k": "x", "j": None}]
+
+
+def test_all_that_fires_is_counted_and_a_draft_goes_on_with_its_numbers_when_it_is_stored() -> None:
+    detector = made()
+    for value in (1, 1, 2):
+        fired(detector, a=value)
+    assert detector.shadows.tally == {"shadow": 3, "both": 2, "only_rule": 0, "only_draft": 1}
+    again = Detector.load(detector.dump(), Detector.STATE_VERSION)
+    assert (again.rule(DRAFT).draft_of, counts(again)) == (RULE, [2, 0, 1])
+    assert again.comparison(RULE).since_event == 1
+
+
+def test_a_key_from_the_context_is_in_the_example() -> None:
+    detector = made(draft="per $k a == 2")
+    detector.evaluate({"a": 2}, 10, {"k": "x"})
+    [example] = detector.comparison(RULE).examples["only_draft"]
+    assert example.key == {"$k": "x"}
+
+
+def test_what_is_known_of_rules_that_fire_together_ends_with_a_pair() -> None:
+    detector = made("a == 1", "a == 2")
+    other = detector.add_rule("other", "b == 1")
+    detector.add_rule("its draft", "b == 2", shadow=True, draft_of=other)
+    fired(detector, a=1)
+    detector.change_rule(DRAFT, condition="a == 3")
+    fired(detector, a=1)
+    assert counts(detector) == [0, 1, 0]
+    detector.change_rule(DRAFT, enabled=False)
+    fired(detector, a=1)
+    detector.change_rule(DRAFT, enabled=True)
+    fired(detector, a=1)
+    assert counts(detector) == [0, 1, 0]
+    detector.remove_rule(DRAFT)
+    fired(detector, a=1)
+    assert detector.shadows.tally["only_rule"] == 3
 
 
 def test_the_last_examples_are_kept_and_few_of_a_frequent_kind() -> None:
@@ -116,6 +165,7 @@ def test_a_different_condition_or_a_switch_begins_the_comparison_anew_and_nothin
     assert counts(detector) == [0, 0, 1]
     detector.change_rule(RULE, condition="a == 2")
     assert counts(detector) == [0, 0, 0]
+    assert detector.comparison(RULE).since_event == 2
     fired(detector, a=2)
     detector.change_rule(DRAFT, enabled=False)
     with pytest.raises(Refusal, match="is disabled; enable both") as refused:
@@ -130,9 +180,11 @@ def test_a_promoted_draft_goes_on_with_its_history_and_so_does_the_old_condition
     for value in (1, 2, 2):
         fired(detector, a=value)
     assert counts(detector) == [2, 1, 0]
+    born = [live.birth for live in detector.live.values()]
     promoted = detector.promote(RULE)
     assert (promoted.id, promoted.name, promoted.priority) == (RULE, "rule", 1)
     assert promoted.condition == parse("once a == 2")
+    assert [live.birth for live in detector.live.values()] == born[::-1] == [1, 0]
     assert counts(detector) == [2, 0, 1]
     assert fired(detector) == [RULE], "once a == 2 has seen one"
     detector.promote(RULE)
@@ -144,6 +196,7 @@ def test_a_promoted_draft_goes_on_with_its_history_and_so_does_the_old_condition
 def test_what_was_written_is_exchanged_too() -> None:
     detector = made("a == 1  # now", "a  == 2")
     detector.promote(RULE)
+    assert (fired(detector, a=1), fired(detector, a=2)) == ([], [RULE])
     assert (detector.rule(RULE).source, detector.rule(DRAFT).source) == ("a  == 2", "a == 1  # now")
 
 
@@ -189,6 +242,8 @@ def test_what_cannot_be_a_draft_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("engine.evaluation.rule_book.shadows.DRAFTS_MAX", 1)
     assert DRAFTS_MAX > 1
     assert refused(draft_of=other, shadow=True)[0] == 1400
+    monkeypatch.setattr("engine.evaluation.rule_book.shadows.DRAFTS_MAX", 2)
+    detector.add_rule("its draft", "a == 2", shadow=True, draft_of=other)
     detector.add_rule("one without a draft", "a == 1")
 
 
@@ -227,6 +282,14 @@ def test_until_when_a_draft_is_young(draft: str, events: int, until_us: int | No
     assert told in document
     assert ("young" in document) is (until_us is not None)
     assert ('"since_ms":2' in document) is (events > 0)
+
+
+def test_a_draft_that_is_born_with_its_rule_is_not_young() -> None:
+    detector = Detector()
+    detector.evaluate({}, 1)
+    detector.add_rule("rule", "once a == 1", rule_id=RULE)
+    detector.add_rule("draft", "once a == 2", shadow=True, draft_of=RULE)
+    assert detector.comparison(RULE).young_until_us is None
 
 
 def test_until_when_a_rule_is_young_that_was_changed_after_its_draft_was_made() -> None:
