@@ -58,20 +58,6 @@ class CompiledPattern:
     accepts.
     """
 
-    __slots__ = (
-        "_find",
-        "_leading",
-        "_longest",
-        "_pattern",
-        "asked_for",
-        "explodes",
-        "is_whole",
-        "preparation",
-        "text_bytes_max",
-        "text_chars_max",
-        "work_per_byte",
-    )
-
     def __init__(self, pattern: str, limits: PatternLimits) -> None:
         """Compile the expression. A single literal is compiled when it is first tried."""
         tree = read(pattern)

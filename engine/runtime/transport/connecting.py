@@ -3,14 +3,11 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from engine.runtime.contract.requests.routes import Address
 from engine.runtime.transport.frames import TOKEN, TOKEN_BYTES, WELCOME, FrameReader, Garbage, pieces
 from engine.runtime.transport.tls import client_context
-
-if TYPE_CHECKING:
-    import ssl
 
 _CONNECT_S: Final = 5.0
 
@@ -26,7 +23,7 @@ async def connected(address: Address, protocol: Callable[[], P], *, within_s: fl
             if isinstance(address.place, str):
                 transport, waiting = await loop.create_unix_connection(_ForWelcome, address.place)
             else:
-                tls: ssl.SSLContext | None = client_context() if address.tls else None
+                tls = client_context() if address.tls else None
                 transport, waiting = await loop.create_connection(_ForWelcome, *address.place, ssl=tls)
             transport.writelines(pieces(TOKEN, address.token))
             await waiting.welcomed

@@ -29,9 +29,9 @@ class Link(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._decoder = decoder
         self._heeds = heeds
-        self.take: Callable[[Sequence[Any]], None] = _nothing
+        self.take: Callable[[Sequence[Any]], None] = lambda _: None
         """Called with the received messages."""
-        self.lost: Callable[[], None] = _nothing
+        self.lost: Callable[[], None] = lambda: None
         """Called once when the connection has ended."""
         self._reader = FrameReader(MESSAGES)
         self._transport: asyncio.Transport | None = None
@@ -127,7 +127,3 @@ def _bytes_of(message: Message) -> int:
         case Answered():
             return sum(len(getattr(answer, "result", b"")) for answer in message.answers)
     return 0
-
-
-def _nothing(*_: object) -> None:
-    return None

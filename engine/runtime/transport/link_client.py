@@ -44,9 +44,9 @@ class LinkClient:
     def __init__(self, link: Link) -> None:
         self.link = link
         link.take, link.lost = self._take, self._lost
-        self.noted: Callable[[Note], None] = _ignore
+        self.noted: Callable[[Note], None] = lambda _: None
         """Called with the notes of the other process."""
-        self.ended: Callable[[], None] = _ignore
+        self.ended: Callable[[], None] = lambda: None
         """Called once when the connection has ended."""
         self._open: dict[int, Settled] = {}
         self._numbers = 0
@@ -147,7 +147,3 @@ def error_in(response: Response) -> Exception:
             return decode_failure(response.failure)
         case Answered() | Returned() | Moved() | Note():
             raise AssertionError("it carries none")
-
-
-def _ignore(*_: object) -> None:
-    return None

@@ -3,7 +3,7 @@
 Each batch or ask has a number, which its answer repeats. Notes are not answered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -100,8 +100,5 @@ Message = Request | Response
 encoder: Final = msgspec.msgpack.Encoder()
 requests: Final = msgspec.msgpack.Decoder(list[Request])
 responses: Final = msgspec.msgpack.Decoder(list[Response])
-
-
-def encode(messages: Sequence[Message]) -> Payload:
-    """Encode messages as the payload of a frame."""
-    return encoder.encode(messages)
+encode: Final[Callable[[Sequence[Message]], Payload]] = encoder.encode
+"""Encodes messages as the payload of a frame."""

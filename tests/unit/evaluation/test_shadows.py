@@ -191,6 +191,7 @@ def test_a_promoted_draft_goes_on_with_its_history_and_so_does_the_old_condition
     assert detector.rule(RULE).condition == parse("once a == 1")
     assert counts(detector) == [3, 1, 0]
     assert list(detector.live) == [RULE, DRAFT]
+    assert [live.birth for live in detector.live.values()] == born
 
 
 def test_what_was_written_is_exchanged_too() -> None:

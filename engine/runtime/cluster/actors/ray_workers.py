@@ -45,7 +45,7 @@ class RayWorkerPort(RayActor, WorkerPort):
         super().__init__(actor.actor, actor.name)
         self.node = node
         self.address = address
-        self.reported: Callable[[Report], None] = _ignore
+        self.reported: Callable[[Report], None] = lambda _: None
         self._client = client
         self._beats = beats
         self._ended = asyncio.Event()
@@ -161,7 +161,3 @@ class RayWorkers(WorkerStarter):
                 raise ActorDied(f"it cannot be reached: {message}") from error
             raise
         return RayWorkerPort(worker, node, address, *clients)
-
-
-def _ignore(_: Report) -> None:
-    return None
