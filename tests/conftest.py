@@ -20,7 +20,14 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
 for name, examples in {"quick": 10, "ci": 55, "deep": 1_000}.items():
-    hypothesis.settings.register_profile(name, max_examples=examples, deadline=None, derandomize=False)
+    hypothesis.settings.register_profile(
+        name,
+        max_examples=examples,
+        deadline=None,
+        derandomize=False,
+        # A machine may be busy.
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
 # Tests read the profile while they are imported, which is after this.
 hypothesis.settings.load_profile(os.environ.get("RULE_DETECTOR_PROFILE", "quick"))
 

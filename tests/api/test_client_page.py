@@ -55,7 +55,6 @@ def run_shell(url: str) -> list[tuple[str, str]]:
     return list(zip(printed, [expected for _, expected in examples], strict=True))
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("service", ["apart"], indirect=True)
 async def test_its_examples_can_be_run_from_top_to_bottom(service: LocalService, settings: Settings) -> None:
     async with served(create_app(settings, service.fleet), settings) as wire:

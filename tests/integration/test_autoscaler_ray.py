@@ -20,7 +20,7 @@ from tests.node_deaths import TOKEN
 from tests.process_table import family
 from tests.service_process import Process, Served, environment, served
 
-pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 WITHIN_S: Final = 180.0
 OWN_ADDRESS: Final = "from ray._private.services import get_node_ip_address; print(get_node_ip_address())"

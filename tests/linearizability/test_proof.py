@@ -6,7 +6,7 @@ from tests.linearizability.namespaces import WHY_NOT, possible
 from tests.linearizability.proof import prove
 from tests.linearizability.scenarios import SHORT, SHORT_OF_NAMESPACES
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.ray
 
 
 @pytest.mark.parametrize("partitions", [False, True], ids=["raylets", "namespaces"])

@@ -24,7 +24,6 @@ TEMPLATE = ("if {inner}:", "    {write}", "    {verdict} = {read} >= {edge}")
 
 
 @pytest.mark.storm
-@pytest.mark.timeout(600)
 def test_a_sample_of_the_mutants_is_killed() -> None:
     sample = ("--room", "evaluation", "--every", "3000", "--hand-every", "40")
     command = [sys.executable, "-m", "tests.mutation", *sample]

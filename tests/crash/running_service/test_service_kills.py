@@ -9,7 +9,7 @@ import pytest
 from tests.crash.running_service.service import ANSWER_WITHIN_S, DIRECTORY, SERVICE, WORKER
 from tests.crash.running_service.service_kills import kill_service_processes, planned
 
-pytestmark = [pytest.mark.ray, pytest.mark.storm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.storm]
 
 
 def test_every_plan_has_all_kinds_of_processes():

@@ -196,7 +196,6 @@ async def judged(tmp_path, seed) -> tuple[list[str], LocalLoad]:
     return [problem for each in found for problem in each], load
 
 
-@pytest.mark.timeout(170)
 async def test_answers_are_in_one_order_while_workers_die_and_are_taken_for_dead(tmp_path, seed):
     found, load = await judged(tmp_path, seed)
     print(load.outcomes)
@@ -219,7 +218,6 @@ def no_journal(monkeypatch):
     monkeypatch.setattr(Store, "append", lambda *_, **__: 0)
 
 
-@pytest.mark.timeout(170)
 @pytest.mark.storm
 @pytest.mark.parametrize("defect", [no_check_of_the_owner, no_memory_of_answers, no_journal])
 async def test_a_defect_of_the_runtime_is_found(defect, tmp_path, seed, monkeypatch):
