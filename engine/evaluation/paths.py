@@ -63,7 +63,7 @@ def membership_of(path: Path) -> tuple[Condition, int]:
 
 
 def order_of(path: Path) -> tuple[str, ...]:
-    """Return what orders paths, in every process alike."""
+    """Return the sort key of a path, which is the same in every process."""
     return tuple([step if isinstance(step, str) else _text_of(step) for step in path])
 
 

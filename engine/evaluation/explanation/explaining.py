@@ -118,7 +118,7 @@ def predicates_at(detector: Detector, fields: Mapping[str, Any], sent: Mapping[s
 def _check_size(explained: Sequence[LiveRule]) -> None:
     left = NODES_MAX
     for number, live in enumerate(explained):
-        # Each rule has a node at least, so this takes no longer than the explanation.
+        # Each rule has at least one node, so the loop ends after NODES_MAX rules.
         left -= requirements_of(live.rule.condition).size
         if left < 0 and number:
             said = f"the rules have more than {NODES_MAX} nodes, which is the limit; name one rule"
@@ -146,14 +146,11 @@ class _Explaining:
         match condition:
             case language.Leaf() | language.Ref() | language.InRelation():
                 return self._predicate(condition)
-            case language.All(members):
+            case language.All(members) | language.Any(members):
                 nodes = tuple(self.node(member, path) for member in members)
-                future = every([node.future for node in nodes])
-                return Node(condition=condition, future=future, nodes=nodes, decide=all)
-            case language.Any(members):
-                nodes = tuple(self.node(member, path) for member in members)
-                future = some([node.future for node in nodes])
-                return Node(condition=condition, future=future, nodes=nodes, decide=any)
+                joined, decide = (every, all) if isinstance(condition, language.All) else (some, any)
+                future = joined([node.future for node in nodes])
+                return Node(condition=condition, future=future, nodes=nodes, decide=decide)
             case language.Not(inner):
                 node = self.node(inner, path)
                 future = negated(node.future)

@@ -99,18 +99,6 @@ class Lookups:
 class Lookup:
     """The look-up in the values of one fact."""
 
-    __slots__ = (
-        "__weakref__",
-        "_canonical",
-        "_elements",
-        "_found",
-        "_literal_of",
-        "_sets",
-        "_used",
-        "_value",
-        "literals",
-    )
-
     def __init__(self, used: "list[Lookup]") -> None:
         self._used = used
         self._value: Any = None

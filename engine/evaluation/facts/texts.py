@@ -10,7 +10,7 @@ class Texts:
     """The facts with patterns, each with the smallest length bound of its patterns, in bytes."""
 
     def __init__(self, bounds: Iterable[tuple[str, int]]) -> None:
-        # The smallest bound of a fact comes last, so it is the one that remains.
+        # Sorted so that the smallest bound of each fact comes last, and replaces the others.
         smallest = dict(sorted(bounds, reverse=True))
         self._names: FactNames[tuple[str, int]] = FactNames()
         for fact, bytes_max in smallest.items():

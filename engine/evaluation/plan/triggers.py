@@ -267,7 +267,7 @@ class Analysis:
 
 
 class _Regimes(Analysis):
-    """Finds only whether there are triggers: those that it gives are none."""
+    """Tells only whether there are triggers: it gives an empty set in their place."""
 
     def union(self, parts: Iterable[Triggers | None]) -> Triggers | None:
         """Return None if one part is."""

@@ -117,8 +117,7 @@ class State:
 
     def store_of(self, name: NodeName) -> Store:
         """Return the memory that rules read under a name."""
-        joined = self.joined.get(name)
-        return self.stores[joined.name if joined else name]
+        return self.stores[self.memory_of(name)]
 
     def has_older(self, name: NodeName) -> bool:
         """Return whether there is an older memory of the same node, which can be shared."""
@@ -160,7 +159,7 @@ class State:
         self._release(name, now_us, first=True)
 
     def _release(self, name: NodeName, now_us: int, *, first: bool) -> None:
-        """Release a memory. `first` tells whether whoever leaves was its earliest-born reader."""
+        """Release a memory. With `first`, the reader that leaves was the one born first."""
         self.users[name] -= 1
         if self.users[name]:
             if first and self.users[name] == len(self.readers.get(name, ())):

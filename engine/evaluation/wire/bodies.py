@@ -6,7 +6,7 @@ import json
 import re
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate, islice
 from typing import Annotated, Any, Final, TypeVar
 
@@ -54,9 +54,12 @@ def decode(
     _check_count(body, limits.body_values_max)
     try:
         with without_collector(body):
-            value = None if narrow is None else _narrow(body, narrow)
+            value: T | None = None
+            if narrow is not None:
+                with suppress(msgspec.ValidationError):
+                    value = _decoder(narrow).decode(body)  # type: ignore[arg-type]  # a type is hashable
             if value is None:
-                value = _decoder(type_).decode(body)  # type: ignore[arg-type]  # a type is hashable
+                value = _decoder(type_).decode(body)  # type: ignore[arg-type]  # as above
     except msgspec.ValidationError as error:
         document = _untyped(body)
         _check_depth(body, limits.body_depth_max)
@@ -76,15 +79,6 @@ def decode(
 def containers_in(body: bytes) -> int:
     """Return how many arrays and objects a body has at most."""
     return body.count(b"{") + body.count(b"[")
-
-
-def _narrow(body: bytes, type_: type[T]) -> T | None:
-    """Decode a body that fits a type, or return None."""
-    try:
-        value: T = _decoder(type_).decode(body)  # type: ignore[arg-type]  # as above
-    except msgspec.ValidationError:
-        return None
-    return value
 
 
 @contextmanager

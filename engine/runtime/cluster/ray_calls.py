@@ -22,7 +22,7 @@ _END_S: Final = 2.0
 """How long Ray may take to end an actor. An actor that survives ends with Ray."""
 
 OPTIONS: Final[dict[str, Any]] = {
-    # The pool replaces dead workers and services a dead directory; only idempotent calls are repeated.
+    # The pool replaces dead workers, services replace a dead directory; only idempotent calls are repeated.
     "max_restarts": 0,
     "max_task_retries": 0,
     # An idle actor must not reserve a CPU.

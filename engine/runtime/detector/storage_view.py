@@ -1,4 +1,4 @@
-"""The part of a detector's state that is about its storage and its worker."""
+"""What the state of a detector says of its storage and its worker."""
 
 import os
 import platform

@@ -92,7 +92,7 @@ def told_at(node: Comparison, entries: Sequence[Entry], at_us: int) -> float | N
     found, recorded = found_at(node, entries, at_us), recorded_of(node)
     if found is None or recorded is None or not recorded.most:
         return found
-    # By chance more may be remembered.
+    # The record may hold more than that.
     return min(found, recorded.most)
 
 

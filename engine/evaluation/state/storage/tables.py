@@ -95,7 +95,7 @@ class KeyTable:
     def __init__(self, path: Path, total: Total) -> None:
         self.path = path
         self.order = order_of(path)
-        """What orders tables."""
+        """The sort key of tables."""
         self.filtered = is_filtered(path)
         """Whether a `where` decides which events have a key."""
         self.turn: Any = None
