@@ -1,6 +1,7 @@
 """`rule-detector check`: parses conditions and prints them in both forms, or their defects."""
 
 import sys
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -73,7 +74,7 @@ def _sample(recordings: tuple[str, ...]) -> Sample | None:
         return None
     sample = Sample()
     for path in recordings:
-        reading = Reading(needs_time=False, tell=lambda message: click.echo(message, err=True))
+        reading = Reading(needs_time=False, tell=partial(click.echo, err=True))
         with Recording(path, sys.stdin.buffer, reading) as recording:
             for event in islice(recording.events(), SAMPLE_EVENTS):
                 sample.add(event.fields)

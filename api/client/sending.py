@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -36,22 +37,20 @@ class Event(msgspec.Struct, frozen=True):
         return b'{"fields":' + bytes(fields) + b',"timestamp_ms":' + repr(stamp).encode() + b"}"
 
 
+@dataclass(slots=True)
 class Batches(Generic[T]):
     """Collects items into batches of bounded number and bytes, in order."""
 
-    def __init__(
-        self, size_bytes: Callable[[T], int], events_max: int = EVENTS_MAX, bytes_max: int = BYTES_MAX
-    ) -> None:
-        self._size_of = size_bytes
-        self._events_max = events_max
-        self._bytes_max = bytes_max
-        self._batch: list[T] = []
-        self._size_bytes = 0
+    size_bytes: Callable[[T], int]
+    events_max: int = EVENTS_MAX
+    bytes_max: int = BYTES_MAX
+    _batch: list[T] = field(default_factory=list)
+    _size_bytes: int = 0
 
     def add(self, item: T) -> list[T]:
         """Add an item. If it does not fit, return the batch and begin another; else return nothing."""
-        size_bytes = self._size_of(item)
-        full = len(self._batch) >= self._events_max or self._size_bytes + size_bytes > self._bytes_max
+        size_bytes = self.size_bytes(item)
+        full = len(self._batch) >= self.events_max or self._size_bytes + size_bytes > self.bytes_max
         ready = self.take() if full else []
         self._batch.append(item)
         self._size_bytes += size_bytes

@@ -89,15 +89,12 @@ def _span(body: bytes) -> tuple[int, int]:
 def _check_grammar(source: bytes) -> None:
     """Raise Refusal 1000 unless this is grammatical JSON, whatever its numbers, surrogates and depth."""
     try:
-        json.loads(source.decode(), parse_int=_ignored, parse_constant=_refuse_constant)
+        # The value of an integer is skipped: it may have thousands of digits.
+        json.loads(source.decode(), parse_int=lambda _: None, parse_constant=_refuse_constant)
     except RecursionError:
         return
     except ValueError:
         raise Refusal(Entry(_NOT_JSON, "the body is not JSON: the condition is malformed")) from None
-
-
-def _ignored(_digits: str) -> None:
-    """Skip the value of a number, which may have thousands of digits."""
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -171,15 +171,8 @@ class Handlers:
 
     async def change_rule(self, detectorId: str, id: str, body: bytes) -> Response:
         wanted = await self._decode(body, rules.RuleChange)
-        operation = operations.change_rule(
-            id,
-            name=_given(wanted.name),
-            condition=_given(wanted.condition),
-            enabled=_given(wanted.enabled),
-            notify=_given(wanted.notify),
-            shadow=_given(wanted.shadow),
-        )
-        return await self._call(detectorId, operation)
+        given = {member: _given(value) for member, value in msgspec.structs.asdict(wanted).items()}
+        return await self._call(detectorId, operations.change_rule(id, **given))
 
     async def delete_rule(self, detectorId: str, id: str) -> Response:
         return await self._call(detectorId, operations.remove_rule(id))
@@ -202,18 +195,8 @@ class Handlers:
         if query != cluster.ClusterQuery():
             after, most = _given(query.after) or "", _given(query.limit) or catalogue.PAGE_MAX
             workers = [worker for worker in workers if worker.name > after][:most]
-        return _success(
-            cluster.Cluster(
-                found.nodes,
-                found.broker,
-                found.front_ends,
-                workers,
-                found.activating,
-                found.folder,
-                found.other_settings,
-                found.no_room,
-            )
-        )
+        page = msgspec.structs.replace(found, workers=workers)
+        return _success(msgspec.convert(page, cluster.Cluster, from_attributes=True))
 
     async def drain_node(self, id: str) -> Response:
         return _success(await self._fleet.drain_node(id, draining=True))

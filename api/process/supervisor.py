@@ -39,11 +39,7 @@ _LOST_GRACE_S: Final = 1.0
 
 
 class UnsavedError(Exception):
-    """The service ended, but could not save all of its state; the message says which."""
-
-
-class RayLostError(UnsavedError):
-    """Ray ended by itself, and the service with it."""
+    """The service ended because Ray did, or could not save all of its state; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ def run(settings: Settings, work: Work) -> None:
 
     The order matters. The socket comes first, since a port in use is the most common obstacle and is found at
     once. The signal handlers come last, since Ray installs its own when it starts. Raises StartError,
-    UnsavedError, RayLostError.
+    UnsavedError.
     """
     logs.set_up(settings)
     _interrupt_on_signals()
@@ -98,7 +94,7 @@ async def _serve_watching(
     except UnsavedError as error:
         if loss.reason is None:
             raise
-        raise RayLostError(f"{loss.reason}, and with it the service\n{error}") from None
+        raise UnsavedError(f"{loss.reason}, and with it the service\n{error}") from None
     finally:
         looking.cancel()
     if loss.reason is not None:
@@ -106,7 +102,7 @@ async def _serve_watching(
         if settings.journal_sync == "off":
             # Whether the detectors that died with Ray had changed is unknown.
             lost = "at most what was evaluated after the last snapshots"
-        raise RayLostError(f"{loss.reason}, and with it the service; {lost} is lost")
+        raise UnsavedError(f"{loss.reason}, and with it the service; {lost} is lost")
 
 
 async def _serve(  # noqa: PLR0917 -- one caller, in this order

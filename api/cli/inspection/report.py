@@ -195,7 +195,7 @@ def _storage_lines(storage: Storage) -> Iterator[str]:
         if storage.snapshots
         else ""
     )
-    yield _row("snapshots", _sized(storage.snapshots) + newest)
+    yield _row("snapshots", f"{len(storage.snapshots)}, {_bytes(storage.snapshots)}{newest}")
     records = sum(one.records for one in storage.segments)
     journal = counted(len(storage.segments), "segment")
     yield _row("journal", f"{journal} with {counted(records, 'record')}, {_bytes(storage.segments)}")
@@ -208,10 +208,6 @@ def _storage_lines(storage: Storage) -> Iterator[str]:
 
 def _row(title: str, text: str) -> str:
     return f"  {title:<9}  {text}"
-
-
-def _sized(files: list[SnapshotFile]) -> str:
-    return f"{len(files)}, {_bytes(files)}"
 
 
 def _bytes(files: list[SnapshotFile] | list[SegmentFile]) -> str:

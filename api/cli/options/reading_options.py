@@ -85,7 +85,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
         reading = Reading(
             time_field,
             types=types,
-            tell=_note,
+            tell=functools.partial(click.echo, err=True),
             accept_old=lambda finding: old_times or _confirmed(finding),
             time_format=time_format,
             pattern=pattern,
@@ -95,10 +95,6 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
         with_reading = option(with_reading)
     return with_reading
-
-
-def _note(message: str) -> None:
-    click.echo(message, err=True)
 
 
 def _confirmed(finding: str) -> bool:

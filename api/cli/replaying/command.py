@@ -83,4 +83,4 @@ def replay(
     run.show()
     refusals = run.report.refusals()
     if failure or refusals:
-        raise CommandError("\n".join([*refusals, *([failure] if failure else [])]))
+        raise CommandError("\n".join([*refusals, failure or ""]))

@@ -30,7 +30,6 @@ _WORKERS = (
     "active since",
 )
 _SETTINGS = ("service", "pid", "setting", "given", "in force")
-_SPARE = DetectorFigures("", 0)
 
 
 @click.command(
@@ -52,8 +51,8 @@ def cluster(*, client: Client, output: str) -> None:
     if output == "json":
         click.echo(client.send(calls.raw(call)))
         return
-    for line in _tables(msgspec.convert(client.send(call), Cluster)):
-        print_table(*line, Console())
+    for header, rows in _tables(msgspec.convert(client.send(call), Cluster)):
+        print_table(header, rows, Console())
 
 
 def _tables(shown: Cluster) -> list[tuple[Sequence[str], Sequence[Sequence[str]]]]:
@@ -86,7 +85,9 @@ def _tables(shown: Cluster) -> list[tuple[Sequence[str], Sequence[Sequence[str]]
         for one in shown.front_ends
     ]
     workers = [
-        _worker_row(worker, figures) for worker in shown.workers for figures in worker.detectors or [_SPARE]
+        _worker_row(worker, figures)
+        for worker in shown.workers
+        for figures in (*worker.detectors,) or (None,)
     ]
     tables: list[tuple[Sequence[str], Sequence[Sequence[str]]]]
     tables = [(_NODES, nodes), (_FRONT_ENDS, front_ends), (_WORKERS, workers)]
@@ -98,26 +99,24 @@ def _tables(shown: Cluster) -> list[tuple[Sequence[str], Sequence[Sequence[str]]
     return tables
 
 
-def _worker_row(worker: WorkerFigures, figures: DetectorFigures) -> tuple[str, ...]:
+def _worker_row(worker: WorkerFigures, figures: DetectorFigures | None) -> tuple[str, ...]:
     process = worker.process
-    spare = figures is _SPARE
-    return (
+    row = (
         worker.name if worker.answers else f"{worker.name} (silent)",
         worker.address,
         *(("", "") if process is None else (str(process.pid), _bytes(process.resident_bytes))),
-        "(spare)" if spare else figures.name or figures.id,
-        *(
-            ("",) * 6
-            if spare
-            else (
-                str(figures.waiting),
-                _seconds(figures.waiting_s),
-                str(figures.keys),
-                _bytes(figures.state_bytes),
-                str(figures.epoch),
-                _time(figures.since_ms),
-            )
-        ),
+    )
+    if figures is None:
+        return (*row, "(spare)", *[""] * 6)
+    return (
+        *row,
+        figures.name or figures.id,
+        str(figures.waiting),
+        _seconds(figures.waiting_s),
+        str(figures.keys),
+        _bytes(figures.state_bytes),
+        str(figures.epoch),
+        _time(figures.since_ms),
     )
 
 

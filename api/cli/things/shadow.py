@@ -80,7 +80,12 @@ def shadow(
     if draft is not None:
         _put_draft(client, detector_id, found, draft, output)
         return
-    there = _needed_draft(client, detector_id, found)
+    there = _draft_of(client, detector_id, found)
+    if there is None and found.draft_of is not None:
+        of = client.send(calls.get_rule(detector_id, found.draft_of)).name
+        raise CommandError(f"`{found.name}` is itself a draft, that of the rule `{of}`")
+    if there is None:
+        raise CommandError(f"the rule `{found.name}` has no draft; add one with --draft CONDITION")
     if promote:
         promoted = client.send(calls.promote(detector_id, found.id))
         said = f"`{found.name}` acts by its draft from now on. The draft is the old condition."
@@ -97,18 +102,6 @@ def shadow(
 def _draft_of(client: Client, detector_id: str, rule: Rule) -> Rule | None:
     listed = client.send(calls.list_rules(detector_id))
     return next((one for one in listed if one.draft_of == rule.id), None)
-
-
-def _needed_draft(client: Client, detector_id: str, rule: Rule) -> Rule:
-    """Return the draft of a rule. Fails if there is none."""
-    draft = _draft_of(client, detector_id, rule)
-    if draft is None and rule.draft_of is not None:
-        listed = client.send(calls.list_rules(detector_id))
-        of = next(one.name for one in listed if one.id == rule.draft_of)
-        raise CommandError(f"`{rule.name}` is itself a draft, that of the rule `{of}`")
-    if draft is None:
-        raise CommandError(f"the rule `{rule.name}` has no draft; add one with --draft CONDITION")
-    return draft
 
 
 def _put_draft(client: Client, detector_id: str, rule: Rule, condition: str, output: str) -> None:

@@ -110,7 +110,8 @@ def trial(
     if form == "parquet" and target is None and explained is None:
         raise click.UsageError("`-o parquet` needs a file: `--to FILE`.")
     if explained is not None and at_line is not None:
-        _explain((new, old), explained, at_line, files, Feeding(reading, Console(stderr=True), late_us_max))
+        feeding = Feeding(reading, Console(stderr=True), late_us_max)
+        _explain(new, explained, at_line, files, feeding, against=old)
         return
     # Programs that read the firings from standard output want nothing else there.
     console = Console(stderr=form != "table" and target is None)
@@ -135,27 +136,22 @@ def trial(
     for line in [*hints.lines(), *_warnings(run)]:
         warn(line)
     if failure or run.refused:
-        raise CommandError(
-            "\n".join(
-                [
-                    *(f"{counted(times, 'event')} refused: {said}" for said, times in run.refused.items()),
-                    *filter(None, [failure]),
-                ]
-            )
-        )
+        refusals = [f"{counted(times, 'event')} refused: {said}" for said, times in run.refused.items()]
+        raise CommandError("\n".join([*refusals, failure or ""]))
     if interrupted:
         raise KeyboardInterrupt
 
 
 def _explain(
-    versions: tuple[Sequence[NamedCondition], Sequence[NamedCondition] | None],
+    rules: Sequence[NamedCondition],
     name: str,
     line: int,
     files: Sequence[str],
     feeding: Feeding,
+    *,
+    against: Sequence[NamedCondition] | None,
 ) -> None:
     """Print why a rule fires at the event of a line, or not; in both versions if there are two."""
-    rules, against = versions
     found = [rule for rule in rules if rule.name == name]
     old = None if against is None else [rule for rule in against if rule.name == name]
     if not (found or old):

@@ -54,6 +54,11 @@ export function action(label, work, attributes = {}) {
   return button;
 }
 
+// Submits a form on Ctrl+Enter.
+export function submitQuickly(event) {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.requestSubmit();
+}
+
 export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }

@@ -1,7 +1,7 @@
 // A form for a rule that checks the condition while it is typed.
 
 import { conditionTree, makeup } from "./condition.js";
-import { count, field, h } from "./dom.js";
+import { count, field, h, submitQuickly } from "./dom.js";
 import { parseCondition } from "./service.js";
 
 const PAUSE_MS = 250;
@@ -28,10 +28,7 @@ export function editRule(rule, save) {
         saving.disabled = false;
       }
     };
-    const quickly = (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.requestSubmit();
-    };
-    dialog.append(h("form", { onsubmit: submit, onkeydown: quickly },
+    dialog.append(h("form", { onsubmit: submit, onkeydown: submitQuickly },
       field("Name", name),
       condition.element,
       h("label", { class: "check" }, notify, " Notify: its actions have the type “notify”"),

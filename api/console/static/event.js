@@ -1,7 +1,7 @@
 // A form for an event: explains what it would do, or has it evaluated.
 
 import { ruleChoice } from "./choice.js";
-import { count, field, h, say, time } from "./dom.js";
+import { count, field, h, say, submitQuickly, time } from "./dom.js";
 import { call } from "./service.js";
 import { explainedTree } from "./tree.js";
 
@@ -75,11 +75,8 @@ export async function eventView(detector, query, signal) {
       say("The event was not taken", true);
     }
   };
-  const quickly = (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.requestSubmit();
-  };
   return h("section", { class: "columns" },
-    h("form", { onsubmit: run(explain), onkeydown: quickly },
+    h("form", { onsubmit: run(explain), onkeydown: submitQuickly },
       field("Fields, as JSON", fields),
       field("Time", when, "Empty for now; or ISO 8601; or milliseconds since 1970"),
       h("details", {}, h("summary", {}, "Variables"), field("Variables, as JSON", vars, "What names with a $ stand for")),

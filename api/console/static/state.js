@@ -1,7 +1,7 @@
 // What a detector holds: in numbers, its keys, its memories, and what its rules cost.
 
 import { ruleChoice } from "./choice.js";
-import { action, bytes, count, failure, h, table, time } from "./dom.js";
+import { action, bytes, count, failure, h, row, table, time } from "./dom.js";
 import { call } from "./service.js";
 import { explainedTree } from "./tree.js";
 
@@ -93,8 +93,7 @@ function pages(ask, list, searched, heads, cells) {
     after = page.after;
     more.hidden = after === undefined;
     shown.replaceChildren(found.length
-      ? table(heads, found.map((one) => h("tr", {}, cells(one).map((cell) =>
-        h("td", {}, cell)))))
+      ? table(heads, found.map((one) => row(...cells(one))))
       : h("p", { class: "quiet" }, "None."));
   }
 
