@@ -1,7 +1,7 @@
 """Detectors and rules of the running service as people name them, and rules of a file added to them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from api.cli.rule_files import NamedCondition
 from api.client import Client, Detector, Identified, Rule, ServiceError, calls
@@ -9,15 +9,7 @@ from api.client.calls import Call
 from engine.language.diagnostics import nearest, quoted
 from engine.language.validation.document import condition_from_document
 
-
-class _Named(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-
-
-N = TypeVar("N", bound=_Named)
+N = TypeVar("N", Detector, Rule)
 
 _NAMES_SHOWN: Final = 10
 
@@ -50,7 +42,7 @@ def find_rule(client: Client, detector_id: str, wanted: str) -> Rule:
     return found
 
 
-def _names(things: Sequence[_Named]) -> str:
+def _names(things: Sequence[Detector | Rule]) -> str:
     """Say what there is, or the first of it."""
     names = ", ".join(quoted(thing.name) for thing in things[:_NAMES_SHOWN])
     more = ", …" if len(things) > _NAMES_SHOWN else ""

@@ -3,23 +3,14 @@
 import hashlib
 import hmac
 import re
-from typing import Final, Protocol
+from typing import Final
 
 from api.schema.envelope import RequestRefusal
+from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import DetectorUnavailable
 
 _BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] ([!-~]+)", re.DOTALL)
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
-
-
-class Tokens(Protocol):
-    """The known tokens, by the SHA-256 digest of each."""
-
-    def token_known(self, digest: bytes) -> bool:
-        """Look the token up in the local cache. Raises DetectorUnavailable if the cache is stale."""
-
-    async def token_lookup(self, digest: bytes) -> bool:
-        """Ask the owner of the tokens, who may know one that the cache does not hold yet."""
 
 
 class Authenticator:
@@ -28,8 +19,8 @@ class Authenticator:
     The bootstrap token is never stored.
     """
 
-    def __init__(self, tokens: Tokens, bootstrap_token: str | None) -> None:
-        self._tokens = tokens
+    def __init__(self, fleet: Fleet, bootstrap_token: str | None) -> None:
+        self._fleet = fleet
         self._bootstrap = None if bootstrap_token is None else _digest(bootstrap_token.encode())
 
     def unknown_digest(self, authorization: bytes | None) -> bytes | None:
@@ -45,12 +36,12 @@ class Authenticator:
         # chosen by a person, and is compared in constant time.
         if self._bootstrap is not None and hmac.compare_digest(digest, self._bootstrap):
             return None
-        return None if self._tokens.token_known(digest) else digest
+        return None if self._fleet.token_known(digest) else digest
 
     async def check(self, authorization: bytes | None) -> None:
         """Return if the token is known here or to the owner. Raises RequestRefusal 1100 or 1101."""
         digest = self.unknown_digest(authorization)
-        if digest is None or await self._tokens.token_lookup(digest):
+        if digest is None or await self._fleet.token_lookup(digest):
             return
         raise _unknown_token()
 

@@ -11,7 +11,7 @@ from engine.evaluation.rule_book.shadows import KINDS, SHADOW
 from engine.runtime.contract.measurements.figures import (
     ClusterFigures,
     FolderFigures,
-    FrontEndFigures,
+    Measured,
     WorkerFigures,
 )
 from engine.runtime.contract.measurements.measures import HISTOGRAMS
@@ -21,8 +21,8 @@ def _of_detectors(figure: str) -> Callable[[WorkerFigures], float]:
     return lambda worker: sum(getattr(detector, figure) for detector in worker.detectors)
 
 
-def _longest(figure: str) -> Callable[[Sequence[FrontEndFigures]], float]:
-    return lambda front_ends: max((getattr(one, figure) for one in front_ends), default=0.0)
+def _longest(figure: str) -> Callable[[ClusterFigures], float]:
+    return lambda it: max((getattr(one, figure) for one in it.front_ends), default=0.0)
 
 
 _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
@@ -37,12 +37,10 @@ _CLUSTER: Final[dict[str, tuple[str, Callable[[ClusterFigures], float]]]] = {
         lambda it: float(it.no_room != ""),
     ),
     "detectors_activating": ("Detectors that are being activated.", lambda it: len(it.activating)),
-}
-_FRONT_ENDS: Final[dict[str, tuple[str, Callable[[Sequence[FrontEndFigures]], float]]]] = {
-    "front_ends": ("Front ends.", len),
+    "front_ends": ("Front ends.", lambda it: len(it.front_ends)),
     "front_end_waiting_requests": (
         "Requests for detectors that are not answered yet.",
-        lambda them: sum(one.waiting for one in them),
+        lambda it: sum(one.waiting for one in it.front_ends),
     ),
     "front_end_waiting_seconds": (
         "How long the oldest request that is not sent to a worker yet waits.",
@@ -61,6 +59,13 @@ _FOLDER: Final[dict[str, tuple[str, Callable[[FolderFigures], float]]]] = {
     "data_free_bytes": ("Free bytes where the data folder is.", lambda it: it.free_bytes),
     "data_total_bytes": ("The size of that file system.", lambda it: it.total_bytes),
     "data_free_inodes": ("Files that can still be created there.", lambda it: it.free_inodes),
+}
+
+
+_MEASURED: Final[dict[str, tuple[str, Callable[[Measured], float]]]] = {
+    "worker_cpu_seconds": ("CPU time of the workers.", lambda it: it.cpu_s),
+    "keys_evicted": ("Live keys that were evicted to keep a limit.", lambda it: it.keys_evicted),
+    "shadow_firings": ("Firings of shadow rules.", lambda it: it.shadows.get(SHADOW, 0)),
 }
 
 
@@ -113,8 +118,6 @@ def cluster_families(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
     meaning = "Connections to workers, by transport."
     by_transport = GaugeMetricFamily(f"{prefix}worker_connections", meaning, labels=["node", "transport"])
     yield _labelled(by_transport, connections)
-    for name, (meaning, of_front_ends) in _FRONT_ENDS.items():
-        yield GaugeMetricFamily(prefix + name, meaning, value=of_front_ends(cluster.front_ends))
     yield from _measured(cluster, prefix)
     if cluster.folder is not None:
         for name, (meaning, of_folder) in _FOLDER.items():
@@ -124,13 +127,9 @@ def cluster_families(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
 def _measured(cluster: ClusterFigures, prefix: str) -> Iterator[Metric]:
     """Yield what workers have measured since the broker's start, those that ended included."""
     measured = cluster.measured
-    cpu = CounterMetricFamily(f"{prefix}worker_cpu_seconds", "CPU time of the workers.", labels=["node"])
-    yield _labelled(cpu, {(node,): total.cpu_s for node, total in measured.items()})
-    meaning = "Live keys that were evicted to keep a limit."
-    evicted = CounterMetricFamily(f"{prefix}keys_evicted", meaning, labels=["node"])
-    yield _labelled(evicted, {(node,): total.keys_evicted for node, total in measured.items()})
-    fired = CounterMetricFamily(f"{prefix}shadow_firings", "Firings of shadow rules.", labels=["node"])
-    yield _labelled(fired, {(node,): total.shadows.get(SHADOW, 0) for node, total in measured.items()})
+    for name, (meaning, of_node) in _MEASURED.items():
+        counter = CounterMetricFamily(prefix + name, meaning, labels=["node"])
+        yield _labelled(counter, {(node,): of_node(total) for node, total in measured.items()})
     meaning = "Events at which a rule or its draft fired, by which of them did."
     compared = CounterMetricFamily(f"{prefix}compared_firings", meaning, labels=["node", "fired"])
     by_kind: dict[tuple[str, ...], float] = {

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Self
 
 from rich.console import Console
@@ -48,46 +49,43 @@ class BarGauge:
         self._progress.update(self._task, completed=completed, events=self._events)
 
 
+@dataclass
 class LineGauge:
     """A line every LINE_EVERY_S seconds, and one at the end."""
 
-    def __init__(
-        self, echo: Callable[[str], None], size: int | None, now_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._echo = echo
-        self._size = size
-        self._now_s = now_s
-        self._events = 0
-        self._position = 0
-        self._start_s = self._shown_s = now_s()
+    echo: Callable[[str], None]
+    size: int | None
+    now_s: Callable[[], float] = time.monotonic
+    _events: int = 0
+    _position: int = 0
 
     def __enter__(self) -> Self:
-        self._start_s = self._shown_s = self._now_s()
+        self._start_s = self._shown_s = self.now_s()
         return self
 
     def __exit__(self, *_: object) -> None:
-        elapsed_s = self._now_s() - self._start_s
-        self._echo(f"{counted(self._events, 'event')} in {elapsed_s:.1f} s{self._rate(elapsed_s)}")
+        elapsed_s = self.now_s() - self._start_s
+        self.echo(f"{counted(self._events, 'event')} in {elapsed_s:.1f} s{self._rate(elapsed_s)}")
 
     def advance(self, events: int, position: int) -> None:
         """Print a line if LINE_EVERY_S seconds have passed since the last one."""
         self._events += events
         self._position = position
-        now_s = self._now_s()
+        now_s = self.now_s()
         if now_s - self._shown_s < LINE_EVERY_S:
             return
         self._shown_s = now_s
         elapsed_s = now_s - self._start_s
-        self._echo(f"{counted(self._events, 'event')} so far{self._rate(elapsed_s)}{self._left(elapsed_s)}")
+        self.echo(f"{counted(self._events, 'event')} so far{self._rate(elapsed_s)}{self._left(elapsed_s)}")
 
     def _rate(self, elapsed_s: float) -> str:
         return f", {self._events / elapsed_s:.0f}/s" if elapsed_s > 0 else ""
 
     def _left(self, elapsed_s: float) -> str:
-        if not self._size or not self._position:
+        if not self.size or not self._position:
             return ""
-        left_s = elapsed_s * max(0, self._size - self._position) / self._position
-        return f", {100 * self._position // self._size} %, {left_s:.0f} s left"
+        left_s = elapsed_s * max(0, self.size - self._position) / self._position
+        return f", {100 * self._position // self.size} %, {left_s:.0f} s left"
 
 
 Gauge = BarGauge | LineGauge

@@ -9,7 +9,7 @@ import { call, parseCondition } from "./service.js";
 const PAGE = 50;
 
 // The text of a rule as it was written, or the canonical one.
-export async function textOf(rule, signal) {
+async function textOf(rule, signal) {
   return rule.source ?? rule.text ?? (await parseCondition(rule.condition, signal)).text;
 }
 

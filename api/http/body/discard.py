@@ -16,6 +16,7 @@ LINGER_S: Final = 1.0
 """The same after the request's deadline, and while the service shuts down."""
 
 
+@dataclass(eq=False)
 class BodyDiscard:
     """Ends responses to requests whose bodies may still be arriving.
 
@@ -25,10 +26,9 @@ class BodyDiscard:
     `bytes_max` bytes or DISCARD_S seconds the connection is closed instead.
     """
 
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._ending = False
-        self._open: set[asyncio.Timeout] = set()
+    bytes_max: int
+    _ending: bool = False
+    _open: set[asyncio.Timeout] = field(default_factory=set)
 
     async def refuse(self, response: Response, receive: Receive, send: Send, left_s: float) -> None:
         """Send a response and discard the body of its request, which has `left_s` seconds left."""
@@ -67,7 +67,7 @@ class BodyDiscard:
 
     @asynccontextmanager
     async def _discarding(self, receive: Receive) -> AsyncIterator["_Discarded"]:
-        body = _Discarded(receive, self._bytes_max)
+        body = _Discarded(receive, self.bytes_max)
         reading = asyncio.ensure_future(body.read())
         try:
             yield body

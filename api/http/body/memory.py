@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from api.schema.envelope import RequestRefusal
@@ -92,20 +92,20 @@ class Claim:
         return now_s - self.begun_s > STALLED_S + PACE_S * min(1.0, self.held / whole)
 
 
+@dataclass(eq=False)
 class _Share:
     """The memory of bodies of one size."""
 
-    def __init__(self, bytes_max: int, clock_s: Callable[[], float]) -> None:
-        self.held_bytes = 0
-        self.clock_s = clock_s
-        self._most_bytes = 0
-        """The peak since the last `take_fallen`."""
-        self._bytes_max = bytes_max
-        self._by_age: dict[Claim, None] = {}
-        """The claims that may be lost, oldest first."""
-        self._by_progress: dict[Claim, None] = {}
-        """The same claims, longest without progress first."""
-        self._scanned_s = -_SCAN_S
+    bytes_max: int
+    clock_s: Callable[[], float]
+    held_bytes: int = 0
+    _most_bytes: int = 0
+    """The peak since the last `take_fallen`."""
+    _by_age: dict[Claim, None] = field(default_factory=dict)
+    """The claims that may be lost, oldest first."""
+    _by_progress: dict[Claim, None] = field(default_factory=dict)
+    """The same claims, longest without progress first."""
+    _scanned_s: float = -_SCAN_S
 
     def hold(self, claim: Claim, bytes_: int) -> None:
         """Let a claim hold `bytes_`; others may lose theirs. Raises RequestRefusal 1401."""
@@ -117,7 +117,7 @@ class _Share:
         self._by_progress.pop(claim, None)
         self._by_progress[claim] = None
         more = bytes_ - claim.held
-        if self.held_bytes + more > self._bytes_max and not self._has_made_room(claim, more, now_s):
+        if self.held_bytes + more > self.bytes_max and not self._has_made_room(claim, more, now_s):
             self.release(claim)
             claim.is_lost = True
             raise no_room()
@@ -143,7 +143,7 @@ class _Share:
 
     def _has_made_room(self, claim: Claim, more: int, now_s: float) -> bool:
         """Take memory from others until there is room; whether there is."""
-        room = self._bytes_max - more
+        room = self.bytes_max - more
         while self.held_bytes > room and (stalled := self._stalled(claim, now_s)) is not None:
             self._take_from(stalled)
         if self.held_bytes > room and now_s - self._scanned_s >= _SCAN_S:

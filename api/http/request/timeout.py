@@ -19,6 +19,7 @@ OTHER: Final = "other"
 """The operation of a request for which none was recognised."""
 
 
+@dataclass(eq=False)
 class RequestTimeouts:
     """The requests under way.
 
@@ -26,15 +27,13 @@ class RequestTimeouts:
     of each connection, would cost more than the request. So a shared tick finds the requests that are still
     there after one to two ticks, and starts both for these only.
 
-    A body must arrive within `deadline_s`. The work after it may take `backstop_s` longer.
+    A body must arrive within `deadline_s`. The work after it may take BACKSTOP_S longer.
     """
 
-    def __init__(self, deadline_s: float) -> None:
-        self.deadline_s = deadline_s
-        self.backstop_s = BACKSTOP_S
-        self._young: set[RequestTimeout] = set()
-        self._older: set[RequestTimeout] = set()
-        self._ticking = False
+    deadline_s: float
+    _young: "set[RequestTimeout]" = field(default_factory=set)
+    _older: "set[RequestTimeout]" = field(default_factory=set)
+    _ticking: bool = False
 
     def add(self, request_timeout: "RequestTimeout") -> None:
         """Register a request that begins."""
@@ -133,8 +132,7 @@ class RequestTimeout:
 
     def _overdue(self) -> None:
         if self.body_is_read:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._timeouts.backstop_s, self.end, DeadlinePassed())
+            self._timer = asyncio.get_running_loop().call_later(BACKSTOP_S, self.end, DeadlinePassed())
         else:
             self.end(DeadlinePassed())
 

@@ -56,11 +56,11 @@ class Cluster(Struct):
     folder: FolderFigures | None
     """The data folder's file system; `null` if it does not answer."""
     other_settings: list[OtherSetting]
-    """Settings that services on this folder were started with and that are not in force: those of the service
-    that came first are.
+    """Settings with which a service on this folder was started and which are not in force: the service that
+    came first decides.
     """
     no_room: str = ""
-    """That a worker is wanted for which no node has room; empty if that is not so."""
+    """Says that no node has room for a worker that is needed; empty if that is not so."""
 
 
 class Alive(Struct):
