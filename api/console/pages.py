@@ -5,8 +5,7 @@ import importlib.util
 from pathlib import Path
 from typing import Final
 
-from api.schema.envelope import Headers
-from api.schema.openapi.docs import Page
+from api.schema.envelope import Headers, Response
 
 _FILES: Final = Path(__file__).parent / "static"
 _TYPES: Final = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
@@ -29,14 +28,16 @@ _PLOTS: Final = {"uplot.js": "uPlot.iife.js", "uplot.css": "uPlot.min.css"}
 
 
 @functools.cache
-def console_pages() -> dict[str, Page]:
+def console_pages() -> dict[str, Response]:
     """Return every file by its path. Without the package with uPlot, its files are empty."""
-    found = {"/console": Page((_FILES / "index.html").read_bytes(), b"text/html; charset=utf-8", _SAFE)}
+    found = {
+        "/console": Response(200, (_FILES / "index.html").read_bytes(), _SAFE, b"text/html; charset=utf-8")
+    }
     for file in _FILES.iterdir():
         if file.suffix in _TYPES:
-            found[f"/console/{file.name}"] = Page(file.read_bytes(), _TYPES[file.suffix], _SAFE)
+            found[f"/console/{file.name}"] = Response(200, file.read_bytes(), _SAFE, _TYPES[file.suffix])
     for name, original in _PLOTS.items():
-        found[f"/console/{name}"] = Page(_uplot(original), _TYPES[Path(name).suffix], _SAFE)
+        found[f"/console/{name}"] = Response(200, _uplot(original), _SAFE, _TYPES[Path(name).suffix])
     return found
 
 

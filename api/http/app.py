@@ -17,7 +17,7 @@ from api.http.timeline_stream import TimelineStreams
 from api.observability.metrics import CONTENT_TYPE, metrics_text
 from api.observability.request_metrics import RequestMetrics
 from api.schema.envelope import Response
-from api.schema.openapi.docs import TO_DOCS, Page, pages
+from api.schema.openapi.docs import TO_DOCS, pages
 from api.settings import Settings
 from engine.runtime.broker.fleet import Fleet
 from engine.runtime.contract.errors import DetectorUnavailable
@@ -86,13 +86,8 @@ class Application:
         self._fleet.refuse_all()
 
 
-def create_app(settings: Settings, fleet: Fleet) -> Application:
-    """Return the application over a fleet that its owner starts and closes."""
-    return Application(settings, fleet)
-
-
-def _sending(page: Page) -> Handler:
+def _sending(page: Response) -> Handler:
     async def handler() -> Response:
-        return Response(page.status, page.body, page.headers, page.content_type)
+        return page
 
     return handler

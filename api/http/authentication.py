@@ -28,9 +28,15 @@ class Authenticator:
 
         Raises RequestRefusal 1100 for a missing or malformed header, and what `token_known` raises.
         """
-        form = None if authorization is None else _BEARER.fullmatch(authorization)
+        if authorization is None:
+            missing = "the header `Authorization: Bearer TOKEN` is missing"
+            raise RequestRefusal(1100, missing, headers=_CHALLENGE)
+        form = _BEARER.fullmatch(authorization)
         if form is None:
-            raise RequestRefusal(1100, _what_is_wrong(authorization), headers=_CHALLENGE)
+            said = (
+                "the Authorization header is not of the form `Bearer TOKEN`, with one space between the two"
+            )
+            raise RequestRefusal(1100, said, headers=_CHALLENGE)
         digest = _digest(form[1])
         # Tokens are 256 random bits, so the duration of their look-up reveals nothing. The bootstrap token is
         # chosen by a person, and is compared in constant time.
@@ -59,9 +65,3 @@ def _unknown_token() -> RequestRefusal:
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
-
-
-def _what_is_wrong(authorization: bytes | None) -> str:
-    if authorization is None:
-        return "the header `Authorization: Bearer TOKEN` is missing"
-    return "the Authorization header is not of the form `Bearer TOKEN`, with one space between the two"

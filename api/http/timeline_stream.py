@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from api.http.authentication import Authenticator
-from api.http.request.asgi import Receive, Send
+from api.http.request.asgi import Receive, Send, until_gone
 from api.observability.request_metrics import CALLER_GONE
 from api.schema.envelope import entries_of
 from engine.evaluation.wire.events import Refused
@@ -77,7 +77,7 @@ class TimelineStream:
 
     async def serve(self, receive: Receive, send: Send) -> tuple[int, bytes]:
         """Send what happens until the caller leaves or the service ends; give the status to count."""
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(until_gone(receive))
         leaving.add_done_callback(lambda _: self.end())
         self.streams.open.add(self)
         try:
@@ -118,9 +118,3 @@ class TimelineStream:
 
 def _event(data: bytes) -> dict[str, Any]:
     return {"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": True}
-
-
-async def _left(receive: Receive) -> None:
-    """Wait until the caller is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

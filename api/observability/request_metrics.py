@@ -25,7 +25,7 @@ class RequestMetrics:
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = defaultdict(int)
-        self._within: dict[str, list[int]] = defaultdict(_no_times)
+        self._within: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS_S) + 1))
         self._seconds: dict[str, float] = defaultdict(float)
 
     def count(self, operation: str, status: int, seconds: float) -> None:
@@ -46,7 +46,3 @@ class RequestMetrics:
         self._within.clear()
         self._seconds.clear()
         return taken
-
-
-def _no_times() -> list[int]:
-    return [0] * (len(BOUNDS_S) + 1)

@@ -13,7 +13,7 @@ from typing import Final
 
 import uvloop
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.observability import logs
 from api.process.descriptors import raise_limit
 from api.process.front_end import serve_on
@@ -133,7 +133,7 @@ async def _serve(  # noqa: PLR0917 -- one caller, in this order
             raise StartError(error.message) from None
         until_stopped = partial(_until_stopped, work, running, stopping)
         if settings.workers == 1:
-            app = create_app(settings, fleet)
+            app = Application(settings, fleet)
             await serve_on(
                 listeners[0],
                 app,

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import uvloop
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.observability import logs
 from api.process.front_end import serve_on
 from api.settings import Settings
@@ -58,7 +58,7 @@ class Worker:
         """Serve until SIGTERM, a STOP from the main process, or the end of the link."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stopping.set)
         await self._fleet.start()
-        app = create_app(self._settings, self._fleet)
+        app = Application(self._settings, self._fleet)
         self._broker.note(READY)
         await serve_on(
             self._listener,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from werkzeug.routing import Rule
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.schema.examples import CLUSTER
 from api.settings import Settings
 from tests.api.caller import Caller
@@ -66,7 +66,7 @@ async def service(settings: Settings, request: pytest.FixtureRequest) -> AsyncIt
 
 @pytest.fixture
 async def caller(settings: Settings, service: LocalService) -> Caller:
-    return Caller(create_app(settings, service.fleet), BOOTSTRAP)
+    return Caller(Application(settings, service.fleet), BOOTSTRAP)
 
 
 @pytest.fixture
@@ -78,10 +78,10 @@ def scripted() -> ScriptedFleet:
 async def wire(scripted: ScriptedFleet) -> AsyncIterator[Wire]:
     """Real sockets to an application over the scripted fleet."""
     settings = Settings(max_body_bytes=100_000, max_batch_body_bytes=200_000, max_drain_bytes=400_000)
-    async with served(create_app(settings, scripted), settings) as wire:
+    async with served(Application(settings, scripted), settings) as wire:
         yield wire
 
 
 @pytest.fixture
 def scripted_caller(scripted: ScriptedFleet) -> Caller:
-    return Caller(create_app(Settings(deadline_s=0.2), scripted), TOKEN)
+    return Caller(Application(Settings(deadline_s=0.2), scripted), TOKEN)

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import uvloop
 
-from api.http.app import Application, create_app
+from api.http.app import Application
 from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
@@ -119,7 +119,7 @@ async def world(
         rest["deadline_s"] = 1_000.0
     limit = ConnectionLimit(5_000) if limit is None else limit
     async with local_service(settings.data, **rest) as service:
-        app = create_app(settings, service.fleet)
+        app = Application(settings, service.fleet)
         detector = await service.fleet.create_detector("d")
         async with served(app, settings, limit) as wire:
             path = f"/api/detectors/{detector}/evaluate"

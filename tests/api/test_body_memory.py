@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from api.http.app import Application, create_app
+from api.http.app import Application
 from api.http.body import memory as body_memory
 from api.http.body.memory import PACE_S, SMALL_BYTES_MAX, STALLED_S, BodyMemory, Claim
 from api.http.body.reading import read_body
@@ -221,7 +221,7 @@ SETTINGS = Settings(max_body_bytes=200_000, max_batch_body_bytes=200_000, max_re
 
 @pytest.fixture
 async def served_app(scripted: ScriptedFleet) -> AsyncIterator[tuple[Wire, Application]]:
-    app = create_app(SETTINGS, scripted)
+    app = Application(SETTINGS, scripted)
     async with served(app, SETTINGS) as wire:
         yield wire, app
 
@@ -354,7 +354,7 @@ async def test_a_body_that_ends_short_leaves_nothing_even_without_the_garbage_co
         max_reading_bytes=MIB if ends == "others" else 64 * MIB,
         deadline_s=0.5 if ends == "the deadline" else 30,
     )
-    async with served(create_app(settings, scripted), settings) as wire:
+    async with served(Application(settings, scripted), settings) as wire:
         await whole(wire, BODY_BYTES)
         connections = [await wire.connect() for _ in range(30)]
         gc.collect()

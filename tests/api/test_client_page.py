@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import api
-from api.http.app import create_app
+from api.http.app import Application
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import served
@@ -57,7 +57,7 @@ def run_shell(url: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("service", ["apart"], indirect=True)
 async def test_its_examples_can_be_run_from_top_to_bottom(service: LocalService, settings: Settings) -> None:
-    async with served(create_app(settings, service.fleet), settings) as wire:
+    async with served(Application(settings, service.fleet), settings) as wire:
         url = f"http://127.0.0.1:{wire.port}"
         assert await asyncio.to_thread(run_python, url) == []
         for printed, expected in await asyncio.to_thread(run_shell, url):

@@ -10,7 +10,7 @@ import pytest
 
 from api.client import AsyncClient, Client, Event, ServiceError, calls
 from api.client import stream as streaming
-from api.http.app import create_app
+from api.http.app import Application
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -20,7 +20,7 @@ from tests.local_runtime import LocalService
 
 @pytest.fixture
 async def there(settings: Settings, service: LocalService) -> AsyncIterator[Wire]:
-    async with served(create_app(settings, service.fleet), settings) as wire:
+    async with served(Application(settings, service.fleet), settings) as wire:
         yield wire
 
 
@@ -183,7 +183,7 @@ async def test_blank_lines_keep_a_silent_stream_alive(
         async with AsyncClient(url, BOOTSTRAP) as client:
             return [len(result.actions) async for result in client.stream(detector, slow_async())]
 
-    async with served(create_app(hasty, service.fleet), hasty) as wire:
+    async with served(Application(hasty, service.fleet), hasty) as wire:
         found = await asyncio.gather(
             asyncio.to_thread(run, url(wire)), run_async(url(wire)), return_exceptions=True
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.settings import Settings
 from engine.evaluation.rule_book.shadows import KINDS
 from engine.runtime.contract.errors import DetectorUnavailable
@@ -18,7 +18,7 @@ RULE = "per user (once within 10m a == 1)"
 
 
 def caller_of(folder: Path, fleet: object) -> Caller:
-    return Caller(create_app(Settings(data=folder, bootstrap_token=BOOTSTRAP), fleet), BOOTSTRAP)
+    return Caller(Application(Settings(data=folder, bootstrap_token=BOOTSTRAP), fleet), BOOTSTRAP)
 
 
 def forget(service: LocalService) -> None:

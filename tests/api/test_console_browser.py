@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, Route, async_playwright, expect
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -81,7 +81,7 @@ async def console_at(
     settings = Settings(data=folder, bootstrap_token=BOOTSTRAP)
     quick = {"ask_s": 0.0, "drain_s": 0.1, "turn_s": 0.0, "nodes_s": 0.02, "spares": 1}
     async with local_service(folder, nodes=nodes, **quick) as service:
-        app = create_app(settings, service.fleet)
+        app = Application(settings, service.fleet)
         async with served(app, settings) as wire:
             page = await browser.new_page(viewport={"width": 1280, "height": 900, **viewport})
             try:

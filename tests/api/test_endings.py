@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.server import sender
 from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
@@ -37,7 +37,7 @@ async def answering(reply_bytes: int, limit: ConnectionLimit | None = None) -> A
 
     fleet, settings = ScriptedFleet(), Settings(max_drain_bytes=400_000)
     fleet.answers = answer
-    async with served(create_app(settings, fleet), settings, limit, grace_s=10) as wire:
+    async with served(Application(settings, fleet), settings, limit, grace_s=10) as wire:
         yield wire
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.server import connection_timeouts
 from api.server.connection import AHEAD_BYTES_MAX
 from api.server.connection import Connection as Served
@@ -135,7 +135,7 @@ async def test_a_connection_is_not_idle_amid_a_plain_request_and_is_after_it(
     scripted: ScriptedFleet, held: Held
 ) -> None:
     settings = Settings(keep_alive_s=0.3)
-    async with served(create_app(settings, scripted), settings) as wire:
+    async with served(Application(settings, scripted), settings) as wire:
         connection = await wire.connect()
         await connection.send(PLAIN)
         await asyncio.sleep(0.6)

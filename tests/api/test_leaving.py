@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.server import connection as connections
 from api.server.connection_limit import ConnectionLimit
 from api.settings import Settings
@@ -35,7 +35,7 @@ STREAM = request(
 def test_a_kept_connection_is_told_by_its_next_reply_and_then_closed(loop: str, asked: bytes) -> None:
     async def work() -> None:
         fleet, settings, limit = ScriptedFleet(), Settings(), ConnectionLimit(100)
-        async with served(create_app(settings, fleet), settings, limit) as wire:
+        async with served(Application(settings, fleet), settings, limit) as wire:
             kept = await wire.connect()
             for _ in range(2):
                 assert "connection" not in (await (await kept.send(asked)).receive()).headers
@@ -62,7 +62,7 @@ def test_what_is_under_way_is_answered_and_says_that_it_is_the_last(loop: str, a
             return await answer(detector_id, operation)
 
         fleet.answers = slowly
-        async with served(create_app(settings, fleet), settings, limit, grace_s=10) as wire:
+        async with served(Application(settings, fleet), settings, limit, grace_s=10) as wire:
             kept = await (await wire.connect()).send(asked)
             await begun.wait()
             wire.stop()
@@ -83,7 +83,7 @@ def test_an_idle_connection_that_is_used_again_soon_is_answered(
 
     async def work() -> None:
         fleet, settings = ScriptedFleet(), Settings()
-        async with served(create_app(settings, fleet), settings, grace_s=10) as wire:
+        async with served(Application(settings, fleet), settings, grace_s=10) as wire:
             kept = [await wire.connect() for _ in range(3)]
             for each in kept[:2]:
                 await (await each.send(PLAIN)).receive()
@@ -106,7 +106,7 @@ def test_a_connection_that_stays_idle_is_closed_a_little_later(
 
     async def work() -> None:
         fleet, settings, limit = ScriptedFleet(), Settings(), ConnectionLimit(100)
-        async with served(create_app(settings, fleet), settings, limit, grace_s=10) as wire:
+        async with served(Application(settings, fleet), settings, limit, grace_s=10) as wire:
             kept = await wire.connect()
             await (await kept.send(PLAIN)).receive()
             limit.leave()
@@ -131,7 +131,7 @@ def test_a_stream_that_began_before_leaves_a_connection_that_is_answered_once_mo
 
     async def work() -> None:
         fleet, settings = ScriptedFleet(), Settings()
-        async with served(create_app(settings, fleet), settings, grace_s=10) as wire:
+        async with served(Application(settings, fleet), settings, grace_s=10) as wire:
             kept = await (await wire.connect()).send(STREAM)
             async with asyncio.timeout(10):
                 head = await kept.reader.readuntil(b"\r\n\r\n")
@@ -190,7 +190,7 @@ def test_no_request_of_busy_callers_is_lost(loop: str, monkeypatch: pytest.Monke
 
     async def work() -> list[Busy]:
         fleet, settings = ScriptedFleet(), Settings()
-        async with served(create_app(settings, fleet), settings, grace_s=30) as wire:
+        async with served(Application(settings, fleet), settings, grace_s=30) as wire:
             callers = [Busy(wire, seconds) for seconds in think_s]
             threads = [threading.Thread(target=caller.run) for caller in callers]
             for thread in threads:
@@ -218,7 +218,7 @@ def test_what_has_come_by_the_time_that_a_connection_has_been_idle_too_long_is_a
 
     async def work() -> None:
         fleet, settings = ScriptedFleet(), Settings(keep_alive_s=0.3)
-        async with served(create_app(settings, fleet), settings) as wire:
+        async with served(Application(settings, fleet), settings) as wire:
             kept = await wire.connect()
             await (await kept.send(PLAIN)).receive()
             await kept.send(PLAIN)

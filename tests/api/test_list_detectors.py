@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.http import handlers as routes
-from api.http.app import create_app
+from api.http.app import Application
 from api.http.handlers import Handlers
 from api.schema.messages.catalogue import DetectorsQuery
 from api.settings import Settings
@@ -99,7 +99,7 @@ async def test_there_are_no_more_detectors_than_may_be(settings: Settings) -> No
     runtime = chosen.runtime_settings()
     rest = {name: getattr(runtime, name) for name in runtime.__slots__ if name != "data"}
     async with local_service(chosen.data, **rest) as service:
-        caller = Caller(create_app(chosen, service.fleet), settings.bootstrap_token)
+        caller = Caller(Application(chosen, service.fleet), settings.bootstrap_token)
         first, _ = await created(caller, 2)
         full = await caller("POST", "/api/detectors", {"name": "n"})
         assert (full.status, full.codes) == (409, [1400])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.http.request import log as request_log
 from api.http.request.log import SLOW_LINES_MAX, RequestLog, error_code
 from api.observability.logs import JsonFormatter, TextFormatter, set_up
@@ -211,7 +211,7 @@ async def asked(data: bytes, **chosen: Any) -> Any:
         return NO_ACTIONS
 
     fleet.answers = crash
-    async with served(create_app(settings, fleet), settings) as wire:
+    async with served(Application(settings, fleet), settings) as wire:
         return await wire.once(data)
 
 
@@ -369,7 +369,7 @@ async def test_names_and_keys_forge_nothing_either(tmp_path: Path, logged: io.St
     name = "a\n2026-01-01T00:00:00.000Z ERROR x: forged\t"
     settings = Settings(data=tmp_path, bootstrap_token=SECRET, access_log=True)
     async with local_service(tmp_path) as service:
-        caller = Caller(create_app(settings, service.fleet), SECRET)
+        caller = Caller(Application(settings, service.fleet), SECRET)
         detector = await caller.detector(name)
         rule = await caller.rule(detector, "a == 1", name=name)
         document = {"event": {"fields": {"a": name}, "timestamp_ms": 0}}

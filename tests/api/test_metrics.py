@@ -5,7 +5,7 @@ from pathlib import Path
 from prometheus_client.metrics_core import Sample
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.settings import Settings
 from engine.runtime.contract.measurements.counters import COUNTERS
 from tests.api.caller import Caller
@@ -31,7 +31,7 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
     files = FaultyFiles()
     settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
     async with local_service(tmp_path, files=files, retry_s=0.01) as service:
-        caller = Caller(create_app(settings, service.fleet), BOOTSTRAP)
+        caller = Caller(Application(settings, service.fleet), BOOTSTRAP)
         before = await read(caller)
         assert set(before) >= {
             "rule_detector_ready",
@@ -67,7 +67,7 @@ async def test_what_happens_to_detectors_is_counted_and_needs_no_token_to_be_rea
 async def test_requests_are_counted_by_operation_and_status_over_all_front_ends(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path, bootstrap_token=BOOTSTRAP)
     async with local_service(tmp_path) as service, front_end(service) as one, front_end(service) as two:
-        first, second = (Caller(create_app(settings, each.fleet), BOOTSTRAP) for each in (one, two))
+        first, second = (Caller(Application(settings, each.fleet), BOOTSTRAP) for each in (one, two))
         detector = await first.detector()
         path = f"/api/detectors/{detector}/evaluate"
         for caller in (first, first, second):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.observability.metrics import FORMER_NAMES
 from api.settings import Settings
 from tests.api.caller import Caller
@@ -19,7 +19,7 @@ _OWN_LABELS = {"instance", "job"}
 async def test_every_metric_and_label_of_dashboard_and_alerts_is_exported(tmp_path: Path) -> None:
     async with local_service(tmp_path) as service:
         caller = Caller(
-            create_app(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.fleet), BOOTSTRAP
+            Application(Settings(data=tmp_path, bootstrap_token=BOOTSTRAP), service.fleet), BOOTSTRAP
         )
         await caller.evaluate(await caller.detector(), {})
         text = (await caller.plain("GET", "/metrics")).text

@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.scripted import DETECTOR, ScriptedFleet
@@ -114,5 +114,5 @@ async def test_it_outlives_the_death_of_its_process(
     worker.die()
     while service.broker.active_detectors:  # noqa: ASYNC110 -- until its death is known
         await asyncio.sleep(0.001)
-    later = Caller(create_app(settings, service.fleet), caller.token)
+    later = Caller(Application(settings, service.fleet), caller.token)
     assert len((await later.evaluate(detector, {}, 1)).result["actions"]) == 1

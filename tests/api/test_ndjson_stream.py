@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.http.authentication import Authenticator
 from api.http.body import discard
 from api.http.body import ndjson_reader as lines
@@ -55,7 +55,7 @@ def echo(scripted: ScriptedFleet) -> ScriptedFleet:
 @pytest.fixture
 async def real(settings: Settings, service: LocalService) -> AsyncIterator[Wire]:
     """Real sockets to an application over a real fleet."""
-    async with served(create_app(settings, service.fleet), settings) as wire:
+    async with served(Application(settings, service.fleet), settings) as wire:
         yield wire
 
 
@@ -63,7 +63,7 @@ async def real(settings: Settings, service: LocalService) -> AsyncIterator[Wire]
 async def hasty(scripted: ScriptedFleet) -> AsyncIterator[Wire]:
     """Real sockets to an application of little patience."""
     settings = Settings(deadline_s=0.5)
-    async with served(create_app(settings, scripted), settings) as wire:
+    async with served(Application(settings, scripted), settings) as wire:
         yield wire
 
 
@@ -133,7 +133,7 @@ async def test_lines_past_the_bound_on_an_answer_are_evaluated_in_pieces(
     for answer_bytes_max in (1_000, 1 << 20):
         limits = dataclasses.replace(settings.limits(), answer_bytes_max=answer_bytes_max)
         async with local_service(tmp_path / str(answer_bytes_max), limits=limits) as bounded:
-            app = create_app(settings, bounded.fleet)
+            app = Application(settings, bounded.fleet)
             caller = Caller(app, BOOTSTRAP)
             detector = await caller.detector()
             for _ in range(3):
@@ -257,7 +257,7 @@ async def test_a_caller_who_never_takes_replies_is_cut_off(
 
     scripted.answers = long_answers
     settings = Settings(deadline_s=0.3)
-    async with served(create_app(settings, scripted), settings) as wire:
+    async with served(Application(settings, scripted), settings) as wire:
         one = await stream(wire)
         with pytest.raises(ConnectionError):  # noqa: PT012 -- which write fails is open
             async with asyncio.timeout(20):
@@ -487,7 +487,7 @@ async def test_when_the_service_ends_a_stream_is_told_so_after_what_is_under_way
 
     scripted.answers = waits
     settings = Settings(deadline_s=1_000)
-    async with served(app := create_app(settings, scripted), settings) as wire:
+    async with served(app := Application(settings, scripted), settings) as wire:
         one = await stream(wire)
         await one.begun()
         await one.send(line() * 3)
@@ -526,7 +526,7 @@ async def test_a_stream_whose_body_has_come_is_answered_to_its_end_though_the_se
 
     scripted.answers = waits
     settings = Settings(deadline_s=1_000)
-    async with served(app := create_app(settings, scripted), settings) as wire:
+    async with served(app := Application(settings, scripted), settings) as wire:
         one = await stream(wire)
         await one.send(line())
         await started.wait()
@@ -550,7 +550,7 @@ async def test_the_server_ends_at_once_though_callers_wait(
     monkeypatch.setattr(connections, "QUIET_S", 0.1)
     monkeypatch.setattr(discard, "DISCARD_S", 1_000)
     settings = Settings(deadline_s=1_000, keep_alive_s=1_000)
-    app = create_app(settings, scripted)
+    app = Application(settings, scripted)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     config = server.server_config(settings)

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.schema.envelope import CODES
 from api.schema.openapi.document import document
 from api.schema.operation import Operation
@@ -38,7 +38,7 @@ def test_it_is_valid_openapi_3_1() -> None:
 
 
 def test_every_operation_of_the_application_is_in_it_and_the_other_way_round() -> None:
-    app = create_app(Settings(), ScriptedFleet()).quart
+    app = Application(Settings(), ScriptedFleet()).quart
     served = {
         (method, rule.rule.replace("<", "{").replace(">", "}"))
         for rule in app.url_map.iter_rules()

@@ -14,7 +14,7 @@ from api.cli.replaying.firings import Report
 from api.cli.replaying.run import Replay
 from api.client import Client, ServiceError, calls
 from api.client.sending import Batches
-from api.http.app import create_app
+from api.http.app import Application
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -96,7 +96,7 @@ async def test_every_event_is_evaluated_and_none_twice(
             replay.send(batches.take())
 
     async with (
-        served(create_app(settings, service.fleet), settings) as wire,
+        served(Application(settings, service.fleet), settings) as wire,
         line(wire.port, fates(seed)) as port,
     ):
         await asyncio.to_thread(replayed, port)
@@ -118,6 +118,6 @@ async def test_without_a_key_the_first_reply_that_is_lost_is_the_end(
         ):
             there.send(calls.evaluate(detector, {}, 0))
 
-    async with served(create_app(settings, service.fleet), settings) as wire, line(wire.port, lost) as port:
+    async with served(Application(settings, service.fleet), settings) as wire, line(wire.port, lost) as port:
         await asyncio.to_thread(evaluate, port)
     assert seen(service, detector) == 1

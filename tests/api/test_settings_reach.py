@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.server.hypercorn_config import REFUSALS_S, server_config
 from api.settings import Settings, settings
 from tests.api.caller import Caller
@@ -187,7 +187,7 @@ async def asked(folder: Path, act: Act, **chosen: Any) -> set[int]:
     given = values.runtime_settings()
     rest = {name: getattr(given, name) for name in given.__slots__ if name != "data"}
     async with local_service(folder, **rest) as service:
-        caller = Caller(create_app(values, service.fleet), BOOTSTRAP)
+        caller = Caller(Application(values, service.fleet), BOOTSTRAP)
         return await act(caller, await caller.detector())
 
 

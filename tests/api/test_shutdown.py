@@ -5,7 +5,7 @@ import dataclasses
 import json
 import socket
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.process.front_end import serve_on
 from tests.api.conftest import BOOTSTRAP
 from tests.api.wire import EVENT, Wire, request
@@ -24,7 +24,7 @@ async def test_what_has_not_finished_by_the_end_of_the_grace_is_refused_in_the_e
     settings = dataclasses.replace(settings, shutdown_grace_s=0)
     listener = socket.create_server(("127.0.0.1", 0))
     wire, stop = Wire(listener.getsockname()[1]), asyncio.Event()
-    app = create_app(settings, fleet)
+    app = Application(settings, fleet)
     serving = asyncio.ensure_future(
         serve_on(listener, app, settings, until=stop.wait, wait_s=lambda: 0.0, grace_s=lambda: 0.0)
     )

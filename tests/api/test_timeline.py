@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.settings import Settings
 from tests.api.caller import Caller
 from tests.api.conftest import BOOTSTRAP
@@ -56,7 +56,7 @@ async def told(connection: Connection) -> Any:
 
 @pytest.fixture
 async def watched(settings: Settings, service: LocalService) -> AsyncIterator[Watched]:
-    app = create_app(settings, service.fleet)
+    app = Application(settings, service.fleet)
     caller = Caller(app, BOOTSTRAP)
     detector = (await caller("POST", "/api/detectors", {"name": "shop"})).result["id"]
     wanted = {"name": "failed", "condition": "per user once ok == false"}

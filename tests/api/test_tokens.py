@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.settings import Settings
 from engine.runtime.contract.errors import DetectorUnavailable
 from tests.api.caller import Caller
@@ -149,7 +149,7 @@ async def test_a_view_that_is_too_old_is_not_trusted(
 
 async def test_the_bootstrap_token_needs_no_view(scripted: ScriptedFleet) -> None:
     scripted.stale = DetectorUnavailable(1501, "there was no word for 15 seconds", 1.0)
-    caller = Caller(create_app(Settings(bootstrap_token=BOOTSTRAP), scripted), BOOTSTRAP)
+    caller = Caller(Application(Settings(bootstrap_token=BOOTSTRAP), scripted), BOOTSTRAP)
     assert (await caller("GET", "/api/detectors")).status == 200
     caller.token = "s3cret"
     assert (await caller("GET", "/api/detectors")).codes == [1501]
@@ -157,7 +157,7 @@ async def test_the_bootstrap_token_needs_no_view(scripted: ScriptedFleet) -> Non
 
 async def test_where_no_bootstrap_token_is_set_there_is_none(service: LocalService) -> None:
     for token in ("the-first-token", "None"):
-        caller = Caller(create_app(Settings(), service.fleet), token)
+        caller = Caller(Application(Settings(), service.fleet), token)
         assert (await caller("GET", "/api/detectors")).codes == [1101]
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from api.http.app import create_app
+from api.http.app import Application
 from api.http.request import timeout
 from api.schema.envelope import Headers
 from api.server import hypercorn_config as server
@@ -23,7 +23,7 @@ async def hasty_wire(scripted: ScriptedFleet, monkeypatch: pytest.MonkeyPatch) -
     """As `wire`, with little time for a request."""
     monkeypatch.setattr(timeout, "BACKSTOP_S", 0.1)
     settings = Settings(deadline_s=0.1)
-    async with served(create_app(settings, scripted), settings) as wire:
+    async with served(Application(settings, scripted), settings) as wire:
         yield wire
 
 
@@ -119,7 +119,7 @@ async def test_a_body_past_the_drain_is_answered_and_cut_off(wire: Wire) -> None
 
 async def test_an_endless_body_past_the_drain_leaves_no_task_behind(scripted: ScriptedFleet) -> None:
     settings = Settings(max_drain_bytes=2_000)
-    async with served(create_app(settings, scripted), settings) as wire:
+    async with served(Application(settings, scripted), settings) as wire:
         connections = [await wire.connect() for _ in range(10)]
         for connection in connections:
             await connection.send(request("POST", EVALUATE, headers=("Transfer-Encoding: chunked",)))
@@ -414,7 +414,7 @@ async def test_a_connection_that_had_as_many_requests_as_it_may_is_ended(
 ) -> None:
     monkeypatch.setattr(server, "_KEEP_ALIVE_REQUESTS_MAX", 3)
     settings = Settings()
-    async with served(create_app(settings, scripted), settings) as wire:
+    async with served(Application(settings, scripted), settings) as wire:
         connection = await wire.connect()
         asked = request("POST", EVALUATE, EVENT, token=TOKEN)
         for _ in range(3):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.http.app import Application, create_app
+from api.http.app import Application
 from api.settings import Settings
 from engine.evaluation.wire.events import Refused
 from engine.language.diagnostics import Entry
@@ -37,7 +37,7 @@ async def service(settings: Settings) -> AsyncIterator[LocalService]:
 
 @pytest.fixture
 def app(settings: Settings, service: LocalService) -> Application:
-    return create_app(settings, service.fleet)
+    return Application(settings, service.fleet)
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ async def test_a_probe_is_answered_though_nobody_knows_who_has_a_token(
 async def test_a_limit_of_rules_and_one_of_batches_are_1400(tmp_path: Path) -> None:
     settings = Settings(data=tmp_path / "data", bootstrap_token=BOOTSTRAP, max_rules=1, max_batch_events=2)
     async with local_service(settings.data, limits=settings.limits()) as service:
-        caller = Caller(create_app(settings, service.fleet), BOOTSTRAP)
+        caller = Caller(Application(settings, service.fleet), BOOTSTRAP)
         detector = await caller.detector()
         await caller.rule(detector, "a == 1")
         document = {"condition": "a == 1", "name": "n"}

@@ -126,7 +126,7 @@ class _Reader:
 
     def _catalogue(self, folder: Path, *, any_detector: bool) -> tuple[Catalogue, CatalogueState | None]:
         look, state = looked_at(folder, recovered_state)
-        if state is None and _is_unused(folder, look) and not any_detector:
+        if state is None and not (look.storage.snapshots or any_detector) and is_unused(folder):
             look = replace(look, damage=(), warnings=(f"{folder}: it was created and never used",))
             state = CatalogueState()
         if look.recovered is not None and look.recovered.snapshot is not None:
@@ -173,10 +173,9 @@ class _Reader:
 
     def _contents_of(self, recovered: Recovered) -> Contents:
         restored = restore(recovered, IdempotencyCache(0, 0), DEFAULT_LIMITS)
-        contents = self._contents(restored.detector)
-        return msgspec.structs.replace(contents, diverged=restored.diverged)
+        return self._contents(restored.detector, restored.diverged)
 
-    def _contents(self, detector: Detector) -> Contents:
+    def _contents(self, detector: Detector, diverged: str | None = None) -> Contents:
         rules = detector.rules()
         return Contents(
             clock_us=detector.clock_us,
@@ -185,6 +184,7 @@ class _Reader:
             temporal_nodes=len(detector.state.stores),
             rule_count=len(rules),
             rules_enabled=sum(rule.enabled for rule in rules),
+            diverged=diverged,
             rules=[
                 RuleEntry(
                     id=rule.id,
@@ -228,7 +228,3 @@ def _once(folder: Path, read: Callable[[Recovered], T]) -> tuple[Look, T | None]
         reason = f"what it holds cannot be read: {type(error).__name__}: {error}"
     defect = Defect(path=str(folder), reason=reason)
     return replace(look, damage=(*look.damage, defect)), None
-
-
-def _is_unused(folder: Path, look: Look) -> bool:
-    return not look.storage.snapshots and is_unused(folder)

@@ -164,11 +164,7 @@ HEADER = ("id", "name", "enabled", "notify", "condition")
 
 def _row(rule: Rule) -> tuple[str, ...]:
     text = canonical(condition_from_document(rule.condition))
-    return rule.id, rule.name, _yes(rule.enabled), _acts(rule), text
-
-
-def _acts(rule: Rule) -> str:
-    return "shadow" if rule.shadow else _yes(rule.notify)
+    return rule.id, rule.name, _yes(rule.enabled), "shadow" if rule.shadow else _yes(rule.notify), text
 
 
 def _yes(value: bool) -> str:

@@ -12,3 +12,9 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 class CallerGone(Exception):
     """The caller closed the connection, so nobody waits for a response."""
+
+
+async def until_gone(receive: Receive) -> None:
+    """Return when the caller has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

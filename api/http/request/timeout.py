@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
-from api.http.request.asgi import CallerGone, Receive
+from api.http.request.asgi import CallerGone, Receive, until_gone
 from api.schema.envelope import DeadlinePassed
 from api.server.connection_limit import Slot
 
@@ -140,8 +140,7 @@ class RequestTimeout:
         self._receiver = asyncio.get_running_loop().create_task(self._until_gone())
 
     async def _until_gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        await until_gone(self._receive)
         self.end(CallerGone())
 
     def end(self, reason: Exception) -> None:

@@ -2,11 +2,11 @@
 
 import functools
 import importlib.resources
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
-from api.schema.envelope import Headers
+from api.schema.envelope import Headers, Response
 from api.schema.openapi.document import document
 
 _ASSETS: Final = {
@@ -55,28 +55,19 @@ _START: Final = b"""SwaggerUIBundle({
 """
 
 
-class Page(NamedTuple):
-    """A static response."""
-
-    body: bytes
-    content_type: bytes
-    headers: Headers
-    status: int = 200
-
-
-TO_DOCS: Final = Page(b"", b"text/plain; charset=utf-8", ((b"location", b"docs"),), 307)
+TO_DOCS: Final = Response(307, b"", ((b"location", b"docs"),), b"text/plain; charset=utf-8")
 """Redirects `/` to the docs. Relative, so that it works under a prefix too."""
 
 
 @functools.cache
-def pages() -> dict[str, Page]:
+def pages() -> dict[str, Response]:
     """Return every page by its path; none needs a token."""
     folder = importlib.resources.files("flask_swagger_ui") / "dist"
     found = {
-        f"/docs/{name}": Page((folder / name).read_bytes(), kind, _SAFE + _KEPT)
+        f"/docs/{name}": Response(200, (folder / name).read_bytes(), _SAFE + _KEPT, kind)
         for name, kind in _ASSETS.items()
     }
-    found["/docs/start.js"] = Page(_START, b"text/javascript; charset=utf-8", _SAFE)
-    found["/docs"] = Page(_HTML, b"text/html; charset=utf-8", _SAFE)
-    found["/openapi.json"] = Page(msgspec.json.encode(document()), b"application/json", _SAFE)
+    found["/docs/start.js"] = Response(200, _START, _SAFE, b"text/javascript; charset=utf-8")
+    found["/docs"] = Response(200, _HTML, _SAFE, b"text/html; charset=utf-8")
+    found["/openapi.json"] = Response(200, msgspec.json.encode(document()), _SAFE)
     return found
