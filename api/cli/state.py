@@ -8,9 +8,9 @@ import msgspec
 
 from api.cli.lookup import find_detector, find_rule
 from api.cli.options.key_options import key_option
-from api.cli.options.service_options import service_options
+from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.explained_rules import node_lines
-from api.cli.printing.output import output_option, show
+from api.cli.printing.output import show
 from api.cli.recordings.times import iso
 from api.client import Client, ExplainedNode, calls
 
@@ -46,8 +46,7 @@ Examples:
 @click.option("--after", metavar="AFTER", help="Where the page begins: the `after` of the previous one.")
 @click.option("--rule", metavar="ID|NAME", help="The tree of this rule at the detector's clock.")
 @key_option
-@output_option
-@service_options
+@service_and_output_options
 def state(
     *,
     client: Client,

@@ -1,11 +1,13 @@
 """One operation of the interface: path, method, parameters, body, result and error codes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 from api.schema.envelope import JSON
+from api.schema.examples import ID
+from api.schema.messages.catalogue import Identified
 
 _ANYWHERE: Final = (1003, 1006, 1500, 1502)
 """1003 and 1502 too: a body that the operation ignores is read, up to a limit and a deadline."""
@@ -26,10 +28,12 @@ class Operation:
     query: type[msgspec.Struct] | None = None
     """The query parameters, None for an operation that ignores a query."""
     body: Any = None
-    result: Any
+    result: Any = Identified
+    """By default the id of what was created, deleted or revoked."""
+
     own_codes: tuple[int, ...] = ()
     body_example: Any = None
-    result_example: Any
+    result_example: Any = field(default_factory=lambda: {"id": ID})
     media_types: tuple[bytes, ...] = (JSON,)
     """The media types of the body; the first is the default."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from api.cli.failures import warn
+from api.cli.printing.output import output_option
 from api.client import Client
 from api.secret_files import SecretFileError, read_secret, readable_by_others
 
@@ -30,6 +31,11 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
         with_client = option(with_client)
     return with_client
+
+
+def service_and_output_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --output, too; the command receives `client` and `output`."""
+    return output_option(service_options(command))
 
 
 _OPTIONS = (

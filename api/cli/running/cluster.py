@@ -7,8 +7,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from api.cli.options.service_options import service_options
-from api.cli.printing.output import output_option
+from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.tables import print_table
 from api.client import Client, calls
 from api.schema.messages.cluster import Cluster
@@ -39,8 +38,7 @@ Examples:
   rule-detector cluster -o json | jq '.workers[] | select(.answers | not)'
 """
 )
-@service_options
-@output_option
+@service_and_output_options
 def cluster(*, client: Client, output: str) -> None:
     """Show what runs where: nodes, front ends, and detector workers with their detectors.
 

@@ -3,8 +3,8 @@
 import click
 
 from api.cli.lookup import find_detector
-from api.cli.options.service_options import service_options
-from api.cli.printing.output import output_option, show, tell, yes_option
+from api.cli.options.service_options import service_and_output_options
+from api.cli.printing.output import show, tell, yes_option
 from api.client import Client, calls
 
 
@@ -14,8 +14,7 @@ def detectors() -> None:
 
 
 @detectors.command("list")
-@output_option
-@service_options
+@service_and_output_options
 def list_(*, client: Client, output: str) -> None:
     """List the detectors, in order of creation."""
     found = list(client.detectors())
@@ -24,8 +23,7 @@ def list_(*, client: Client, output: str) -> None:
 
 @detectors.command()
 @click.argument("name")
-@output_option
-@service_options
+@service_and_output_options
 def create(*, client: Client, name: str, output: str) -> None:
     """Create a detector and print its id. Names need not be unique."""
     created = client.send(calls.create_detector(name))
@@ -35,8 +33,7 @@ def create(*, client: Client, name: str, output: str) -> None:
 @detectors.command()
 @click.argument("detector", metavar="ID|NAME")
 @click.option("--name", required=True, help="The name of the new detector; it need not be unique.")
-@output_option
-@service_options
+@service_and_output_options
 def fork(*, client: Client, detector: str, name: str, output: str) -> None:
     """Copy a detector with its rules and all they remember, and print the new one's id.
 
@@ -49,8 +46,7 @@ def fork(*, client: Client, detector: str, name: str, output: str) -> None:
 @detectors.command()
 @click.argument("detector", metavar="ID|NAME")
 @yes_option
-@output_option
-@service_options
+@service_and_output_options
 def delete(*, client: Client, detector: str, yes: bool, output: str) -> None:
     """Delete a detector with its rules and all it remembers."""
     found = find_detector(client, detector)

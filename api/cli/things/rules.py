@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from api.cli.lookup import add_rules, find_detector, find_rule
-from api.cli.options.service_options import service_options
-from api.cli.printing.output import output_option, show, tell, yes_option
+from api.cli.options.service_options import service_and_output_options
+from api.cli.printing.output import show, tell, yes_option
 from api.cli.rule_files import conditions_of, read_rules
 from api.client import Client, Rule, calls
 from api.client.calls import encoded
@@ -26,8 +26,7 @@ def rules() -> None:
 
 @rules.command("list")
 @detector_option
-@output_option
-@service_options
+@service_and_output_options
 def list_(*, client: Client, detector: str, output: str) -> None:
     """List the rules, by priority."""
     found = client.send(calls.list_rules(find_detector(client, detector).id))
@@ -37,8 +36,7 @@ def list_(*, client: Client, detector: str, output: str) -> None:
 @rules.command(name="show")
 @click.argument("rule", metavar="ID|NAME")
 @detector_option
-@output_option
-@service_options
+@service_and_output_options
 def show_(*, client: Client, rule: str, detector: str, output: str) -> None:
     """Show a rule's condition as it was written, comments included."""
     detector_id = find_detector(client, detector).id
@@ -55,8 +53,7 @@ Examples:
 )
 @click.argument("given", nargs=-1, required=True, metavar="FILE | NAME CONDITION")
 @detector_option
-@output_option
-@service_options
+@service_and_output_options
 def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -> None:
     """Add the rules of a FILE (`name: condition`, YAML or JSON; - is standard input), or one rule.
 
@@ -87,8 +84,7 @@ def add(*, client: Client, given: tuple[str, ...], detector: str, output: str) -
 )
 @click.option("--notify/--no-notify", default=None, help="Whether its actions have the type `notify`.")
 @click.option("--shadow/--no-shadow", default=None, help="Whether it is evaluated without ever acting.")
-@output_option
-@service_options
+@service_and_output_options
 def change(
     *,
     client: Client,
@@ -119,8 +115,7 @@ def change(
 @rules.command()
 @click.argument("rule", metavar="ID|NAME")
 @detector_option
-@output_option
-@service_options
+@service_and_output_options
 def enable(*, client: Client, rule: str, detector: str, output: str) -> None:
     """Enable a rule. Its history begins anew."""
     _switch(client, rule, detector, output, enabled=True)
@@ -129,8 +124,7 @@ def enable(*, client: Client, rule: str, detector: str, output: str) -> None:
 @rules.command()
 @click.argument("rule", metavar="ID|NAME")
 @detector_option
-@output_option
-@service_options
+@service_and_output_options
 def disable(*, client: Client, rule: str, detector: str, output: str) -> None:
     """Disable a rule: it observes nothing, and forgets what it has observed."""
     _switch(client, rule, detector, output, enabled=False)
@@ -147,8 +141,7 @@ def _switch(client: Client, rule: str, detector: str, output: str, *, enabled: b
 @click.argument("rule", metavar="ID|NAME")
 @detector_option
 @yes_option
-@output_option
-@service_options
+@service_and_output_options
 def remove(*, client: Client, rule: str, detector: str, yes: bool, output: str) -> None:
     """Remove a rule with all that it remembers."""
     detector_id = find_detector(client, detector).id

@@ -10,9 +10,9 @@ import msgspec
 
 from api.cli.failures import CommandError
 from api.cli.lookup import find_detector, find_rule
-from api.cli.options.service_options import service_options
+from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.explained_rules import node_lines
-from api.cli.printing.output import output_option, show, tell
+from api.cli.printing.output import show, tell
 from api.cli.recordings.times import iso
 from api.client import Client, Comparison, Difference, Example, Rule, calls
 from engine.language.diagnostics import printable
@@ -44,8 +44,7 @@ Examples:
 @click.option("--explain", is_flag=True, help="Print why only one fired, where that is known.")
 @click.option("--promote", is_flag=True, help="Exchange rule and draft, each with all that it remembers.")
 @click.option("--discard", is_flag=True, help="Remove the draft.")
-@output_option
-@service_options
+@service_and_output_options
 def shadow(
     *,
     client: Client,

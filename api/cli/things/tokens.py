@@ -2,8 +2,8 @@
 
 import click
 
-from api.cli.options.service_options import service_options
-from api.cli.printing.output import output_option, show, tell, yes_option
+from api.cli.options.service_options import service_and_output_options
+from api.cli.printing.output import show, tell, yes_option
 from api.cli.recordings.times import iso
 from api.client import Client, calls
 
@@ -14,8 +14,7 @@ def tokens() -> None:
 
 
 @tokens.command("list")
-@output_option
-@service_options
+@service_and_output_options
 def list_(*, client: Client, output: str) -> None:
     """List the tokens without their secrets, in order of creation.
 
@@ -28,8 +27,7 @@ def list_(*, client: Client, output: str) -> None:
 
 @tokens.command()
 @click.argument("name", required=False)
-@output_option
-@service_options
+@service_and_output_options
 def create(*, client: Client, name: str | None, output: str) -> None:
     """Create a token and print it; NAME tells people what it is for. It is shown only this once."""
     created = client.send(calls.create_token(name))
@@ -41,8 +39,7 @@ def create(*, client: Client, name: str | None, output: str) -> None:
 @tokens.command()
 @click.argument("token_id", metavar="ID")
 @yes_option
-@output_option
-@service_options
+@service_and_output_options
 def revoke(*, client: Client, token_id: str, yes: bool, output: str) -> None:
     """Revoke a token: it is refused from now on."""
     if not yes:
