@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final
 
@@ -41,12 +42,12 @@ def metrics_text(status: Status, cluster: ClusterFigures) -> bytes:
     return generate_latest(registry)
 
 
+@dataclass(frozen=True, eq=False)
 class _Families(Collector):
     """The metric families of one status."""
 
-    def __init__(self, status: Status, cluster: ClusterFigures) -> None:
-        self._status = status
-        self._cluster = cluster
+    status: Status
+    cluster: ClusterFigures
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families, and counters that were renamed by their former names, too."""
@@ -57,7 +58,7 @@ class _Families(Collector):
                 yield CounterMetricFamily(PREFIX + former, f"As {family.name}.", value=value)
 
     def _families(self) -> Iterator[Metric]:
-        status = self._status
+        status = self.status
         build = GaugeMetricFamily(f"{PREFIX}build_info", "What runs here.", labels=tuple(_BUILD))
         build.add_metric(tuple(_BUILD.values()), 1)
         yield build
@@ -79,7 +80,7 @@ class _Families(Collector):
         )
         yield self._requests()
         yield self._times()
-        yield from cluster_families(self._cluster, PREFIX)
+        yield from cluster_families(self.cluster, PREFIX)
 
     def _requests(self) -> Metric:
         family = CounterMetricFamily(
@@ -87,7 +88,7 @@ class _Families(Collector):
             "Requests by the status of their response; 499 if the caller left before its end.",
             labels=("operation", "status"),
         )
-        for name, value in sorted(self._status.tallies.items()):
+        for name, value in sorted(self.status.tallies.items()):
             if name[0] == REQUESTS:
                 family.add_metric(name[1:], value)
         return family
@@ -99,7 +100,7 @@ class _Families(Collector):
             "Seconds from a request's head to the end of its response.",
             labels=("operation",),
         )
-        tallies = self._status.tallies
+        tallies = self.status.tallies
         for operation in sorted(name[1] for name in tallies if name[0] == SECONDS):
             within = [tallies.get((WITHIN, operation, str(number)), 0) for number in range(len(BOUNDS_S) + 1)]
             family.add_metric(

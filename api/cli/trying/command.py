@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import click
@@ -132,7 +132,9 @@ def trial(
             failure, interrupted = None, True
     if failure and not run.events:
         raise CommandError(failure)
-    _summarise(run, console, compared=old is not None)
+    counts = ("fired",) if old is None else ("only new", "only old", "both")
+    rows = [output.summary(tally, compared=old is not None) for tally in run.tallies.values()]
+    print_table(("rule", *counts, "first at", "last at"), rows, console)
     for line in [*hints.lines(), *_warnings(run)]:
         warn(line)
     if failure or run.refused:
@@ -183,17 +185,12 @@ def _explain(
 @contextlib.contextmanager
 def _output(form: str, target: str | None, shown_max: int, *, compared: bool) -> Iterator[output.Take]:
     """Yield the output of a form. Fails if its file cannot be written."""
-    with contextlib.ExitStack() as stack:
-        try:
-            file = (
-                stack.enter_context(Path(target).open("w", encoding="utf-8", newline="")) if target else None
-            )
-        except OSError as error:
-            raise CommandError(f"{target}: {(error.strerror or str(error)).lower()}") from None
-
-        def write(line: str) -> None:
-            click.echo(line, file=file)
-
+    try:
+        opened = click.open_file(target or "-", "w", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{target}: {(error.strerror or str(error)).lower()}") from None
+    with opened as file:
+        write = partial(click.echo, file=file)
         match form:
             case "json":
                 yield output.json_output(write)
@@ -201,15 +198,10 @@ def _output(form: str, target: str | None, shown_max: int, *, compared: bool) ->
                 yield output.csv_output(write)
             case "parquet":
                 assert target is not None, "checked before"
-                yield stack.enter_context(output.parquet_output(target))
+                with output.parquet_output(target) as take:
+                    yield take
             case _:
                 yield output.text_output(write, shown_max, compared=compared)
-
-
-def _summarise(run: Trial, console: Console, *, compared: bool) -> None:
-    counts = ("only new", "only old", "both") if compared else ("fired",)
-    rows = [output.summary(tally, compared=compared) for tally in run.tallies.values()]
-    print_table(("rule", *counts, "first at", "last at"), rows, console)
 
 
 def _warnings(run: Trial) -> Iterator[str]:
