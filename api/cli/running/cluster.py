@@ -1,7 +1,9 @@
 """`rule-detector cluster`: what runs where in a running service."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Final, TypeVar
 
 import click
 import msgspec
@@ -11,24 +13,15 @@ from api.cli.options.service_options import service_and_output_options
 from api.cli.printing.tables import print_table
 from api.client import Client, calls
 from api.schema.messages.cluster import Cluster
-from engine.runtime.contract.measurements.figures import DetectorFigures, NodeFigures, WorkerFigures
-
-_NODES = ("node", "address", "id", "cpus", "free", "detectors")
-_FRONT_ENDS = ("front end", "pid", "memory", "waiting", "oldest", "loop lag", "last word", "started at")
-_WORKERS = (
-    "worker",
-    "node",
-    "pid",
-    "memory",
-    "detector",
-    "waiting",
-    "oldest",
-    "keys",
-    "state",
-    "epoch",
-    "active since",
+from engine.runtime.contract.measurements.figures import (
+    DetectorFigures,
+    FrontEndFigures,
+    NodeFigures,
+    OtherSetting,
+    WorkerFigures,
 )
-_SETTINGS = ("service", "pid", "setting", "given", "in force")
+
+T = TypeVar("T")
 
 
 @click.command(
@@ -50,72 +43,31 @@ def cluster(*, client: Client, output: str) -> None:
         click.echo(client.send(calls.raw(call)))
         return
     for header, rows in _tables(msgspec.convert(client.send(call), Cluster)):
-        print_table(header, rows, Console())
+        print_table(list(header), rows, Console())
 
 
-def _tables(shown: Cluster) -> list[tuple[Sequence[str], Sequence[Sequence[str]]]]:
-    """Return the header and the rows of each table."""
-    detectors: dict[str, int] = {}
+def _tables(shown: Cluster) -> Iterator[tuple[Iterable[str], list[list[str]]]]:
+    """Yield the header and the rows of each table."""
+    detectors: Counter[str] = Counter()
     for worker in shown.workers:
-        detectors[worker.node] = detectors.get(worker.node, 0) + len(worker.detectors)
-    nodes = [
-        (
-            _host(node),
-            node.address,
-            node.id[:12],
-            f"{node.cpus:g}",
-            f"{node.cpus_free:g}",
-            str(detectors.get(node.id, 0)),
-        )
-        for node in shown.nodes
-    ]
-    front_ends = [
-        (
-            one.process.host,
-            str(one.process.pid),
-            _bytes(one.process.resident_bytes),
-            str(one.waiting),
-            _seconds(one.waiting_s),
-            _seconds(one.loop_lag_s),
-            _seconds(one.word_age_s),
-            _time(one.process.started_ms),
-        )
-        for one in shown.front_ends
-    ]
-    workers = [
-        _worker_row(worker, figures)
-        for worker in shown.workers
-        for figures in (*worker.detectors,) or (None,)
-    ]
-    tables: list[tuple[Sequence[str], Sequence[Sequence[str]]]]
-    tables = [(_NODES, nodes), (_FRONT_ENDS, front_ends), (_WORKERS, workers)]
+        detectors[worker.node] += len(worker.detectors)
+    yield (*_NODES, "detectors"), [[*_row(_NODES, one), str(detectors[one.id])] for one in shown.nodes]
+    yield _FRONT_ENDS, [_row(_FRONT_ENDS, one) for one in shown.front_ends]
+    spare = ["(spare)", *[""] * (len(_DETECTORS) - 1)]
+    yield (
+        (*_WORKERS, *_DETECTORS),
+        [
+            _row(_WORKERS, worker) + row
+            for worker in shown.workers
+            for row in [_row(_DETECTORS, one) for one in worker.detectors] or [spare]
+        ],
+    )
     if shown.other_settings:
-        others = [
-            (one.host, str(one.pid), one.setting, one.given, one.in_force) for one in shown.other_settings
-        ]
-        tables.append((_SETTINGS, others))
-    return tables
+        yield _SETTINGS, [_row(_SETTINGS, one) for one in shown.other_settings]
 
 
-def _worker_row(worker: WorkerFigures, figures: DetectorFigures | None) -> tuple[str, ...]:
-    process = worker.process
-    row = (
-        worker.name if worker.answers else f"{worker.name} (silent)",
-        worker.address,
-        *(("", "") if process is None else (str(process.pid), _bytes(process.resident_bytes))),
-    )
-    if figures is None:
-        return (*row, "(spare)", *[""] * 6)
-    return (
-        *row,
-        figures.name or figures.id,
-        str(figures.waiting),
-        _seconds(figures.waiting_s),
-        str(figures.keys),
-        _bytes(figures.state_bytes),
-        str(figures.epoch),
-        _time(figures.since_ms),
-    )
+def _row(columns: Mapping[str, Callable[[T], str]], it: T) -> list[str]:
+    return [column(it) for column in columns.values()]
 
 
 def _host(node: NodeFigures) -> str:
@@ -134,3 +86,44 @@ def _seconds(seconds: float) -> str:
 
 def _time(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if time_ms else ""
+
+
+_NODES: Final[dict[str, Callable[[NodeFigures], str]]] = {
+    "node": _host,
+    "address": lambda it: it.address,
+    "id": lambda it: it.id[:12],
+    "cpus": lambda it: f"{it.cpus:g}",
+    "free": lambda it: f"{it.cpus_free:g}",
+}
+_FRONT_ENDS: Final[dict[str, Callable[[FrontEndFigures], str]]] = {
+    "front end": lambda it: it.process.host,
+    "pid": lambda it: str(it.process.pid),
+    "memory": lambda it: _bytes(it.process.resident_bytes),
+    "waiting": lambda it: str(it.waiting),
+    "oldest": lambda it: _seconds(it.waiting_s),
+    "loop lag": lambda it: _seconds(it.loop_lag_s),
+    "last word": lambda it: _seconds(it.word_age_s),
+    "started at": lambda it: _time(it.process.started_ms),
+}
+_WORKERS: Final[dict[str, Callable[[WorkerFigures], str]]] = {
+    "worker": lambda it: it.name if it.answers else f"{it.name} (silent)",
+    "node": lambda it: it.address,
+    "pid": lambda it: str(it.process.pid) if it.process else "",
+    "memory": lambda it: _bytes(it.process.resident_bytes) if it.process else "",
+}
+_DETECTORS: Final[dict[str, Callable[[DetectorFigures], str]]] = {
+    "detector": lambda it: it.name or it.id,
+    "waiting": lambda it: str(it.waiting),
+    "oldest": lambda it: _seconds(it.waiting_s),
+    "keys": lambda it: str(it.keys),
+    "state": lambda it: _bytes(it.state_bytes),
+    "epoch": lambda it: str(it.epoch),
+    "active since": lambda it: _time(it.since_ms),
+}
+_SETTINGS: Final[dict[str, Callable[[OtherSetting], str]]] = {
+    "service": lambda it: it.host,
+    "pid": lambda it: str(it.pid),
+    "setting": lambda it: it.setting,
+    "given": lambda it: it.given,
+    "in force": lambda it: it.in_force,
+}
