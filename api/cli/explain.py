@@ -29,7 +29,7 @@ Examples:
 )
 @click.argument("file", default="-", metavar="[FILE|-]", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option(
-    "--number", default=1, type=click.IntRange(min=1), help="Which event of FILE.  [default: the first]"
+    "--number", default=1, type=click.IntRange(min=1), help="The number of the event in FILE.  [default: 1]"
 )
 @click.option(
     "--data",

@@ -41,7 +41,7 @@ Examples:
     help="With --list rules: those first that took most time, or by priority.  [default: cost]",
 )
 @click.option(
-    "--limit", default=100, type=click.IntRange(1, 100), help="The most entries of a page.  [default: 100]"
+    "--limit", default=100, type=click.IntRange(1, 100), help="Entries of a page at most.  [default: 100]"
 )
 @click.option("--after", metavar="AFTER", help="Where the page begins: the `after` of the previous one.")
 @click.option("--rule", metavar="ID|NAME", help="The tree of this rule at the detector's clock.")

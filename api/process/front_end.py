@@ -1,7 +1,6 @@
 """A front end: serves the application on a listening socket, and shuts it down gracefully."""
 
 import asyncio
-import logging
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -40,8 +39,6 @@ async def serve_on(
     """
     config = server_config(settings)
     limit = ConnectionLimit(connections_max(settings))
-    # Hypercorn's own handler would log everything twice.
-    config.errorlog = logging.getLogger("hypercorn.error")
     # The server takes over the descriptor and closes it.
     config.bind = [f"fd://{listener.detach()}"]
 

@@ -1,5 +1,6 @@
 """Hypercorn, set up for this application."""
 
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -43,7 +44,8 @@ def server_config(settings: Settings) -> Config:
     config = Config()
     # The application logs requests itself, without anything that callers could forge.
     config.accesslog = None
-    config.errorlog = "-"
+    # Hypercorn's own handler would log everything twice.
+    config.errorlog = logging.getLogger("hypercorn.error")
     config.include_server_header = False
     config.keep_alive_timeout = settings.keep_alive_s
     config.keep_alive_max_requests = _KEEP_ALIVE_REQUESTS_MAX
