@@ -21,7 +21,9 @@ class OpenCalls:
         """End all calls now."""
         self._refused = True
         for timeout in self._timeouts:
-            timeout.reschedule(0.0)
+            # Of one whose time is over the end has begun.
+            if not timeout.expired():
+                timeout.reschedule(0.0)
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
