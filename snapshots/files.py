@@ -4,8 +4,10 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import cache
 from io import FileIO
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -20,6 +22,8 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 NO_ROOM: Final = FULL | {errno.EROFS}
 """The errors of a disk that cannot be written. Some file systems become read-only after a disk error."""
+
+_SYNCS_AT_ONCE: Final = 16
 
 _KEEP_SIZE: Final = 1
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
@@ -103,11 +107,20 @@ class Files(Protocol):
     def make_folder(self, folder: Path) -> None:
         """Make a folder and the missing ones above it, and sync their names."""
 
+    def add_folder(self, folder: Path) -> None:
+        """Make a folder in one that exists; its name is not synced. Raises FileExistsError if it is taken."""
+
     def remove_folder(self, folder: Path) -> None:
         """Remove an empty folder."""
 
     def sync_folder(self, folder: Path) -> None:
         """Return once the names in a folder are on the disk."""
+
+    def at_once(self, calls: Sequence[Callable[[], None]]) -> None:
+        """Make calls that sync, at the same time; return, or raise what one of them raised, after the last.
+
+        The system makes one of syncs that come together.
+        """
 
 
 class _RealFile(OpenFile):
@@ -204,6 +217,9 @@ class RealFiles(Files):
         folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
         self.sync_folder(folder.parent)
 
+    def add_folder(self, folder: Path) -> None:
+        folder.mkdir(mode=FOLDER_MODE)
+
     def remove_folder(self, folder: Path) -> None:
         folder.rmdir()
 
@@ -213,6 +229,20 @@ class RealFiles(Files):
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def at_once(self, calls: Sequence[Callable[[], None]]) -> None:
+        if len(calls) == 1:
+            calls[0]()
+            return
+        done = [_syncing().submit(call) for call in calls]
+        wait(done)
+        for one in done:
+            one.result()
+
+
+@cache
+def _syncing() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="sync")
 
 
 @contextmanager

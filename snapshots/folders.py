@@ -1,12 +1,14 @@
-"""Creates the folder of a store with its first snapshot, and destroys it."""
+"""Creates the folders of stores with their first snapshots, and destroys them."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from snapshots.errors import NothingUsable
-from snapshots.files import Files, RealFiles, storage_errors
-from snapshots.format.file_names import listing
+from snapshots.errors import NoRoom, NothingUsable, StorageError
+from snapshots.files import Files, OpenFile, RealFiles, storage_errors, write_all
+from snapshots.format import snapshot_file
+from snapshots.format.file_names import listing, snapshot_name
 from snapshots.write.snapshot_writer import SnapshotWriter
 
 
@@ -30,6 +32,43 @@ def create_folder(
         # An earlier attempt may have died before its syncs.
         files.sync_folder(folder)
         files.sync_folder(folder.parent)
+
+
+def create_folders(parent: Path, names: Sequence[str], body: bytes, *, version: int, files: Files) -> None:
+    """Make new folders in a folder, each with the same first snapshot, of record 0 and epoch 0, durably.
+
+    Raises NoRoom, with nothing left if that is possible, and StorageError: some are there then, and nobody
+    knows whether their snapshots are whole.
+    """
+    content = snapshot_file.encode(snapshot_file.Snapshot(0, 0, version, body))
+    try:
+        with storage_errors(f"folders in {parent} cannot be made"):
+            files.make_folder(parent)
+            begun: list[Callable[[], None]] = []
+            try:
+                for name in names:
+                    files.add_folder(parent / name)
+                    file = files.create(parent / name / snapshot_name(0))
+                    begun.append(partial(_finish, file, parent / name, files))
+                    write_all(file, content)
+            finally:
+                files.at_once(begun)
+            files.sync_folder(parent)
+    except NoRoom:
+        # Leftovers would fill the disk further, because a retry has other names.
+        for name in names:
+            with contextlib.suppress(StorageError):
+                destroy_folder(parent / name, files)
+        raise
+
+
+def _finish(file: OpenFile, folder: Path, files: Files) -> None:
+    """Sync a new folder with its only file, and close that."""
+    try:
+        file.sync()
+    finally:
+        file.close()
+    files.sync_folder(folder)
 
 
 def has_snapshot(folder: Path, files: Files | None = None) -> bool:

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from snapshots.files import Files, OpenFile, RealFiles
@@ -81,6 +81,10 @@ class FaultyFiles:
         self._may_fail("make_folder")
         self._files.make_folder(folder)
 
+    def add_folder(self, folder: Path) -> None:
+        self._may_fail("add_folder")
+        self._files.add_folder(folder)
+
     def remove_folder(self, folder: Path) -> None:
         self._may_fail("remove_folder")
         self._files.remove_folder(folder)
@@ -88,6 +92,16 @@ class FaultyFiles:
     def sync_folder(self, folder: Path) -> None:
         self._may_fail("sync_folder")
         self._files.sync_folder(folder)
+
+    def at_once(self, calls: Sequence[Callable[[], None]]) -> None:
+        raised: OSError | None = None
+        for call in calls:
+            try:
+                call()
+            except OSError as error:
+                raised = error
+        if raised is not None:
+            raise raised
 
     def _may_fail(self, what: str, first: Callable[[], object] = lambda: None) -> None:
         number = len(self.calls)

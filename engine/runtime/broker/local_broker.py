@@ -177,7 +177,7 @@ class LocalBroker(Broker):
     async def _fork(self, source_id: str, detector_id: str, name: str) -> int:
         try:
             await self._make_fork(source_id, detector_id)
-            return await self._directory.create_detector(detector_id, name, is_made=True)
+            return await self._directory.enter_fork(detector_id, name)
         except Exception as error:
             await self._purge(detector_id)
             if isinstance(error, ActorDied | StorageError):

@@ -1,7 +1,7 @@
 """The single owner of tokens, catalogue and leases, as a plain class."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +30,9 @@ from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSI
 from snapshots.data_folder.identity import begin_folder, check_identity
 from snapshots.data_folder.lock import FolderLock
 from snapshots.data_folder.mounts import check_mount
-from snapshots.errors import Fenced, NewerFormat, NoRoom, NothingUsable, StorageError
+from snapshots.errors import Fenced, NewerFormat, NothingUsable, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles, storage_errors
-from snapshots.folders import create_folder, destroy_folder, has_snapshot, is_unused
+from snapshots.folders import create_folder, create_folders, destroy_folder, has_snapshot, is_unused
 from snapshots.store import Store
 from snapshots.takeover.recovered import Recovered
 
@@ -155,14 +155,10 @@ class Directory:
     def _give_folders(self) -> None:
         """Create the folders of detectors that an older data folder lacks."""
         for detector_id in self._state.detectors:
-            if not self._files.names(self._detectors_folder / detector_id):
-                self._make_folder(detector_id)
+            folder = self._detectors_folder / detector_id
+            if not self._files.names(folder):
+                create_folder(folder, self._newborn, version=SNAPSHOT_VERSION, files=self._files)
         self._save()
-
-    def _make_folder(self, detector_id: str) -> None:
-        """Create the folder of a detector. If it is missing or empty later, its files were lost."""
-        folder = self._detectors_folder / detector_id
-        create_folder(folder, self._newborn, version=SNAPSHOT_VERSION, files=self._files)
 
     def _tidy(self) -> list[str]:
         """Delete what is half created or half removed; return what could not be deleted or is not ours."""
@@ -240,31 +236,46 @@ class Directory:
             if token_id in self._state.tokens:
                 used[token_id] = max(at_ms, used.get(token_id, at_ms))
 
-    def create_detector(self, detector_id: str, name: str, *, is_made: bool = False) -> int | None:
-        """Add a detector; return the catalogue's version that includes it, None if the limit is reached.
+    def create_detectors(self, names: Mapping[str, str]) -> list[int | None]:
+        """Add detectors, given as names by id, together.
 
-        With `is_made`, its folder has its first snapshot already. Raises DetectorUnavailable if it has none.
+        Return for each the catalogue's version that includes it, None if the limit is reached.
+        """
+        self._check_owner()
+        known = self._state.detectors
+        new = [detector_id for detector_id in names if detector_id not in known]
+        if self._detectors_max is not None:
+            del new[max(0, self._detectors_max - len(known)) :]
+        if new:
+            self._store.reserve(len(new) * _RECORD_BYTES_MAX)
+            # The folders come first: one without a detector is deleted at the next opening, but a detector
+            # without a folder is lost.
+            parent = self._detectors_folder
+            create_folders(parent, new, self._newborn, version=SNAPSHOT_VERSION, files=self._files)
+        versions = self._enter({one: names[one] for one in new}) if new else {}
+        return [
+            versions.get(detector_id, self._detectors.version if detector_id in known else None)
+            for detector_id in names
+        ]
+
+    def enter_fork(self, detector_id: str, name: str) -> int | None:
+        """Add a detector whose folder was made; return the catalogue's version, None if the limit is reached.
+
+        Raises DetectorUnavailable if the folder has no snapshot.
         """
         self._check_owner()
         if detector_id not in self._state.detectors:
             if self._detectors_max is not None and len(self._state.detectors) >= self._detectors_max:
                 return None
-            self._store.reserve(_RECORD_BYTES_MAX)
-            # The folder comes first: one without a detector is deleted at the next opening, but a detector
-            # without a folder is lost.
-            try:
-                if not is_made:
-                    self._make_folder(detector_id)
-                elif not has_snapshot(self._detectors_folder / detector_id, self._files):
-                    raise DetectorUnavailable(STARTING, "nothing was created: its files passed for leftovers")
-            except NoRoom:
-                # Each retry has another id: leftover folders would fill the disk further.
-                with contextlib.suppress(StorageError):
-                    destroy_folder(self._detectors_folder / detector_id, self._files)
-                raise
-            self._change(DetectorCreated(detector_id, name))
-            self._detectors.note(detector_id, name)
+            if not has_snapshot(self._detectors_folder / detector_id, self._files):
+                raise DetectorUnavailable(STARTING, "nothing was created: its files passed for leftovers")
+            self._enter({detector_id: name})
         return self._detectors.version
+
+    def _enter(self, names: Mapping[str, str]) -> dict[str, int]:
+        """Add detectors that have folders to the catalogue; return the version that includes each."""
+        self._change(*(DetectorCreated(*one) for one in names.items()))
+        return {detector_id: self._detectors.note(detector_id, name) for detector_id, name in names.items()}
 
     def delete_detector(self, detector_id: str) -> int | None:
         """Remove a detector; return the version without it, None if it does not exist.
@@ -295,14 +306,21 @@ class Directory:
         assert self._granted < _EPOCHS_PER_OPENING
         return self._opening + self._granted
 
-    def _change(self, change: Change) -> None:
-        """Make a change, durably first. Raises NoRoom if nothing was done; other errors leave that open."""
-        self._store.reserve(_RECORD_BYTES_MAX)
-        self._store.append(catalogue_state.encode(change), version=RECORD_VERSION)
+    def _change(self, *changes: Change) -> None:
+        """Make changes, durably first. Raises NoRoom if nothing was done; other errors leave that open."""
+        self._store.reserve(len(changes) * _RECORD_BYTES_MAX)
+        try:
+            for change in changes:
+                self._store.append(catalogue_state.encode(change), version=RECORD_VERSION)
+        except WriteFailed as error:
+            if len(changes) == 1:
+                raise
+            raise StorageError(f"some of {len(changes)} changes may be written: {error}") from error
         self._store.sync()
         self._store.check_owner()
         missing = self._store.missing()
-        catalogue_state.apply(change, self._state)
+        for change in changes:
+            catalogue_state.apply(change, self._state)
         if missing is not None:
             message = f"{missing} was removed or replaced while in use; a snapshot replaces it"
             self._warnings = [*self._warnings, message][-_WARNINGS_KEPT:]

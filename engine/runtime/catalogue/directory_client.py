@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from engine.runtime.contract.errors import (
     too_many_detectors,
 )
 from engine.runtime.contract.settings import RuntimeSettings
+from engine.runtime.process.batches import Batches
 from engine.runtime.process.open_calls import OpenCalls
 from snapshots.errors import ClaimRemoved, NoRoom, StorageError, WriteFailed
 
@@ -28,6 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _REMOVED_KEPT: Final = 10
+_CREATED_AT_ONCE_MAX: Final = 64
 
 
 class RunningDirectory(Protocol):
@@ -63,6 +65,7 @@ class DirectoryClient:
         self._running: RunningDirectory | None = None
         self._starting = asyncio.Lock()
         self._calls = OpenCalls(settings.deadline_s)
+        self._creations = Batches(self._create, _CREATED_AT_ONCE_MAX)
         self.trouble: str | None = None
         """Why the last call failed; None if it did not."""
         self.removed: list[str] = []
@@ -112,12 +115,20 @@ class DirectoryClient:
     async def tokens_used(self, token_ids: list[str], at_ms: int) -> None:
         await self._ask(Directory.tokens_used, token_ids, at_ms)
 
-    async def create_detector(self, detector_id: str, name: str, *, is_made: bool = False) -> int:
-        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400.
+    async def create_detector(self, detector_id: str, name: str) -> int:
+        """Add a detector; return the catalogue's version that includes it. Raises Refusal 1400."""
+        return self._within_limit(await self._creations.call((detector_id, name)))
 
-        With `is_made`, its folder has its first snapshot already.
-        """
-        version, _ = await self._change(Directory.create_detector, detector_id, name, is_made=is_made)
+    async def _create(self, wanted: Sequence[tuple[str, str]]) -> list[int | None]:
+        versions, _ = await self._change(Directory.create_detectors, dict(wanted))
+        return versions
+
+    async def enter_fork(self, detector_id: str, name: str) -> int:
+        """Add a detector whose folder was made, as `create_detector` does."""
+        version, _ = await self._change(Directory.enter_fork, detector_id, name)
+        return self._within_limit(version)
+
+    def _within_limit(self, version: int | None) -> int:
         if version is None:
             raise too_many_detectors(self._settings.detectors_max)
         return version

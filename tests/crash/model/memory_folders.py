@@ -1,15 +1,15 @@
 """A disk in memory with several folders, and the crash images of all of them together.
 
-Each folder is a MemoryDisk. A folder is made durably, as `make_folder` promises; one that was removed may
-come back until the folder above it is synced. In images, files are known by their paths, and folders by
-theirs with a slash at the end.
+Each folder is a MemoryDisk. A folder is made durably, as `make_folder` promises. Until the folder above is
+synced, one that was added may be gone, and one that was removed may come back. In images, files are known by
+their paths, and folders by theirs with a slash at the end.
 """
 
 import errno
 import itertools
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from snapshots.files import OpenFile
@@ -23,6 +23,8 @@ class FoldersDisk:
 
     def __init__(self, image: Image | None = None) -> None:
         self.folders: dict[Path, MemoryDisk] = {}
+        self.added: dict[Path, MemoryDisk] = {}
+        """Folders that may not be on the disk yet."""
         self.removed: dict[Path, MemoryDisk] = {}
         """Folders whose removal may not be on the disk yet."""
         self.before: Moment = lambda _, __: None
@@ -43,10 +45,11 @@ class FoldersDisk:
 
     def images(self, at_most: int, chance: random.Random) -> Iterator[Image]:
         """What a crash of the machine may leave; a sample where that is more than `at_most`."""
-        for back in itertools.product((False, True), repeat=len(self.removed)):
-            there = dict(self.folders)
-            for (folder, disk), is_back in zip(self.removed.items(), back, strict=True):
-                if is_back:
+        unsure = self.added | self.removed
+        for found in itertools.product((False, True), repeat=len(unsure)):
+            there = {folder: disk for folder, disk in self.folders.items() if folder not in unsure}
+            for (folder, disk), is_there in zip(unsure.items(), found, strict=True):
+                if is_there:
                     there[folder] = disk
             lists = [list(disk.images(at_most, chance)) for disk in there.values()]
             total = 1
@@ -98,6 +101,14 @@ class FoldersDisk:
                 self._add(one, MemoryDisk())
         self.after("make_folder", folder)
 
+    def add_folder(self, folder: Path) -> None:
+        if folder in self.folders:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
+        self._of(folder)
+        self._add(folder, MemoryDisk())
+        self.added[folder] = self.folders[folder]
+        self.after("add_folder", folder)
+
     def remove_folder(self, folder: Path) -> None:
         disk = self._of(folder / "any")
         if disk.live:
@@ -106,9 +117,14 @@ class FoldersDisk:
         self.after("remove_folder", folder)
 
     def sync_folder(self, folder: Path) -> None:
-        for gone in [one for one in self.removed if one.parent == folder]:
-            del self.removed[gone]
+        for unsure in (self.added, self.removed):
+            for known in [one for one in unsure if one.parent == folder]:
+                del unsure[known]
         self._of(folder / "any").sync_folder(folder)
+
+    def at_once(self, calls: Sequence[Callable[[], None]]) -> None:
+        for call in calls:
+            call()
 
     def _of(self, path: Path) -> MemoryDisk:
         if path.parent not in self.folders:

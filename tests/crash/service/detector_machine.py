@@ -112,7 +112,7 @@ class DetectorMachine(RuleBasedStateMachine):
     def create(self, seed: int, calls: int) -> None:
         self.created += 1
         detector_id = f"{self.created:032x}"
-        self.in_directory(calls, lambda: self.directory.create_detector(detector_id, "one"))
+        self.in_directory(calls, lambda: self.directory.create_detectors({detector_id: "one"}))
         if detector_id in self.catalogue():
             self.oracles[detector_id] = Oracle(random.Random(seed).choice, START_US)
 

@@ -90,10 +90,10 @@ class ServiceRun:
         self.directory.revoke_token(name)
         self.revoked.add(name)
 
-    def create(self, detector_id: str) -> None:
-        self.detectors[detector_id] = Known()
-        self.directory.create_detector(detector_id, "name")
-        self.entered.add(detector_id)
+    def create(self, *ids: str) -> None:
+        self.detectors |= {detector_id: Known() for detector_id in ids}
+        self.directory.create_detectors(dict.fromkeys(ids, "name"))
+        self.entered.update(ids)
 
     def delete(self, detector_id: str) -> None:
         self.entered.discard(detector_id)
@@ -110,7 +110,7 @@ class ServiceRun:
             self.directory.close()
             self.directory = opened(self.disk)
         try:
-            self.directory.create_detector(detector_id, "fork", is_made=True)
+            self.directory.enter_fork(detector_id, "fork")
         except DetectorUnavailable:
             # Its caller is told that there is none.
             self.directory.purge_detector(detector_id)
@@ -212,7 +212,8 @@ def tokens_and_detectors(run: ServiceRun) -> None:
     run.create("b" * 32)
     run.revoke_token("first")
     run.delete("a" * 32)
-    run.create("c" * 32)
+    run.create("c" * 32, "d" * 32)
+    run.activate("d" * 32).ask(rule())
     run.activate("b" * 32).ask(rule(), event(1))
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+from collections import Counter
 from contextlib import contextmanager
 
 import msgspec
@@ -20,6 +21,7 @@ from snapshots.errors import (
     NoRoom,
     NothingUsable,
     StorageError,
+    WriteFailed,
     WrongFolder,
 )
 from snapshots.files import RealFiles
@@ -29,7 +31,7 @@ from snapshots.store import Store
 from tests.faulty_files import FaultyFiles
 from tests.local_runtime import newborn
 
-A, B, C = "a" * 32, "b" * 32, "c" * 32
+A, B, C, D = "a" * 32, "b" * 32, "c" * 32, "d" * 32
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_tokens_and_detectors_are_there_after_a_restart_in_order_of_creation(ope
     for token_id in (C, A, B):
         directory.add_token(token_id, StoredToken(digest_of(token_id), "hint"))
     for detector_id in (B, C, A):
-        directory.create_detector(detector_id, f"detector {detector_id[0]}")
+        directory.create_detectors({detector_id: f"detector {detector_id[0]}"})
     directory.revoke_token(A)
     directory.delete_detector(C)
     found = opened().changes(0, 0)
@@ -112,7 +114,7 @@ def test_only_what_is_new_is_told(opened):
     nothing = directory.changes(*seen)
     assert (nothing.tokens, nothing.detectors) == (TableUpdate(seen[0]), TableUpdate(seen[1]))
     version = directory.add_token(A, StoredToken(b"digest", "hint"))
-    directory.create_detector(B, "b")
+    directory.create_detectors({B: "b"})
     news = directory.changes(*seen)
     assert news.tokens == TableUpdate(version, changes=[(b"digest", A)])
     assert news.detectors.changes == [(B, "b")]
@@ -125,7 +127,7 @@ def test_only_what_is_new_is_told(opened):
 
 def test_versions_and_epochs_grow_over_restarts(opened):
     directory = opened()
-    directory.create_detector(A, "a")
+    directory.create_detectors({A: "a"})
     versions, epochs = [directory.changes(0, 0).detectors.version], [directory.lease(A)]
     epochs.append(directory.lease(A))
     for _ in range(2):
@@ -139,7 +141,7 @@ def test_versions_and_epochs_grow_over_restarts(opened):
 def test_only_a_detector_in_the_catalogue_is_leased(opened):
     directory = opened()
     assert directory.lease(A) is None
-    directory.create_detector(A, "a")
+    directory.create_detectors({A: "a"})
     assert directory.lease(A)
     directory.delete_detector(A)
     assert directory.lease(A) is None
@@ -147,7 +149,7 @@ def test_only_a_detector_in_the_catalogue_is_leased(opened):
 
 def test_to_create_twice_is_to_create_once(opened):
     directory = opened()
-    assert directory.create_detector(A, "a") == directory.create_detector(A, "a")
+    assert directory.create_detectors({A: "a"}) == directory.create_detectors({A: "a"})
     assert directory.add_token(A, StoredToken(b"d", "h")) == directory.add_token(A, StoredToken(b"d", "h"))
     assert directory.changes(0, 0).detectors.whole == {A: "a"}
 
@@ -161,7 +163,7 @@ def test_what_is_not_there_cannot_be_removed(opened):
 def test_files_of_a_deleted_detector_go_when_it_is_purged_or_with_the_next_opening(opened, tmp_path):
     directory = opened()
     for detector_id in (A, B):
-        directory.create_detector(detector_id, "")
+        directory.create_detectors({detector_id: ""})
     directory.purge_detector(A)
     assert (tmp_path / "detectors" / A).exists(), "a detector that lives is not purged"
     directory.delete_detector(A)
@@ -182,14 +184,14 @@ def test_a_change_that_fails_is_made_whole_or_not_at_all(tmp_path, change, error
         files = FaultyFiles(error=error)
         with opened_with(data, files) as directory:
             directory.add_token(A, StoredToken(b"a", "hint"))
-            directory.create_detector(A, "a")
+            directory.create_detectors({A: "a"})
             before = told(directory)
             known = {A}, directory._state.detectors.copy()
             files.fails_at = len(files.calls) + call
             work = {
                 "add": lambda one: one.add_token(B, StoredToken(b"b", "hint")),
                 "revoke": lambda one: one.revoke_token(A),
-                "create": lambda one: one.create_detector(B, "b"),
+                "create": lambda one: one.create_detectors({B: "b"}),
                 "delete": lambda one: one.delete_detector(A),
             }[change]
             try:
@@ -233,9 +235,9 @@ def test_a_disk_without_room_refuses_a_change_and_takes_it_when_there_is_room(op
     files.error, files.for_good = error, True
     files.fail_next("reserve", "create", "make_folder")
     with pytest.raises(NoRoom):
-        directory.create_detector(A, "a")
+        directory.create_detectors({A: "a"})
     files.fails_at = None
-    directory.create_detector(A, "a")
+    directory.create_detectors({A: "a"})
     assert list(opened().changes(0, 0).detectors.whole or ()) == [A]
 
 
@@ -248,7 +250,7 @@ def test_the_folder_of_a_detector_that_was_never_entered_goes_at_the_next_openin
 
 def test_a_folder_that_is_of_no_detector_is_told_of_and_left_alone(opened, tmp_path):
     directory = opened()
-    directory.create_detector(A, "a")
+    directory.create_detectors({A: "a"})
     other = tmp_path / "detectors" / B
     shutil.copytree(tmp_path / "detectors" / A, other)
     store = Store(other, epoch=7)
@@ -265,7 +267,7 @@ def test_a_folder_that_is_of_no_detector_is_told_of_and_left_alone(opened, tmp_p
 
 
 def test_what_was_found_at_the_opening_is_settled_before_anything_is_answered(opened, tmp_path):
-    opened().create_detector(A, "a")
+    opened().create_detectors({A: "a"})
     opened()
     segments = sorted((tmp_path / "directory").glob("journal-*-000001.rdj"))
     assert [path.stat().st_size >= HEADER_BYTES for path in segments] == [True, True]
@@ -273,7 +275,7 @@ def test_what_was_found_at_the_opening_is_settled_before_anything_is_answered(op
 
 def test_a_catalogue_that_is_gone_is_not_begun_anew(opened, tmp_path):
     directory = opened()
-    directory.create_detector(A, "a")
+    directory.create_detectors({A: "a"})
     directory.close()
     shutil.rmtree(tmp_path / "directory")
     with pytest.raises(NothingUsable, match="is gone or empty"):
@@ -337,16 +339,16 @@ def test_no_room_for_a_snapshot_does_not_keep_the_folder_from_being_opened(opene
 def test_no_more_detectors_are_entered_than_there_may_be(tmp_path):
     directory = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0, detectors_max=2))
     directory.open()
-    versions = [directory.create_detector(one, "") for one in (A, B)]
-    assert directory.create_detector(C, "") is None
+    versions = [directory.create_detectors({one: ""}) for one in (A, B)]
+    assert directory.create_detectors({C: ""}) == [None]
     assert not (tmp_path / "detectors" / C).exists()
-    assert directory.create_detector(B, "") == versions[1], "to create twice is to create once"
+    assert directory.create_detectors({B: ""}) == versions[1], "to create twice is to create once"
     directory.delete_detector(A)
-    assert directory.create_detector(C, "") is not None
+    assert directory.create_detectors({C: ""}) != [None]
     directory.close()
     again = Directory(DirectorySettings(tmp_path, 2, lock_wait_s=0, detectors_max=1))
     again.open()
-    assert again.create_detector(A, "") is None
+    assert again.create_detectors({A: ""}) == [None]
     assert list(again.changes(0, 0).detectors.whole or ()) == [B, C], "a lower limit takes nothing away"
     again.close()
 
@@ -388,20 +390,55 @@ def test_a_token_is_minted_offline(opened, tmp_path):
     assert opened().changes(0, 0).tokens.whole == {digest_of(minted.token): minted.id}
 
 
-@pytest.mark.parametrize("call", ["reserve", "create", "write", "sync", "rename"])
-def test_a_detector_for_which_there_is_no_room_leaves_nothing_behind(opened, files, tmp_path, call):
+@pytest.mark.parametrize("wanted", [{B: "b"}, {B: "b", C: "c"}], ids=["one", "two"])
+@pytest.mark.parametrize("call", ["reserve", "add_folder", "create", "write", "sync", "sync_folder"])
+def test_detectors_for_which_there_is_no_room_leave_nothing_behind(opened, files, tmp_path, call, wanted):
     directory = opened()
-    directory.create_detector(A, "a")
+    directory.create_detectors({A: "a"})
     directory._store._journal._current.reserved_bytes = 0
     files.error = errno.ENOSPC
     # Where there is no room for much, there may be for little.
     files.for_good = call == "reserve"
     files.fail_next(call)
     with pytest.raises(NoRoom):
-        directory.create_detector(B, "b")
+        directory.create_detectors(wanted)
     files.fails_at = None
     assert [path.name for path in (tmp_path / "detectors").iterdir()] == [A]
-    assert directory.create_detector(B, "b")
+    directory.create_detectors(wanted)
+    assert opened().changes(0, 0).detectors.whole == {A: "a", **wanted}
+
+
+def test_detectors_that_are_created_together_share_the_syncs_of_folder_and_journal(opened, files, tmp_path):
+    directory = opened()
+    directory.create_detectors({A: "a"})
+    before = len(files.calls)
+    first, second = directory.create_detectors({B: "b", C: "c"})
+    assert first < second, "each has its version"
+    calls = Counter(files.calls[before:])
+    assert (calls["sync"], calls["sync_folder"], calls["sync_data"]) == (2, 3, 1)
+    assert directory.create_detectors({A: "a", C: "c", D: "d"}) == [second + 1] * 3
+    for detector_id in (A, B, C, D):
+        store = Store(tmp_path / "detectors" / detector_id, epoch=1)
+        assert store.recover().snapshot.body == directory._newborn
+
+
+def test_of_detectors_that_are_created_together_some_may_be_there_if_writing_fails(opened, files):
+    directory = opened()
+    directory.create_detectors({A: "a"})
+    journal_write = directory._store._journal._current.write
+
+    def second_write(data):
+        directory._store._journal._current.write = failing_write
+        journal_write(data)
+
+    def failing_write(_):
+        raise WriteFailed("the disk")
+
+    directory._store._journal._current.write = second_write
+    with pytest.raises(StorageError, match="some of 2 changes may be written") as caught:
+        directory.create_detectors({B: "b", C: "c"})
+    assert not isinstance(caught.value, WriteFailed), "which says that nothing was done"
+    assert opened().changes(0, 0).detectors.whole == {A: "a", B: "b"}
 
 
 def expecting(data, folder_id, files=None):
@@ -430,7 +467,7 @@ WORK = {
     "changes": lambda directory: directory.changes(0, 0),
     "add": lambda directory: directory.add_token(B, StoredToken(b"b", "hint")),
     "revoke": lambda directory: directory.revoke_token(A),
-    "create": lambda directory: directory.create_detector(B, "b"),
+    "create": lambda directory: directory.create_detectors({B: "b"}),
     "delete": lambda directory: directory.delete_detector(A),
     "purge": lambda directory: directory.purge_detector(C),
 }
@@ -444,14 +481,14 @@ def test_a_folder_that_is_swapped_meanwhile_is_noticed_and_nothing_is_made_in_it
     directory.open()
     directory.add_token(A, StoredToken(b"a", "hint"))
     for detector_id in (A, C):
-        directory.create_detector(detector_id, "")
+        directory.create_detectors({detector_id: ""})
     directory.delete_detector(C)
     data.rename(tmp_path / "aside")
     if instead == "another":
         with opened_offline(data) as other:
             other.add_token(A, StoredToken(b"a", "hint"))
             for detector_id in (A, C):
-                other.create_detector(detector_id, "")
+                other.create_detectors({detector_id: ""})
     else:
         data.mkdir()
     before = held(tmp_path)
@@ -465,7 +502,7 @@ ANSWERS_WITHOUT_A_CHANGE = {
     "changes": lambda directory: directory.changes(0, 0),
     "a token that is there": lambda directory: directory.add_token(A, StoredToken(b"a", "hint")),
     "a token that is not there": lambda directory: directory.revoke_token(B),
-    "a detector that is there": lambda directory: directory.create_detector(A, ""),
+    "a detector that is there": lambda directory: directory.create_detectors({A: ""}),
     "a detector that is not there": lambda directory: directory.delete_detector(B),
     "nothing to purge": lambda directory: directory.purge_detector(B),
     "a lease": lambda directory: directory.lease(A),
@@ -477,7 +514,7 @@ ANSWERS_WITHOUT_A_CHANGE = {
 def test_a_directory_with_a_successor_answers_nothing(tmp_path, ask):
     with opened_with(tmp_path, RealFiles()) as directory:
         directory.add_token(A, StoredToken(b"a", "hint"))
-        directory.create_detector(A, "")
+        directory.create_detectors({A: ""})
         ask(directory)
         successor = Store(tmp_path / "directory")
         successor.recover()
@@ -491,7 +528,7 @@ def test_a_directory_that_cannot_know_whether_it_has_a_successor_answers_nothing
     directory = expecting(tmp_path, begin_folder(tmp_path), files)
     directory.open()
     directory.add_token(A, StoredToken(b"a", "hint"))
-    directory.create_detector(A, "")
+    directory.create_detectors({A: ""})
     files.fail_next("is_named")
     with pytest.raises(StorageError, match="cannot be read"):
         ask(directory)

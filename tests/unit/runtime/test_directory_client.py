@@ -1,6 +1,7 @@
 """What is said of a change whose attempts had no answer: that nothing was done, or that it is not known."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from engine.runtime.contract.catalogue_changes import Opened, StoredToken
 from engine.runtime.contract.errors import ActorDied, DetectorUnavailable
 from engine.runtime.contract.settings import RuntimeSettings
 from snapshots.errors import NoRoom, StorageError, SyncFailed, WriteFailed
+from tests.local_runtime import local_service
 
 pytestmark = pytest.mark.skipping_clock
 
@@ -53,7 +55,7 @@ class Scripted:
             await asyncio.Event().wait()
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        return [outcome] if method is Directory.create_detectors else outcome
 
     async def end(self) -> None:
         pass
@@ -111,3 +113,24 @@ async def test_what_is_gone_at_a_second_attempt_was_removed_by_the_first(tmp_pat
     assert await CHANGES[name](client_of(tmp_path, DEAD, None)) == 0
     with pytest.raises(Refusal):
         await CHANGES[name](client_of(tmp_path, None))
+
+
+async def test_detectors_that_are_created_at_the_same_time_share_calls(tmp_path):
+    async with local_service(tmp_path) as service:
+        calls = Counter()
+
+        async def count(call: str) -> None:
+            calls[call] += 1
+
+        service.directories.started[-1].before = count
+        ids = await asyncio.gather(*(service.fleet.create_detector(f"{number}") for number in range(150)))
+        assert calls["create_detectors"] == 3, "two of 64, and one of what is left"
+        assert sorted(await service.fleet.detectors()) == sorted((one, f"{n}") for n, one in enumerate(ids))
+
+
+async def test_one_limit_holds_for_those_that_are_created_at_the_same_time(tmp_path):
+    async with local_service(tmp_path, detectors_max=3) as service:
+        created = (service.fleet.create_detector("") for _ in range(5))
+        outcomes = await asyncio.gather(*created, return_exceptions=True)
+        assert Counter(map(type, outcomes)) == {str: 3, Refusal: 2}
+        assert len(await service.fleet.detectors()) == 3

@@ -350,7 +350,7 @@ async def test_a_change_that_the_directory_died_over_is_made_exactly_once(tmp_pa
         await fleet.revoke_token(minted.id)
         assert await fleet.detectors() == []
         assert not fleet.any_token
-        assert {call: deaths[call] >= 2 for call in ("add_token", "create_detector", "delete_detector")}
+        assert {call: deaths[call] >= 2 for call in ("add_token", "create_detectors", "delete_detector")}
 
 
 async def test_a_removal_whose_answer_was_lost_with_the_directory_is_no_error(tmp_path):
@@ -463,7 +463,7 @@ async def test_a_detector_that_another_front_end_made_or_deleted_is_noticed(tmp_
     async with local_service(tmp_path, poll_s=60) as service:
         fleet = service.fleet
         directory = service.directories.started[-1].directory
-        directory.create_detector("a" * 32, "theirs")
+        directory.create_detectors({"a" * 32: "theirs"})
         await fleet.call("a" * 32, event(1))
         mine = await fleet.create_detector("mine")
         directory.delete_detector(mine)

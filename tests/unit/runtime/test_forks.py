@@ -261,7 +261,7 @@ async def test_a_directory_that_opens_again_in_between_takes_the_folder_for_a_le
         directory = service.directories.started[-1]
 
         async def before(call: str) -> None:
-            if call == "create_detector":
+            if call == "enter_fork":
                 directory.before = _go_on
                 directory.die()
 

@@ -2,6 +2,9 @@
 
 import errno
 import os
+import threading
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,6 +41,29 @@ def test_a_sync_reaches_the_file_or_the_folder(tmp_path: Path, synced: list[Path
     assert synced == [path] * 3
     files.sync_folder(tmp_path)
     assert synced[3:] == [tmp_path]
+
+
+def test_the_name_of_an_added_folder_is_not_synced(tmp_path: Path, synced: list[Path]) -> None:
+    RealFiles().add_folder(tmp_path / "folder")
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o700
+    assert synced == []
+    with pytest.raises(FileExistsError):
+        RealFiles().add_folder(tmp_path / "folder")
+
+
+def test_calls_at_once_overlap_and_all_have_ended_when_one_has_failed() -> None:
+    together, ended = threading.Barrier(3), []
+
+    def call(number: int) -> None:
+        together.wait(10)
+        if not number:
+            raise OSError("the first")
+        time.sleep(0.01)
+        ended.append(number)
+
+    with pytest.raises(OSError, match="the first"):
+        RealFiles().at_once([partial(call, number) for number in range(3)])
+    assert sorted(ended) == [1, 2]
 
 
 def test_files_and_folders_are_for_their_user_alone(tmp_path: Path) -> None:
