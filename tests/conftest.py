@@ -148,6 +148,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Without `-m`, leave out marked tests, except those whose file or name is given."""
     if config.option.markexpr or any(".py" in argument for argument in config.args):
         return
-    marked = [item for item in items if any(map(item.get_closest_marker, ON_REQUEST))]
-    config.hook.pytest_deselected(items=marked)
-    items[:] = [item for item in items if item not in set(marked)]
+    marked = {item for item in items if any(map(item.get_closest_marker, ON_REQUEST))}
+    config.hook.pytest_deselected(items=list(marked))
+    items[:] = [item for item in items if item not in marked]

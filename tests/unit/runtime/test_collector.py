@@ -21,8 +21,6 @@ class Cycle:
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     thresholds = gc.get_threshold()
-    # An earlier test of this process may have left hidden objects.
-    gc.unfreeze()
     yield
     # As it is after the collection of tests.
     gc.freeze()
