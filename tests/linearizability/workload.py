@@ -1,8 +1,9 @@
 """What clients ask of one detector, so that the answers tell the order: each depends on the one before.
 
 Timestamps are drawn one after another, and arrive in whatever order, so how late an event was tells which was
-the latest before it. Eight rules are the bits of a number in the event before. The rules that change fire at
-nearly every event, so that the next answer tells whether they did.
+the latest before it. Eight rules are the bits of a number in the event before; events have its two halves, so
+that few values have a bit. The rules that change fire at nearly every event, so that the next answer tells
+whether they did.
 """
 
 import itertools
@@ -31,7 +32,11 @@ FIXED: Final = tuple(
     map(
         parse,
         (
-            *(f"previous p in {[p for p in range(VALUES) if p >> bit & 1]}" for bit in range(8)),
+            *(
+                f"previous {half} in {[value for value in range(16) if value >> bit & 1]}"
+                for half in ("lower", "upper")
+                for bit in range(4)
+            ),
             "count(p < 128) within 1s >= 5",
             "distinct(q) within 400ms > 2 and not previous q == 1",
             "per q (count(p >= 64) within 1500ms >= 4)",
@@ -101,5 +106,6 @@ class Workload:
         if self.chance.random() < 0.04:
             # Some are just late enough to be refused, some are not, and some whichever came before.
             time_ms -= TOO_LATE_MS + self.chance.randint(-3, 3) * STEP_MS
-        fields = {"p": self.chance.randrange(VALUES), "q": self.chance.randrange(3)}
+        upper, lower = divmod(p := self.chance.randrange(VALUES), 16)
+        fields = {"p": p, "upper": upper, "lower": lower, "q": self.chance.randrange(3)}
         return Sent(next(self._numbers), fields, time_ms)
