@@ -4,13 +4,17 @@ import asyncio
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import api
+from api.cli import main
 from api.http.app import Application
 from api.settings import Settings
 from tests.api.conftest import BOOTSTRAP
@@ -18,7 +22,6 @@ from tests.api.wire import served
 from tests.local_runtime import LocalService
 
 PAGE = (Path(api.__file__).parent / "CLIENT.md").read_text("utf-8")
-END = "=== the end of one example ==="
 
 
 def run_python(url: str) -> list[str]:
@@ -33,26 +36,24 @@ def run_python(url: str) -> list[str]:
     return said
 
 
-def run_shell(url: str) -> list[tuple[str, str]]:
-    """Run the examples in the shell; what each printed, and what the page has."""
-    examples = []
+def run_shell(url: str) -> Iterator[tuple[str, str]]:
+    """Run the examples in the shell; what each printed, and what the page has.
+
+    The commands run in this process, which has imported them; only what reads their output has its own.
+    """
+    service = {"RULE_DETECTOR_URL": url, "RULE_DETECTOR_TOKEN": BOOTSTRAP}
     for console in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL):
         for example in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
-            command, _, expected = example.partition("\n")
-            examples.append((command, expected.strip()))
-    script = "".join(f"{command}\necho '{END}'\n" for command, _ in examples)
-    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ran = subprocess.run(
-        ["bash", "-eu", "-o", "pipefail", "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-        env={"PATH": programs, "RULE_DETECTOR_URL": url, "RULE_DETECTOR_TOKEN": BOOTSTRAP},
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    printed = [re.sub(r"\b[0-9a-f]{32}\b", "ID", output).strip() for output in ran.stdout.split(END)[:-1]]
-    return list(zip(printed, [expected for _, expected in examples], strict=True))
+            line, _, expected = example.partition("\n")
+            command, _, reader = line.partition(" | ")
+            program, *arguments = shlex.split(command)
+            assert program == "rule-detector"
+            ran = CliRunner().invoke(main, arguments, env=service)
+            assert ran.exit_code == 0, ran.output
+            read = subprocess.run(
+                shlex.split(reader or "cat"), input=ran.output, stdout=subprocess.PIPE, text=True, check=True
+            )
+            yield re.sub(r"\b[0-9a-f]{32}\b", "ID", read.stdout).strip(), expected.strip()
 
 
 @pytest.mark.parametrize("service", ["apart"], indirect=True)
@@ -60,7 +61,9 @@ async def test_its_examples_can_be_run_from_top_to_bottom(service: LocalService,
     async with served(Application(settings, service.fleet), settings) as wire:
         url = f"http://127.0.0.1:{wire.port}"
         assert await asyncio.to_thread(run_python, url) == []
-        for printed, expected in await asyncio.to_thread(run_shell, url):
+        examples = await asyncio.to_thread(list, run_shell(url))
+        assert len(examples) > 10
+        for printed, expected in examples:
             assert printed == expected
 
 
