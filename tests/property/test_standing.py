@@ -10,6 +10,8 @@ from engine import Detector, Refusal, explain
 from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.explanation.between_events.document import node_document
 from engine.evaluation.explanation.between_events.standing import standing
+from engine.language.condition import Condition
+from engine.language.text.parser import parse
 from tests.differential.comparison import Pair
 from tests.differential.modes import MODES, in_mode
 from tests.worlds.long_histories import LongHistoriesWorld
@@ -52,16 +54,17 @@ def leaves(node: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("keyed", [True, False])
 def test_it_agrees_with_an_event_that_changes_nothing(mode: str, keyed: bool, seed: int) -> None:
     met: Counter[bool] = Counter()
+    conditions = {}
+    for text in TEMPORAL:
+        told = text.replace(" p", " p == true").replace("(p", "(p == true").replace(" q", " q == true")
+        told = "q == true" + told[1:] if told.startswith("q ") else told
+        conditions[text] = parse(f"per user ({told})" if keyed else told)
     with in_mode(mode):
         for number in range(30):
             drawn = random.Random(f"{seed} {mode} {number}")
             detector = Detector()
-            for text in TEMPORAL:
-                told = (
-                    text.replace(" p", " p == true").replace("(p", "(p == true").replace(" q", " q == true")
-                )
-                told = "q == true" + told[1:] if told.startswith("q ") else told
-                detector.add_rule(text, f"per user ({told})" if keyed else told)
+            for text, condition in conditions.items():
+                detector.add_rule(text, condition)
             for fields, timestamp_ms in events(drawn):
                 detector.evaluate(fields, timestamp_ms)
             if detector.clock_us is None:
@@ -125,23 +128,26 @@ COUNTING = (
 @pytest.mark.parametrize("condition", COUNTING)
 def test_since_when_a_verdict_is_what_it_is(condition: str, seed: int) -> None:
     told: Counter[bool] = Counter()
+    parsed = parse(condition)
     for number in range(40):
         drawn = random.Random(f"{seed} {number}")
         happened = [*events(drawn), *events(drawn)]
         happened.sort(key=lambda one: one[1])
         end_ms = max((at_ms for _, at_ms in happened), default=0) + drawn.choice((0, 1_000, 2_999, 4_000))
-        now = _standing_at(condition, happened, end_ms)
+        now = _standing_at(parsed, happened, end_ms)
         if "since_ms" not in now:
             assert not now.get("found") or " within " not in condition, now
             continue
         since_ms = now["since_ms"]
         told[now["verdict"]] += since_ms < end_ms
         for at_ms in {since_ms, *(at_ms for at_ms in range(0, end_ms, 250) if at_ms >= since_ms)}:
-            assert _standing_at(condition, happened, at_ms)["verdict"] is now["verdict"], (at_ms, now)
+            assert _standing_at(parsed, happened, at_ms)["verdict"] is now["verdict"], (at_ms, now)
     assert sum(told.values()) > 3
 
 
-def _standing_at(condition: str, happened: list[tuple[dict[str, Any], int]], at_ms: float) -> dict[str, Any]:
+def _standing_at(
+    condition: Condition, happened: list[tuple[dict[str, Any], int]], at_ms: float
+) -> dict[str, Any]:
     """Give the tree at a time, after all that happened up to then."""
     detector = Detector()
     rule = detector.add_rule("r", condition)
