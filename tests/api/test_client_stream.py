@@ -148,6 +148,7 @@ async def test_a_stream_can_be_left_at_any_result(there: Wire, caller: Caller) -
             break
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(("idle_s", "lives"), [(0.1, True), (60.0, False)])
 async def test_blank_lines_keep_a_silent_stream_alive(
     service: LocalService,

@@ -128,6 +128,7 @@ def deep(levels: int) -> bytes:
     return b'{"condition": ' + b'{"not": ' * levels + leaf + b"}" * levels + b"}"
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("content", "code"),
     [

@@ -172,6 +172,7 @@ MEMBERS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize("member", MEMBERS)
 async def test_the_schema_of_conditions_takes_what_the_application_takes(caller: Caller, member: str) -> None:
     schema = validator({"$ref": "#/components/schemas/Condition"})
@@ -180,6 +181,7 @@ async def test_the_schema_of_conditions_takes_what_the_application_takes(caller:
     assert (await caller("POST", "/api/conditions/parse", {"condition": given})).result["condition"] == given
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     "given",
     [
@@ -224,6 +226,7 @@ async def test_the_document_is_served_without_a_token_and_without_an_envelope(ca
     assert response.json() == DOCUMENT
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize("prefix", ["", "/detect", "/a/b"])
 async def test_all_of_it_holds_behind_a_proxy_that_serves_it_under_a_prefix(
     caller: Caller, prefix: str

@@ -177,6 +177,7 @@ async def test_paths_are_taken_as_they_are_written(caller: Caller, path: str, co
     assert [entry["code"] for entry in without.json()["errors"]] == [1100]
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize("path", ["/apis", "//api/detectors", "/api%2Fdetectors", "/healthz/", "/docs/"])
 async def test_paths_elsewhere_need_no_token_to_be_unknown(caller: Caller, path: str) -> None:
     caller.token = None
@@ -190,6 +191,7 @@ async def test_an_escaped_path_is_the_path(caller: Caller) -> None:
     assert (await caller("GET", "/%61pi/%64etectors")).codes == [1100]
 
 
+@pytest.mark.parametrize("service", ["here"], indirect=True)
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
