@@ -252,22 +252,24 @@ def _rows(shape: Shape, parts: Abstraction, *, selected: bool) -> list[str]:
             f"for {_numbered('c', range(count))}priority, in zip({', '.join(['each'] * (count + 1))}):",
             f" if {writer.verdict(shape)}: fire(priority)",
         ]
+    columns = "c0 in constants[0]" if first == 1 else f"{_numbered('c', range(first))} in zip(*constants)"
     if updates(shape):
         writer.verdict(shape)
-        return [
-            f"for {_numbered('c', range(count))} in zip(*constants):",
-            *(f" {line}" for line in writer.lines),
-        ]
+        return [f"for {columns}:", *(f" {line}" for line in writer.lines)]
     tests = [writer.verdict(shape)]
     if first < count and isinstance(shape, Junction):
         tests = [writer.verdict(member) for member in shape.members]
     width = count + 1 - first
     return [
         f"place = -{width}",
-        f"for {_numbered('c', range(first))} in zip(*constants):",
+        f"for {columns}:",
         f" place += {width}",
         f" if {tests[0]}:",
-        f"  {_numbered('c', range(first, count))}priority, = rest[place : place + {width}]",
+        *(
+            [f"  {_numbered('c', range(first, count))}priority, = rest[place : place + {width}]"]
+            if width > 1
+            else ["  priority = rest[place]"]
+        ),
         f"  if {' and '.join(tests[1:]) or 'True'}: fire(priority)",
     ]
 

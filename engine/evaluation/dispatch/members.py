@@ -27,6 +27,6 @@ class Updater(NamedTuple):
     number: int
     """Below 0, which distinguishes it from the priority of a rule."""
     name: NodeName
-    depth: int
-    """See `Bucket.add`."""
+    stage: int
+    """See `update_stage`."""
     triggers: Triggers | None

@@ -22,7 +22,13 @@ from engine.evaluation.facts.texts import Texts
 from engine.evaluation.memory import Regime
 from engine.evaluation.paths import membership_of
 from engine.evaluation.plan.ir import Known, Memories
-from engine.evaluation.plan.requirements import path_depth, requirements_of, update_depth
+from engine.evaluation.plan.requirements import (
+    RULE_STAGE,
+    own_size,
+    path_depth,
+    requirements_of,
+    update_stage,
+)
 from engine.evaluation.plan.triggers import Analysis, Holding, Triggers, Unstarted, may_meet_several
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.fusing import entries_to_write, fuse
@@ -66,7 +72,7 @@ class RuleSet:
         self._rules: dict[int, Rule] = {}
         """The rules by priority, for a faster look-up of those that fire."""
         self.nodes = 0
-        """The number of nodes in all conditions."""
+        """The number of nodes in all conditions. Those of a memory that rules share count once."""
         self._stream: ObserveMany | None = None
         self._action_bytes = 0
         """The most bytes of the actions of all rules."""
@@ -117,6 +123,8 @@ class RuleSet:
         for node, path in parts.memories:
             names.append(NodeName(node, path, birth))
             self._state.acquire(names[-1], tick)
+            if self._state.users[names[-1]] > 1:
+                self.nodes -= own_size(node)
         self.relations.update(parts.relations)
         self.lookups.add(parts.literals)
         for fact, pattern in parts.patterns:
@@ -191,6 +199,8 @@ class RuleSet:
 
     def _release(self, name: NodeName, now_us: int) -> None:
         users, joined = self._state.users, self._state.joined.get(name)
+        if users[name] > 1:
+            self.nodes += own_size(name.condition)
         updated = joined.name if joined else name
         if users[name] == users[updated] == 1 and updated in self._updater_of:
             self._drop_updater(updated)
@@ -244,12 +254,12 @@ class RuleSet:
                 self._add_updater(updated, analysis)
         triggers = analysis.of_rule(program.rule.condition)
         self._by_priority[priority] = program._replace(triggers=triggers)
-        self._add_member(priority, 0, program.birth, triggers)
+        self._add_member(priority, RULE_STAGE, program.birth, triggers)
 
     def _unindex_rule(self, priority: int) -> None:
         """Undo `_index_rule`, except for the memories."""
         program = self._by_priority[priority]
-        self._remove_member(priority, 0, program.birth, program.triggers)
+        self._remove_member(priority, RULE_STAGE, program.birth, program.triggers)
 
     def _add_updater(self, name: NodeName, analysis: Analysis) -> None:
         """Index a memory. The analysis is that of a rule that reads it."""
@@ -257,30 +267,30 @@ class RuleSet:
         if name.birth != analysis.birth:
             analysis = Analysis(name.birth, self._index.cost)
         triggers = analysis.of_memory(name.condition, name.path)
-        updater = Updater(-self._updaters_made, name, update_depth(name.condition, name.path), triggers)
+        updater = Updater(-self._updaters_made, name, update_stage(name.condition, name.path), triggers)
         self._updaters[updater.number] = updater
         self._updater_of[name] = updater.number
-        self._add_member(updater.number, updater.depth, name.birth, triggers)
+        self._add_member(updater.number, updater.stage, name.birth, triggers)
 
     def _drop_updater(self, name: NodeName) -> None:
         updater = self._updaters.pop(self._updater_of.pop(name))
-        self._remove_member(updater.number, updater.depth, name.birth, updater.triggers)
+        self._remove_member(updater.number, updater.stage, name.birth, updater.triggers)
 
-    def _add_member(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
+    def _add_member(self, member: int, stage: int, birth: int, triggers: Triggers | None) -> None:
         several = may_meet_several(triggers)
         if several:
             self._selected.add(member)
-        self._index.add(member, triggers, depth, several=several)
+        self._index.add(member, triggers, stage, several=several)
         for store, blank in self._memories_among(birth, triggers):
-            self._bucket_of(store, blank=blank).add(member, depth, several=several)
+            self._bucket_of(store, blank=blank).add(member, stage, several=several)
 
-    def _remove_member(self, member: int, depth: int, birth: int, triggers: Triggers | None) -> None:
+    def _remove_member(self, member: int, stage: int, birth: int, triggers: Triggers | None) -> None:
         self.samples.forget(member)
         several = may_meet_several(triggers)
-        self._index.remove(member, triggers, depth, several=several)
+        self._index.remove(member, triggers, stage, several=several)
         for store, blank in self._memories_among(birth, triggers):
             bucket = self._bucket_of(store, blank=blank)
-            bucket.remove(member, depth, several=several)
+            bucket.remove(member, stage, several=several)
             if not bucket.size:
                 self._unwatch(store)
         if several:

@@ -34,7 +34,7 @@ STAYS_SHARE: Final = 0.7
 not make each change expensive."""
 
 _RULE: Final = 2.0
-_EQUALITY: Final = 6.0
+_EQUALITY: Final = 5.0
 _LEAF: Final = 18.0
 _KEY: Final = 15.0
 _PATTERN: Final = 1400.0
@@ -53,7 +53,7 @@ _COMPARED: Final = 100.0
 
 _INDEX: Final = 1900.0
 """To look up the values of an event, beyond what one function takes for any event."""
-_TABLE: Final = 400.0
+_TABLE: Final = 900.0
 _SEARCH: Final = 5000.0
 """To search a text for many patterns."""
 _LOOP: Final = 1000.0

@@ -42,7 +42,7 @@ class FactNames(Generic[T]):
     def found_in(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[tuple[T, Any]]:
         """Return each item whose fact has a value in an event, with the value."""
         found = self.of_fields.found_in(fields)
-        return found + self.of_vars.found_in(sent) if self.of_vars else found
+        return found + self.of_vars.found_in(sent) if sent else found
 
 
 class Names(Generic[T]):
@@ -56,9 +56,6 @@ class Names(Generic[T]):
         self._dotted: dict[str, T] = {}
         self._branches: dict[str, _Branch[T]] = {}
         """Items by dotted name again, by their first step."""
-
-    def __bool__(self) -> bool:
-        return bool(self._plain or self._dotted)
 
     def add(self, name: Name, item: T) -> None:
         """Add a new name."""

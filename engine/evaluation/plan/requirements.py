@@ -65,16 +65,29 @@ def path_depth(path: Path) -> int:
     return sum(temporal_depth(step.where) for step in path if isinstance(step, Filter))
 
 
+def own_size(node: Condition) -> int:
+    """Return the number of nodes of a temporal node, without temporal nodes inside it."""
+    return 1 + sum(own_size(child) for child in children(node) if not is_temporal(child))
+
+
 def is_temporal(node: Condition) -> bool:
     """Return whether a node has a memory."""
     return isinstance(node, Aggregate) or operator_of(node) is not None
 
 
-def update_depth(node: Condition, path: Path) -> int:
-    """Return how many updates there are in a row up to that of a node's memory; below 0 if it is deferred."""
+RULE_STAGE: Final = 1 << 30
+"""The stage at which rules are evaluated, after all updates that are not deferred."""
+
+
+def update_stage(node: Condition, path: Path) -> int:
+    """Return when the memory of a node is updated at an event: stages follow one another in their order.
+
+    It is how many updates there are in a row up to this one. Deferred updates come after the rules, those of
+    outer nodes before those of inner ones.
+    """
     depth = path_depth(path) + temporal_depth(node)
     operator = operator_of(node)
-    return -depth if operator is not None and operator.deferred else depth
+    return 2 * RULE_STAGE - depth if operator is not None and operator.deferred else depth
 
 
 _BY_TYPE: Final = {

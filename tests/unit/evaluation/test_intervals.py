@@ -72,7 +72,7 @@ def _evaluated(detector: Detector, **fields: object) -> int:
     selected = sum(
         len(rows) for bucket in met for shapes in bucket.several.values() for rows in shapes.values()
     )
-    of_loops = (group for bucket in met for groups in bucket.groups.values() for group in groups.values())
+    of_loops = (group for bucket in met for group in bucket.groups.values())
     return selected + sum(len(group.rest) // group.width for group in of_loops)
 
 

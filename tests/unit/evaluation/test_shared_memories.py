@@ -11,6 +11,7 @@ import pytest
 from engine import Detector, Limits, explain
 from engine.evaluation.dispatch import rule_set
 from engine.evaluation.dispatch.indexing.buckets import Group
+from engine.evaluation.plan.requirements import RULE_STAGE
 from engine.evaluation.state import joining
 from engine.evaluation.state.removal import eviction
 from engine.language.condition import Condition, Keyed
@@ -359,16 +360,20 @@ def test_keys_that_only_a_removed_rule_remembered_are_not_live(history: Conditio
     assert (detector.state.live, detector.state.bytes, detector.state.readers) == (0, 0, {})
 
 
+def _group() -> Group:
+    return Group(RULE_STAGE, lambda *_: None, [[], []], [], 1)
+
+
 def test_rows_are_taken_over_in_place() -> None:
-    rules = Group(2, 1)
+    rules = _group()
     rules.add([1, "a"], [1])
     for number in range(2, 5):
-        other = Group(2, 1)
+        other = _group()
         other.add([number, "b"], [number])
         texts = rules.constants[1]
         rules.take_over(other)
         assert rules.constants[1] is texts
-    odd = Group(2, 1)
+    odd = _group()
     odd.add([1.5, "c"], [5])
     rules.take_over(odd)
     assert rules.constants == [[1, 2, 3, 4, 1.5], ["a", "b", "b", "b", "c"]]

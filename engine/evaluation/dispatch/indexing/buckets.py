@@ -1,7 +1,8 @@
 """Groups the rules and updates that are evaluated together: by shape, as rows of one loop."""
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from engine.evaluation.dispatch.compiler import Fire, Observe, Row
@@ -15,6 +16,7 @@ from engine.evaluation.dispatch.indexing.selection import (
 )
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.ir import Known
+from engine.evaluation.plan.requirements import RULE_STAGE
 from engine.evaluation.state.storage.tables import KeyTable
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
@@ -28,18 +30,23 @@ Numbers: TypeAlias = "array[int] | array[float] | list[Any]"
 """One constant of each row."""
 
 
-class Group:
+class Group(NamedTuple):
     """The rows of one shape in a bucket."""
 
-    __slots__ = ("constants", "rest", "width")
+    stage: int
+    """See `update_stage`."""
+    observe: Observe
+    constants: list[Numbers]
+    """The constants of the first test, by column. Columns of numbers are arrays, which are contiguous."""
+    rest: Any
+    """The other constants, row after row; each row ends with its member. Or the rows that were selected."""
+    width: int
+    """The length of a row in `rest`."""
 
-    def __init__(self, first: int, width: int) -> None:
-        self.constants: list[Numbers] = [[] for _ in range(first)]
-        """The constants of the first test, by column. Columns of numbers are arrays, which are contiguous."""
-        self.rest: list[Any] = []
-        """The other constants, row after row; each row ends with its member."""
-        self.width = width
-        """The length of a row in `rest`."""
+    @classmethod
+    def like(cls, stage: int, row: Row) -> Self:
+        """Return an empty group for rows of one shape."""
+        return cls(stage, row.observe, [[] for _ in row.constants], [], len(row.rest) + 1)
 
     def add(self, constants: list[Any], rest: list[Any]) -> None:
         """Add a row."""
@@ -52,7 +59,7 @@ class Group:
             elif isinstance(column, array) and column.typecode != kind:
                 column = self.constants[place] = list(column)
             column.append(value)
-        self.rest += rest
+        self.rest.extend(rest)
 
     def take_over(self, other: "Group") -> None:
         """Add the rows of another group of the same shape."""
@@ -66,7 +73,7 @@ class Group:
                 if isinstance(mine, array):
                     mine = self.constants[place] = list(mine)
                 mine.extend(column)
-        self.rest += other.rest
+        self.rest.extend(other.rest)
 
     def remove(self, priority: int) -> bool:
         """Remove the row of a member. Tell whether there was one."""
@@ -87,9 +94,6 @@ def _kind(value: Any) -> str | None:
     return "d" if type(value) is float else None
 
 
-Groups: TypeAlias = dict[Observe, Group]
-
-
 class Bucket:
     """The members of one trigger: rules to evaluate, and memories to update.
 
@@ -103,58 +107,57 @@ class Bucket:
         self._compile = compile_member
         self._selected = selected
         self._known = known
-        self.groups: dict[int, Groups] = {}
-        """By depth: how many updates come one after another, from 1; below 0 if deferred; 0 for rules."""
+        self.groups: dict[tuple[int, Observe], Group] = {}
+        """By stage and shape."""
         self.several: dict[int, dict[Observe, dict[int, SelectedRow]]] = {}
         """The members with several triggers. Their rows are in `SelectedRows`."""
         self.pending: list[tuple[int, int, bool]] = []
         self.size = 0
 
-    def add(self, member: int, depth: int, *, several: bool = False) -> None:
-        """Add a rule with depth 0, or the update of a memory with its depth: see `groups`.
+    def add(self, member: int, stage: int, *, several: bool = False) -> None:
+        """Add a rule, or the update of a memory, with its stage.
 
         `several` tells whether an event may meet more buckets of this member.
         """
         self.size += 1
-        self.pending.append((member, depth, several))
+        self.pending.append((member, stage, several))
         if len(self.pending) >= PENDING_MAX:
             self.take_in()
 
-    def remove(self, member: int, depth: int, *, several: bool = False) -> None:
+    def remove(self, member: int, stage: int, *, several: bool = False) -> None:
         """Undo `add`."""
         self.size -= 1
-        if (member, depth, several) in self.pending:
-            self.pending.remove((member, depth, several))
+        if (member, stage, several) in self.pending:
+            self.pending.remove((member, stage, several))
             return
         if several:
-            self._remove_selected(member, depth)
+            self._remove_selected(member, stage)
             return
-        groups = self.groups[depth]
-        for observe, group in groups.items():
-            if group.remove(member):
+        for name, group in self.groups.items():
+            if group.stage == stage and group.remove(member):
                 if not group.rest:
-                    del groups[observe]
-                    if not groups:
-                        del self.groups[depth]
+                    del self.groups[name]
                 return
         raise AssertionError(member)
 
-    def _remove_selected(self, member: int, depth: int) -> None:
+    def _remove_selected(self, member: int, stage: int) -> None:
         observe = self._selected.row(member)[-1]
-        shapes = self.several[depth]
+        shapes = self.several[stage]
         del shapes[observe][member]
         if not shapes[observe]:
             del shapes[observe]
             if not shapes:
-                del self.several[depth]
+                del self.several[stage]
 
     def take_over(self, other: "Bucket") -> None:
         """Add all members of another bucket."""
         other.take_in()
-        for depth, groups in other.groups.items():
-            _take_over(self.groups.setdefault(depth, {}), groups)
-        for depth, shapes in other.several.items():
-            mine = self.several.setdefault(depth, {})
+        for name, group in other.groups.items():
+            if name not in self.groups:
+                self.groups[name] = group._replace(constants=[[] for _ in group.constants], rest=[])
+            self.groups[name].take_over(group)
+        for stage, shapes in other.several.items():
+            mine = self.several.setdefault(stage, {})
             for observe, rows in shapes.items():
                 mine.setdefault(observe, {}).update(rows)
         self.size += other.size
@@ -162,45 +165,52 @@ class Bucket:
     def take_in(self) -> None:
         """Compile the members that are pending."""
         while self.pending:
-            member, depth, several = self.pending.pop(0)
+            member, stage, several = self.pending.pop(0)
             if several:
                 row = self._selected.row(member)
-                self.several.setdefault(depth, {}).setdefault(row[-1], {})[member] = row
+                self.several.setdefault(stage, {}).setdefault(row[-1], {})[member] = row
                 continue
-            observe, constants, rest = self._compile(member, self._known)
-            groups = self.groups.setdefault(depth, {})
-            group = groups.get(observe)
+            compiled = self._compile(member, self._known)
+            name = stage, compiled.observe
+            group = self.groups.get(name)
             if group is None:
-                group = groups[observe] = Group(len(constants), len(rest) + 1)
-            group.add(constants, [*rest, member])
-
-
-def _take_over(mine: Groups, others: Groups) -> None:
-    for observe, group in others.items():
-        if observe not in mine:
-            mine[observe] = Group(len(group.constants), group.width)
-        mine[observe].take_over(group)
+                group = self.groups[name] = Group.like(stage, compiled)
+            group.add(compiled.constants, [*compiled.rest, member])
 
 
 class Turn(NamedTuple):
     """A table with filtered keys, and the row that fires if an event with those keys belongs to a slice."""
 
-    depth: int
-    """That of the updates on which it depends."""
+    stage: int
+    """That of the last updates on which it depends."""
     table: KeyTable
-    observe: Observe
     row: Group
 
     @classmethod
-    def of(cls, depth: int, table: KeyTable, row: Row) -> Self:
+    def of(cls, stage: int, table: KeyTable, row: Row) -> Self:
         """Return a turn by a row for events of which nothing is known."""
-        group = Group(len(row.constants), len(row.rest) + 1)
+        group = Group.like(stage, row)
         group.add(row.constants, [*row.rest, 0])
-        return cls(depth, table, row.observe, group)
+        return cls(stage, table, group)
+
+    def met_by(self, *event: Any) -> Sequence[Bucket]:
+        """Turn the table to an event, and return the buckets that it meets thereby.
+
+        The event is given as to `run`, from its fields to its relations.
+        """
+        fields, sent, now_us, tick, relations = event
+        belongs: list[int] = []
+        _, observe, constants, rest, _ = self.row
+        observe(constants, rest, fields, sent, now_us, tick, relations, belongs.append)
+        if not belongs:
+            self.table.leave()
+            return ()
+        self.table.turn_to(fields, sent, now_us, tick)
+        return self.table.triggered()
 
 
 def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
-    met: list[Bucket | Selected],
+    met: Sequence[Bucket | Selected],
     turns: Iterable[Turn],
     fields: Mapping[str, Any],
     sent: Mapping[str, Any],
@@ -211,63 +221,39 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
 ) -> None:
     """Evaluate an event for the buckets that it meets and what it selects, each member once.
 
-    Updates come first, those of inner nodes before those of outer ones. Between them, the tables that have
-    waited for updates turn to the event, those of the least depth first. Then come the rules, and then the
-    deferred updates, those of outer nodes before those of inner ones.
+    Each stage is complete before the next. Between them, the tables that have waited for updates turn to the
+    event, in the order of their stages.
     """
-    groups: dict[int, list[Groups]] = {}
+    groups: list[Group] = []
     selections: dict[int, list[Shapes]] = {}
-    _collect(met, groups, selections)
-    done = 0
     for turn in (*turns, None):
-        for depth in _due(groups, selections, done, turn):
-            for of_bucket in groups.get(depth, ()):
-                for observe, group in of_bucket.items():
-                    observe(group.constants, group.rest, fields, sent, now_us, tick, relations, fire)
-            if depth in selections:
-                for observe, rows in each_once(selections[depth]):
-                    observe(_NO_COLUMNS, rows, fields, sent, now_us, tick, relations, fire)
-        if turn is None:
-            return
-        done, table, observe, row = turn
-        belongs: list[int] = []
-        observe(row.constants, row.rest, fields, sent, now_us, tick, relations, belongs.append)
-        if belongs:
-            table.turn_to(fields, sent, now_us, tick)
-            _collect(table.triggered(), groups, selections)
-        else:
-            table.leave()
+        for bucket in met:
+            if bucket.pending:
+                bucket.take_in()
+            groups += bucket.groups.values()
+            if bucket.several:
+                for stage, shapes in bucket.several.items():
+                    selections.setdefault(stage, []).append(shapes)
+        # At most events no table has waited, and nothing is selected.
+        due = groups if turn is None and not selections else _due(groups, selections, turn)
+        if len(due) > 1:
+            due.sort(key=_stage)
+        for _, observe, constants, rest, _ in due:
+            observe(constants, rest, fields, sent, now_us, tick, relations, fire)
+        if turn is not None:
+            met = turn.met_by(fields, sent, now_us, tick, relations)
 
 
-def _collect(
-    met: Iterable[Bucket | Selected],
-    groups: dict[int, list[Groups]],
-    selections: dict[int, list[Shapes]],
-) -> None:
-    """Add what is in some buckets, by depth."""
-    for bucket in met:
-        if bucket.pending:
-            bucket.take_in()
-        for depth, of_bucket in bucket.groups.items():
-            if depth in groups:
-                groups[depth].append(of_bucket)
-            else:
-                groups[depth] = [of_bucket]
-        if bucket.several:
-            for depth, shapes in bucket.several.items():
-                selections.setdefault(depth, []).append(shapes)
+def _due(groups: list[Group], selections: dict[int, list[Shapes]], turn: Turn | None) -> list[Group]:
+    """Take out what comes up to the stage of a turn or, without one, all."""
+    last = _LAST if turn is None else turn.stage
+    due = [group for group in groups if group.stage <= last]
+    groups[:] = [group for group in groups if group.stage > last]
+    for stage in [stage for stage in selections if stage <= last]:
+        for observe, rows in each_once(selections.pop(stage)):
+            due.append(Group(stage, observe, [], rows, 0))
+    return due
 
 
-def _due(groups: Collection[int], selections: Collection[int], done: int, turn: Turn | None) -> list[int]:
-    """Return the depths that come next, in order: those up to a turn or, without one, all that are left."""
-    depths = sorted({*groups, *selections}) if selections else sorted(groups)
-    if turn is not None:
-        return [depth for depth in depths if done < depth <= turn.depth]
-    if done == 0 and depths[:1] == _RULES:
-        # So it is at most events: no table has waited, and no update is deferred.
-        return depths[1:] + _RULES
-    return [*(depth for depth in depths if depth > done), 0, *(depth for depth in depths if depth < 0)]
-
-
-_RULES: Final = [0]
-_NO_COLUMNS: Final[list[Any]] = []
+_stage: Final = itemgetter(0)
+_LAST: Final = 2 * RULE_STAGE

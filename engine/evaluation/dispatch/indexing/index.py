@@ -37,7 +37,7 @@ PatternsOf = Callable[[str], FactPatterns]
 class _Fact:
     """The buckets of one fact: by value, by element, by pattern, and for any value. And its ranges."""
 
-    __slots__ = ("by_element", "by_pattern", "by_value", "lookup", "patterns", "present", "ranges")
+    __slots__ = ("by_element", "by_pattern", "by_value", "lookup", "more", "patterns", "present", "ranges")
 
     def __init__(self, patterns: FactPatterns, lookup: Lookup, selected: SelectedRows) -> None:
         self.by_value: dict[Any, Bucket] = {}
@@ -49,6 +49,13 @@ class _Fact:
         self.present: dict[Any, Bucket] = {}
         """The bucket for any value, by PRESENT."""
         self.ranges = Ranges(selected)
+        self.more = False
+        """Whether there is anything but `by_value`."""
+
+    def count_again(self) -> bool:
+        """Set `more` after a change, and return whether there is anything."""
+        self.more = bool(self.by_element or self.by_pattern or self.present or self.ranges)
+        return self.more or bool(self.by_value)
 
     def place_of(self, trigger: Hit | Element | Found) -> tuple[dict[Any, Bucket], Any]:
         """Return where the bucket of a trigger is: the dict, and the key in it."""
@@ -107,38 +114,44 @@ class Index:
             case _:
                 return _HOLDING_COST
 
-    def add(self, member: int, triggers: Triggers | None, depth: int, *, several: bool) -> None:
+    def add(self, member: int, triggers: Triggers | None, stage: int, *, several: bool) -> None:
         """Add a member to the buckets of its triggers; see `Bucket.add`.
 
         Triggers on memories are ignored here: each memory has its own bucket.
         """
         if triggers is None:
-            self._always.add(member, depth)
+            self._always.add(member, stage)
             return
         for trigger in triggers:
             if isinstance(trigger, Hit | Element | Found):
-                self._bucket(trigger).add(member, depth, several=several)
+                self._bucket(trigger).add(member, stage, several=several)
         for said, ranges in _ranges_by_fact(triggers).items():
-            self._fact(said).ranges.add(ranges, member, depth)
+            fact = self._fact(said)
+            fact.ranges.add(ranges, member, stage)
+            fact.count_again()
 
-    def remove(self, member: int, triggers: Triggers | None, depth: int, *, several: bool) -> None:
+    def remove(self, member: int, triggers: Triggers | None, stage: int, *, several: bool) -> None:
         """Undo `add` with the same arguments."""
         if triggers is None:
-            self._always.remove(member, depth)
+            self._always.remove(member, stage)
             return
         for trigger in triggers:
             if isinstance(trigger, Hit | Element | Found):
-                self._bucket(trigger).remove(member, depth, several=several)
+                self._bucket(trigger).remove(member, stage, several=several)
                 self._drop_if_empty(trigger)
         for said, ranges in _ranges_by_fact(triggers).items():
-            self._facts[said].ranges.remove(ranges, member, depth)
+            self._facts[said].ranges.remove(ranges, member, stage)
             self._drop_if_unused(said)
 
     def met_by(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> list[Bucket | Selected]:
         """Return the buckets that an event meets, and what it selects by ranges."""
         met: list[Bucket | Selected] = [self._always] if self._always.size else []
         for fact, value in self._names.found_in(fields, sent):
-            _meet(fact, value, met)
+            bucket = fact.by_value.get(value if type(value) is str else key_of(value))
+            if bucket is not None:
+                met.append(bucket)
+            if fact.more:
+                _meet_more(fact, value, met)
         return met
 
     def _fact(self, said: str) -> _Fact:
@@ -149,11 +162,13 @@ class Index:
         return fact
 
     def _bucket(self, trigger: Hit | Element | Found) -> Bucket:
-        buckets, key = self._fact(trigger.fact).place_of(trigger)
+        fact = self._fact(trigger.fact)
+        buckets, key = fact.place_of(trigger)
         bucket = buckets.get(key)
         if bucket is None:
             is_value = isinstance(trigger, Hit) and trigger.value is not PRESENT
             bucket = buckets[key] = self._new_bucket(Known(trigger.fact, key) if is_value else None)
+            fact.count_again()
         return bucket
 
     def _drop_if_empty(self, trigger: Hit | Element | Found) -> None:
@@ -163,8 +178,7 @@ class Index:
         self._drop_if_unused(trigger.fact)
 
     def _drop_if_unused(self, said: str) -> None:
-        fact = self._facts[said]
-        if not (fact.by_value or fact.by_element or fact.by_pattern or fact.present or fact.ranges):
+        if not self._facts[said].count_again():
             del self._facts[said]
             self._names.remove(said)
 
@@ -177,11 +191,8 @@ def _ranges_by_fact(triggers: Triggers) -> dict[str, list[Range]]:
     return found
 
 
-def _meet(fact: _Fact, value: Any, met: list[Bucket | Selected]) -> None:
-    """Add what an event with this value of a fact meets."""
-    bucket = fact.by_value.get(value if type(value) is str else key_of(value))
-    if bucket is not None:
-        met.append(bucket)
+def _meet_more(fact: _Fact, value: Any, met: list[Bucket | Selected]) -> None:
+    """Add what an event with this value of a fact meets, except for the bucket of the value."""
     if fact.present:
         met += fact.present.values()
     if fact.by_pattern and type(value) is str:

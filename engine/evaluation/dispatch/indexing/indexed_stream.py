@@ -94,7 +94,7 @@ class IndexedStream:
                     met += whole.awake.values()
                 turns: Sequence[Turn] = ()
                 if late is not None:
-                    turns = sorted(map(self._turn_of, late.tables_at(fields, sent)), key=_depth)
+                    turns = sorted(map(self._turn_of, late.tables_at(fields, sent)), key=_stage)
                 fired: list[int] = []
                 if met or turns:
                     if not tick % SAMPLED_EVERY:
@@ -105,13 +105,15 @@ class IndexedStream:
                     # Messages belong to the event whose result comes next.
                     detector.clock_us, detector.events_seen = clock, tick
                     detector.settle()
-                if len(fired) > 1:
-                    append(tuple([rules[priority] for priority in sorted(fired)]))
+                if not fired:
+                    append(())
+                elif len(fired) == 1:
+                    append((rules[fired[0]],))
                 else:
-                    append((rules[fired[0]],) if fired else ())
+                    append(tuple([rules[priority] for priority in sorted(fired)]))
         finally:
             if clock != NEVER:
                 detector.clock_us, detector.events_seen = clock, tick
 
 
-_depth: Final = attrgetter("depth")
+_stage: Final = attrgetter("stage")

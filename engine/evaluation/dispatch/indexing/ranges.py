@@ -33,7 +33,7 @@ class Selected(NamedTuple):
 
     several: Selection
     pending: tuple[()] = ()
-    groups: dict[int, Any] = {}  # noqa: RUF012 -- it stays empty
+    groups: dict[Any, Any] = {}  # noqa: RUF012 -- it stays empty
 
 
 class Ranges:
@@ -44,33 +44,33 @@ class Ranges:
     def __init__(self, rows: SelectedRows) -> None:
         self._rows = rows
         self._numbers: dict[int, Intervals] = {}
-        """By temporal depth."""
+        """By stage."""
         self._texts: dict[int, Intervals] = {}
         self._repeated = 0
         """How many members have several ranges."""
         self._pending: dict[int, tuple[list[Range], int]] = {}
-        """The ranges and depths of members that are not compiled yet."""
+        """The ranges and stages of members that are not compiled yet."""
 
     def __bool__(self) -> bool:
         return bool(self._numbers or self._texts or self._pending)
 
-    def add(self, ranges: list[Range], member: int, depth: int) -> None:
+    def add(self, ranges: list[Range], member: int, stage: int) -> None:
         """Add all ranges of a member; see `Bucket.add`."""
         self._repeated += len(ranges) > 1
-        self._pending[member] = ranges, depth
+        self._pending[member] = ranges, stage
         if len(self._pending) >= PENDING_MAX:
             self._compile_pending()
 
-    def remove(self, ranges: list[Range], member: int, depth: int) -> None:
+    def remove(self, ranges: list[Range], member: int, stage: int) -> None:
         """Undo `add`."""
         self._repeated -= len(ranges) > 1
         if self._pending.pop(member, None) is not None:
             return
         for trigger in ranges:
-            by_depth = self._texts if isinstance(trigger.low, str) else self._numbers
-            by_depth[depth].remove(ordinal(trigger.low), ordinal(trigger.high), member)
-            if not by_depth[depth]:
-                del by_depth[depth]
+            by_stage = self._texts if isinstance(trigger.low, str) else self._numbers
+            by_stage[stage].remove(ordinal(trigger.low), ordinal(trigger.high), member)
+            if not by_stage[stage]:
+                del by_stage[stage]
 
     def met_by(self, value: Any) -> Selected | None:
         """Return what an event with this value of the fact selects, or None."""
@@ -78,30 +78,30 @@ class Ranges:
             self._compile_pending()
         kind = type(value)
         if kind is str:
-            by_depth = self._texts
+            by_stage = self._texts
         elif kind is int or kind is float:
-            by_depth = self._numbers
+            by_stage = self._numbers
         else:
             return None
         found: dict[int, dict[Observe, Rows]] = {}
-        if by_depth:
+        if by_stage:
             number = ordinal(value)
-            for depth, intervals in by_depth.items():
+            for stage, intervals in by_stage.items():
                 rows = intervals.containing(number)
                 if rows:
-                    found[depth] = _by_shape(rows if not self._repeated else _each_once(rows))
+                    found[stage] = _by_shape(rows if not self._repeated else _each_once(rows))
         return Selected(found) if found else None
 
     def _compile_pending(self) -> None:
         """Compile the members that are pending."""
-        for member, (ranges, depth) in self._pending.items():
+        for member, (ranges, stage) in self._pending.items():
             row = self._rows.row(member)
             for trigger in ranges:
                 is_text = isinstance(trigger.low, str)
-                by_depth = self._texts if is_text else self._numbers
-                if depth not in by_depth:
-                    by_depth[depth] = Intervals(8 * _TEXT_BYTES if is_text else _NUMBER_BITS)
-                by_depth[depth].add(ordinal(trigger.low), ordinal(trigger.high), row)
+                by_stage = self._texts if is_text else self._numbers
+                if stage not in by_stage:
+                    by_stage[stage] = Intervals(8 * _TEXT_BYTES if is_text else _NUMBER_BITS)
+                by_stage[stage].add(ordinal(trigger.low), ordinal(trigger.high), row)
         self._pending.clear()
 
 

@@ -21,7 +21,7 @@ SAMPLED_EVERY: Final = 251
 class _Timed(NamedTuple):
     """A bucket whose loops are timed."""
 
-    groups: dict[int, dict[Observe, Group]]
+    groups: dict[tuple[int, Observe], Group]
     several: dict[int, dict[Observe, Any]]
     pending: tuple[()] = ()
 
@@ -50,28 +50,25 @@ class Samples:
                 bucket.take_in()
             found.append(
                 _Timed(
+                    {name: self._of_group(group) for name, group in bucket.groups.items()},
                     {
-                        depth: {self._of_group(observe, group): group for observe, group in groups.items()}
-                        for depth, groups in bucket.groups.items()
-                    },
-                    {
-                        depth: {
+                        stage: {
                             of_rows.setdefault(observe, self._of_rows(observe)): rows
                             for observe, rows in shapes.items()
                         }
-                        for depth, shapes in bucket.several.items()
+                        for stage, shapes in bucket.several.items()
                     },
                 )
             )
         return found
 
-    def _of_group(self, observe: Observe, group: Group) -> Observe:
+    def _of_group(self, group: Group) -> Group:
         def timed(constants: list[Any], rest: Any, *event: Any) -> None:
             begun_ns = perf_counter_ns()
-            observe(constants, rest, *event)
+            group.observe(constants, rest, *event)
             self._share(perf_counter_ns() - begun_ns, rest[group.width - 1 :: group.width])
 
-        return timed
+        return group._replace(observe=timed)
 
     def _of_rows(self, observe: Observe) -> Observe:
         def timed(constants: list[Any], rest: Any, *event: Any) -> None:

@@ -20,7 +20,7 @@ Shapes: TypeAlias = Mapping[Observe, Rows]
 """Rows by the function of their shape."""
 
 Selection: TypeAlias = Mapping[int, Shapes]
-"""The same by depth: rules under 0, the updates of memories under the depth of their nodes."""
+"""The same by stage; see `requirements.update_stage`."""
 
 CompileSelected = Callable[[int], SelectedRow]
 

@@ -182,14 +182,14 @@ class KeyTable:
 
     def _key_at(self, fields: Mapping[str, Any], sent: Mapping[str, Any]) -> Key | None:
         """Return the event's key of this path, or None if it belongs to no slice."""
-        parts = []
+        parts: tuple[Key, ...] = ()
         for name in self.names:
             value = value_of(name, fields, sent)
             key = value if type(value) is str and len(value) <= KEY_CHARS_MAX else slice_key_of(value)
-            if key is None:
-                return None
-            parts.append(key)
-        return parts[0] if len(parts) == 1 else tuple(map(part_of_key, parts))
+            if key is None or len(self.names) == 1:
+                return key
+            parts += (part_of_key(key),)
+        return parts
 
     def triggered(self) -> list[Bucket]:
         """Return the buckets that this event meets because of the entries of its slice."""
