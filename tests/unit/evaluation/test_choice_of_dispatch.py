@@ -157,6 +157,13 @@ CHOICES: dict[str, tuple[int, Callable[[int], str], bool]] = {
         lambda number: f'kind == "k{number}" and amount > 1 and per user once within 1h country == "DE"',
         False,
     ),
+    "many rules that share a memory": (
+        300,
+        lambda number: (
+            f'kind == "k{number}" and per user ((not action == "logout") since within 1h action == "pay")'
+        ),
+        False,
+    ),
     "memories behind an equality": (
         80,
         lambda number: f'action == "pay" and per user once within 10m kind == "k{number}"',
@@ -171,3 +178,12 @@ def test_rules_are_indexed_where_that_was_measured_to_cost_less(
     count: int, condition: Callable[[int], str], indexed: bool
 ) -> None:
     assert with_rules(condition, count).state.indexed is indexed
+
+
+def test_the_conditions_of_a_memory_count_once_however_many_rules_share_it() -> None:
+    detector = with_rules(WORLDS["alike"], 3)
+    counted = []
+    for rule in detector.rules():
+        counted.append(detector.rule_set.nodes)
+        detector.remove_rule(rule.id)
+    assert [*counted, detector.rule_set.nodes] == [5, 4, 3, 0]
