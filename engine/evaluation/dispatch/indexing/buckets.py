@@ -16,7 +16,6 @@ from engine.evaluation.dispatch.indexing.selection import (
 )
 from engine.evaluation.facts.values import Relations
 from engine.evaluation.plan.ir import Known
-from engine.evaluation.plan.requirements import RULE_STAGE
 from engine.evaluation.state.storage.tables import KeyTable
 
 _ARRAY_INT_MAX: Final = (1 << 63) - 1
@@ -38,8 +37,8 @@ class Group(NamedTuple):
     observe: Observe
     constants: list[Numbers]
     """The constants of the first test, by column. Columns of numbers are arrays, which are contiguous."""
-    rest: Any
-    """The other constants, row after row; each row ends with its member. Or the rows that were selected."""
+    rest: list[Any]
+    """The other constants, row after row; each row ends with its member."""
     width: int
     """The length of a row in `rest`."""
 
@@ -85,6 +84,10 @@ class Group(NamedTuple):
             del column[row]
         del self.rest[row * self.width : (row + 1) * self.width]
         return True
+
+
+Loop: TypeAlias = tuple[int, Observe, list[Numbers], Iterable[Any], int]
+"""A group, or in the form of one the rows of one shape that were selected."""
 
 
 def _kind(value: Any) -> str | None:
@@ -224,7 +227,7 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
     Each stage is complete before the next. Between them, the tables that have waited for updates turn to the
     event, in the order of their stages.
     """
-    groups: list[Group] = []
+    groups: list[Loop] = []
     selections: dict[int, list[Shapes]] = {}
     for turn in (*turns, None):
         for bucket in met:
@@ -244,16 +247,18 @@ def run(  # noqa: PLR0917 -- keyword arguments would cost more than many rules
             met = turn.met_by(fields, sent, now_us, tick, relations)
 
 
-def _due(groups: list[Group], selections: dict[int, list[Shapes]], turn: Turn | None) -> list[Group]:
+def _due(groups: list[Loop], selections: dict[int, list[Shapes]], turn: Turn | None) -> list[Loop]:
     """Take out what comes up to the stage of a turn or, without one, all."""
-    last = _LAST if turn is None else turn.stage
-    due = [group for group in groups if group.stage <= last]
-    groups[:] = [group for group in groups if group.stage > last]
-    for stage in [stage for stage in selections if stage <= last]:
-        for observe, rows in each_once(selections.pop(stage)):
-            due.append(Group(stage, observe, [], rows, 0))
+    if turn is None:
+        due, stages = groups, [*selections]
+    else:
+        due = [group for group in groups if group[0] <= turn.stage]
+        groups[:] = [group for group in groups if group[0] > turn.stage]
+        stages = [stage for stage in selections if stage <= turn.stage]
+    for stage in stages:
+        due += [(stage, observe, _NO_COLUMNS, rows, 0) for observe, rows in each_once(selections.pop(stage))]
     return due
 
 
 _stage: Final = itemgetter(0)
-_LAST: Final = 2 * RULE_STAGE
+_NO_COLUMNS: Final[list[Numbers]] = []
