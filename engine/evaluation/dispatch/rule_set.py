@@ -15,6 +15,7 @@ from engine.evaluation.dispatch.indexing.index import Index
 from engine.evaluation.dispatch.indexing.indexed_stream import IndexedStream
 from engine.evaluation.dispatch.indexing.selection import SelectedRow, SelectedRows
 from engine.evaluation.dispatch.members import Program, Updater
+from engine.evaluation.dispatch.warning_bounds import RELATIONS_NAMED_MAX, WARNING_BYTES_MAX
 from engine.evaluation.dispatch.weighing import FUSED_NODES_MAX, STAYS_SHARE, index_pays, weight_of
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
@@ -22,13 +23,7 @@ from engine.evaluation.facts.texts import Texts
 from engine.evaluation.memory import Regime
 from engine.evaluation.paths import membership_of
 from engine.evaluation.plan.ir import Known, Memories
-from engine.evaluation.plan.requirements import (
-    RULE_STAGE,
-    own_size,
-    path_depth,
-    requirements_of,
-    update_stage,
-)
+from engine.evaluation.plan.requirements import RULE_STAGE, path_depth, requirements_of, size_of, update_stage
 from engine.evaluation.plan.triggers import Analysis, Holding, Triggers, Unstarted, may_meet_several
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.fusing import entries_to_write, fuse
@@ -41,15 +36,6 @@ from engine.patterns.compiled_pattern import compile_pattern
 
 WRITTEN_MAX: Final = 20_000
 """The most entries of memories that are written when rules cease to be indexed, which takes some 20 ms."""
-
-RELATIONS_NAMED_MAX: Final = 16
-"""The most missing relations that the messages about an event name."""
-
-NAME_CHARS_SHOWN: Final = 255
-"""Messages shorten longer names of facts and relations."""
-
-WARNING_BYTES_MAX: Final = 256 + 6 * NAME_CHARS_SHOWN
-"""The most bytes of a warning about a relation or a text, as JSON."""
 
 
 class RuleSet:
@@ -124,7 +110,7 @@ class RuleSet:
             names.append(NodeName(node, path, birth))
             self._state.acquire(names[-1], tick)
             if self._state.users[names[-1]] > 1:
-                self.nodes -= own_size(node)
+                self.nodes -= size_of(node)
         self.relations.update(parts.relations)
         self.lookups.add(parts.literals)
         for fact, pattern in parts.patterns:
@@ -200,7 +186,7 @@ class RuleSet:
     def _release(self, name: NodeName, now_us: int) -> None:
         users, joined = self._state.users, self._state.joined.get(name)
         if users[name] > 1:
-            self.nodes += own_size(name.condition)
+            self.nodes += size_of(name.condition)
         updated = joined.name if joined else name
         if users[name] == users[updated] == 1 and updated in self._updater_of:
             self._drop_updater(updated)

@@ -65,9 +65,9 @@ def path_depth(path: Path) -> int:
     return sum(temporal_depth(step.where) for step in path if isinstance(step, Filter))
 
 
-def own_size(node: Condition) -> int:
+def size_of(node: Condition) -> int:
     """Return the number of nodes of a temporal node, without temporal nodes inside it."""
-    return 1 + sum(own_size(child) for child in children(node) if not is_temporal(child))
+    return 1 + sum(size_of(child) for child in children(node) if not is_temporal(child))
 
 
 def is_temporal(node: Condition) -> bool:
