@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from engine.evaluation.dispatch.event_access import fact_lookups, key_lookup, slot_lookup
+from engine.evaluation.dispatch.members import Program
 from engine.evaluation.dispatch.memory_access import EagerWriter, RowWriter
 from engine.evaluation.facts.lookups import Lookups
 from engine.evaluation.facts.pattern_work import PatternWork
@@ -22,9 +23,10 @@ from engine.evaluation.facts.values import (
     slice_key_of,
     split_name,
 )
-from engine.evaluation.memory import NEVER
-from engine.evaluation.paths import is_filtered
+from engine.evaluation.memory import NEVER, Regime
+from engine.evaluation.paths import Path, is_filtered
 from engine.evaluation.plan.ir import Abstraction, Known, Memories
+from engine.evaluation.plan.requirements import requirements_of
 from engine.evaluation.plan.shapes import Junction, Predicate, Shape, updates
 from engine.evaluation.rules import Rule
 from engine.evaluation.state.slices import SETTLE_EVERY, NodeName, State
@@ -76,8 +78,41 @@ class Stream(Protocol):
         """Hold the bounds of the state; see `State.settle`."""
 
 
+_FEW_NODES: Final = 64
+"""The code of so many nodes takes some kilobytes."""
+
 ObserveMany = Callable[[Iterable[Event], Stream, list[Fired]], None]
 """(events, detector, results): appends the rules that fire at each event to the results."""
+
+
+class _Memory(NamedTuple):
+    """A memory of a rule, in what is compiled for all detectors that have equal rules."""
+
+    rule: int
+    place: int
+
+
+class _Pattern(NamedTuple):
+    """The test of a pattern, likewise."""
+
+    fact: str
+    pattern: str
+
+
+class Fused(NamedTuple):
+    """Rules as one function, which each detector binds to its own memories and patterns."""
+
+    bind: Callable[[list[Any]], Any]
+    parts: Abstraction
+    tables: list[_Memory]
+    """For each table of keys, one of its memories."""
+
+
+Fusible = tuple[tuple[Condition, int, tuple[int | None, ...]], ...]
+"""Of each rule the condition, the birth, and the cells of its memories; None for a memory that is in no cell.
+
+Births are counted from 0, because only those of different rules are compared.
+"""
 
 
 class Compiler:
@@ -129,28 +164,35 @@ class Compiler:
         count = 0 if selected else _first_constants(shape, parts)
         return Row(observe, parts.constants[:count], parts.constants[count:])
 
-    def stream(self, rules: Sequence[tuple[Rule, int, Memories]]) -> ObserveMany:
-        """Compile the function that evaluates many events for few rules, given in order with their births.
+    def stream(self, programs: Sequence[Program], nodes: int) -> ObserveMany:
+        """Compile the function that evaluates many events for few rules of `nodes` nodes, given in order.
 
         It also updates the memories. With few rules, looking up candidates would cost more than evaluation.
         """
-        parts = Abstraction(self._patterns.finder)
-        shapes = [parts.shape(rule.condition, birth, memories) for rule, birth, memories in rules]
-        late = [number for number, path in enumerate(parts.paths) if is_filtered(path)]
+        state = self._state
+        births: dict[int, int] = {}
+        rules = []
+        for rule, birth, names, *_ in programs:
+            held = [state.stores[name] for name in names]
+            cells = tuple([store if isinstance(store, int) else None for store in held])
+            rules.append((rule.condition, births.setdefault(birth, len(births)), cells))
+        fuse = _fused_few if nodes <= _FEW_NODES else _fused_many
+        bind, parts, tables = fuse(tuple(rules), begins=self._patterns.bounded)
 
-        # A fact that is compared as a number only once is often not compared at all.
-        quantities = [fact for fact, uses in parts.quantities.items() if uses > 1]
-        writer = EagerWriter(shapes, parts.constants, quantities, late, functools.partial(slot_lookup, parts))
-        verdicts = [writer.verdict(shape) for shape in shapes]
-        tables = [
-            self._state.tables[path] for number, path in enumerate(parts.paths) if number in parts.sliced
-        ]
-        source = _stream_source(parts, writer, verdicts, begins=self._patterns.bounded)
-        given = [*parts.constants, *self._names(parts), *((rule,) for rule, *_ in rules)]
-        for table in tables:
+        def bound(constant: Any) -> Any:
+            if type(constant) is _Pattern:
+                return self._patterns.finder(*constant)
+            return state.stores[named(constant)] if type(constant) is _Memory else constant
+
+        def named(memory: _Memory) -> NodeName:
+            return programs[memory.rule].memories[memory.place]
+
+        given = [*map(bound, parts.constants), *self._names(parts), *((one.rule,) for one in programs)]
+        for memory in tables:
+            table = state.tables[named(memory).path]
             given += [table.shards, table.seen, table.log.append]
-        given += [self._state.whole.cells, self._patterns.begin, self._lookups.relations]
-        observe_many: ObserveMany = _stream_factory(source)(given)
+        given += [state.whole.cells, self._patterns.begin, self._lookups.relations]
+        observe_many: ObserveMany = bind(given)
         return observe_many
 
     def _names(self, parts: Abstraction) -> list[Any]:
@@ -357,3 +399,33 @@ _rows_factory: Final = functools.lru_cache(maxsize=256)(_factory)
 
 # Each change of a rule makes another source of up to a megabyte, which rarely recurs.
 _stream_factory: Final = functools.lru_cache(maxsize=4)(_factory)
+
+
+def _fuse(rules: Fusible, *, begins: bool) -> Fused:
+    """Compile rules into one function, which calls `begin` with each event if it `begins`."""
+    parts = Abstraction(_Pattern)
+    shapes: list[Shape] = []
+    known: dict[NodeName, int | _Memory] = {}
+    tables: dict[Path, _Memory] = {}
+    for number, (condition, birth, cells) in enumerate(rules):
+        memories = {}
+        for place, (node, path) in enumerate(requirements_of(condition, birth).memories):
+            cell, memory = cells[place], _Memory(number, place)
+            held = known.setdefault(NodeName(node, path, birth), memory if cell is None else cell)
+            memories[node, path] = held, Regime.SEEN, False
+            tables.setdefault(path, memory)
+        shapes.append(parts.shape(condition, birth, memories))
+    late = [number for number, path in enumerate(parts.paths) if is_filtered(path)]
+
+    # A fact that is compared as a number only once is often not compared at all.
+    quantities = [fact for fact, uses in parts.quantities.items() if uses > 1]
+    writer = EagerWriter(shapes, parts.constants, quantities, late, functools.partial(slot_lookup, parts))
+    verdicts = [writer.verdict(shape) for shape in shapes]
+    source = _stream_source(parts, writer, verdicts, begins=begins)
+    sliced = [tables[path] for number, path in enumerate(parts.paths) if number in parts.sliced]
+    return Fused(_stream_factory(source), parts, sliced)
+
+
+# Detectors that take turns in a process often have equal rules.
+_fused_few: Final = functools.lru_cache(maxsize=64)(_fuse)
+_fused_many: Final = functools.lru_cache(maxsize=1)(_fuse)

@@ -338,12 +338,7 @@ class RuleSet:
             return self._indexed_stream.observe_many
         if self._stream is None:
             programs = [self._by_priority[priority] for priority in sorted(self._by_priority)]
-            stores = self._state.stores
-            read = [
-                (p.rule, p.birth, {name[:2]: (stores[name], Regime.SEEN, False) for name in p.memories})
-                for p in programs
-            ]
-            self._stream = self._compiler.stream(read)
+            self._stream = self._compiler.stream(programs, self.nodes)
         return self._stream
 
     def _turn(self, table: KeyTable) -> Turn:

@@ -42,8 +42,8 @@ class Known(NamedTuple):
     value: Hashable
 
 
-Finder = Callable[[str, str], Callable[[str], bool]]
-"""Gives the test whether a pattern is found in a text, by fact and pattern."""
+Finder = Callable[[str, str], object]
+"""Gives the test whether a pattern is found in a text, or what stands for it, by fact and pattern."""
 
 
 class Abstraction:
