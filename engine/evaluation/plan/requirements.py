@@ -28,21 +28,21 @@ class Requirements(NamedTuple):
 def requirements_of(condition: Condition, birth: int = 0, path: Path = ()) -> Requirements:
     """Return the requirements of a condition under a path, for rules of one birth."""
     nodes = list(walk(condition, ()))
+    memories, relations, patterns, literals = [], set(), set(), set()
+    for node, keys in nodes:
+        match node:
+            case language.InRelation():
+                relations.add(node.relation)
+            case language.Leaf(fact, "matches", value):
+                patterns.add((fact, str(value)))
+            case language.Leaf(fact, "contains", str() as value) if value:
+                literals.add((fact, value))
+            case language.Leaf():
+                pass
+            case _ if is_temporal(node):
+                memories.append((node, (*path, *on(keys, birth))))
     return Requirements(
-        len(nodes),
-        tuple((node, (*path, *on(keys, birth))) for node, keys in nodes if is_temporal(node)),
-        frozenset(node.relation for node, _ in nodes if isinstance(node, language.InRelation)),
-        frozenset(
-            (node.fact, str(node.value))
-            for node, _ in nodes
-            if isinstance(node, language.Leaf) and node.op == "matches"
-        ),
-        frozenset(
-            (node.fact, node.value)
-            for node, _ in nodes
-            if isinstance(node, language.Leaf) and node.op == "contains" and isinstance(node.value, str)
-            if node.value
-        ),
+        len(nodes), tuple(memories), frozenset(relations), frozenset(patterns), frozenset(literals)
     )
 
 

@@ -1,5 +1,6 @@
 """Rules are indexed where that costs less, and evaluated by one function again after others were removed."""
 
+import functools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import rule_set
+from engine.evaluation.dispatch import compiler, rule_set
 from engine.evaluation.state.removal.expiry import until_us
 from tests.differential import fused
 
@@ -187,3 +188,46 @@ def test_the_conditions_of_a_memory_count_once_however_many_rules_share_it() -> 
         counted.append(detector.rule_set.nodes)
         detector.remove_rule(rule.id)
     assert [*counted, detector.rule_set.nodes] == [5, 4, 3, 0]
+
+
+ALIKE = (
+    "per user once within 3s kind == 1",
+    "once within 3s kind == 1 and per user count(kind == 2) within 1m >= 2",
+    'path matches "/dir[0-9]/x" and previous kind == 1',
+    "per user historically for 2s not kind == 3",
+)
+
+
+def test_detectors_with_equal_rules_share_what_is_compiled_and_no_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled = []
+
+    def noted(rules: compiler.Fusible, *, begins: bool) -> compiler.Fused:
+        if len(rules) == len(ALIKE):
+            compiled.append(rules)
+        return compiler._fuse(rules, begins=begins)
+
+    monkeypatch.setattr(compiler, "_fused_few", functools.lru_cache(noted))
+
+    def made(births: tuple[int, int]) -> Detector:
+        detector = Detector()
+        for half, count in enumerate(births):
+            detector.evaluate_many([({}, 0, None)] * count)
+            for condition in ALIKE[half::2]:
+                detector.add_rule(condition, condition)
+        return detector
+
+    def verdicts(detector: Detector) -> list[list[str]]:
+        told = [({**fields, "path": "/dir1/x"}, ms, None) for fields, ms in events(60, 1, 1_000)]
+        return [[rule.name for rule in fired] for fired in detector.evaluate_many(told)]
+
+    first, of_two_births = made((0, 0)), made((2, 3))
+    expected = verdicts(first)
+    assert {name for names in expected for name in names} == set(ALIKE)
+    assert verdicts(made((5, 0))) == expected
+    assert len(compiled) == 1, "the number of events before all rules does not matter"
+    assert verdicts(of_two_births) == expected
+    assert len(compiled) == 2, "whether rules were born together does"
+    assert verdicts(made((0, 0))) == expected
+    assert len(compiled) == 2
