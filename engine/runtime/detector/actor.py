@@ -15,7 +15,7 @@ from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.contract.requests.operations import READS, STATE, Crash, Operation, Reply
+from engine.runtime.contract.requests.operations import EVALUATE, READS, STATE, Crash, Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.active_detector import ActiveDetector, PendingSnapshot, Position, position
 from engine.runtime.detector.apply import Applied, apply
@@ -43,6 +43,9 @@ from snapshots.store import Store
 _STEP_BYTES: Final = 4096
 """An upper estimate of an entry's size in the journal beyond its payload. An entry that is larger, because of
 a stored answer or a longer JSON condition, may not fit when it is written, which costs an activation."""
+
+_EVENT_BYTES: Final = 512
+"""The same for one event without a stored answer: most fit in the block that a segment reserves first."""
 
 
 class DetectorActor:
@@ -316,7 +319,11 @@ class DetectorActor:
 
         Raises WriteFailed if the store can no longer be used, and Fenced. In all cases nothing was done.
         """
-        sizes = [len(one.payload) + _STEP_BYTES for one in batch if one.kind not in READS]
+        sizes = [
+            len(one.payload) + (_EVENT_BYTES if one.kind == EVALUATE and not one.key else _STEP_BYTES)
+            for one in batch
+            if one.kind not in READS
+        ]
         if not sizes:
             return None
         try:

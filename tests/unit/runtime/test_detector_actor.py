@@ -251,6 +251,18 @@ def test_a_batch_is_one_record_and_one_sync(actor, files):
     assert calls.index("write") < calls.index("sync_data") < calls.index("is_named"), "the owner comes last"
 
 
+def test_one_short_event_reserves_one_block_and_gives_nothing_back(make, actor, files):
+    add(actor)
+    actor.passivate()
+    other = make()
+    files.calls.clear()
+    other.activate(ONE, 2)
+    fired(other, a=1)
+    other.passivate()
+    assert files.calls.count("reserve") == 1
+    assert "release" not in files.calls
+
+
 def test_what_changes_nothing_is_not_written(actor, files):
     actor.handle([ops.rules(), ops.rule("none"), ops.evaluate(b"{"), event(10_060_001)])
     assert "write" not in files.calls[-3:]
