@@ -2,8 +2,8 @@
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from snapshots.format.segments import (
     HEADER_BYTES,
@@ -17,8 +17,7 @@ from snapshots.format.segments import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record, and where it was read."""
 
     sequence: int
@@ -28,8 +27,7 @@ class Record:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(NamedTuple):
     """Where reading ended: record `sequence`, the next one, is not at `offset`.
 
     `reason` says what is there instead; it is None if the file ends there as it was written, or if no more

@@ -4,7 +4,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from snapshots.format.framing import CHECKSUM, FileType
 
@@ -49,8 +49,7 @@ class Segment(SegmentHeader):
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class RecordHeader:
+class RecordHeader(NamedTuple):
     """The header of a record.
 
     `synced` is the last record known to be on the disk when this one was written. `blank_sectors` counts

@@ -2,7 +2,7 @@
 
 from snapshots.errors import Damaged, Hole
 from snapshots.files import Files
-from snapshots.format.segment_reader import SegmentReader
+from snapshots.format.segment_reader import Record, SegmentReader
 from snapshots.format.segments import HEADER_BYTES, SEGMENT_FILE, Segment
 from snapshots.takeover.recovery_plan import Flaw, RecordRange, RecoveryPlan, Unsynced
 
@@ -30,9 +30,13 @@ def _scan(plan: RecoveryPlan, segment: Segment, later: list[Segment], files: Fil
     data = SEGMENT_FILE.migrated(plan.read(segment.path, files))
     reader = SegmentReader(data, segment.path, segment.first, fence)
     begin_offset = HEADER_BYTES
+    records: list[Record] = []
+    kept = segment.path in plan.small
     for record in reader:
         if record.sequence <= begin:
             begin_offset = record.offset
+        if kept and record.sequence >= begin:
+            records.append(record)
     stop = reader.stop
     if stop.reason is not None:
         if end is not None or not stop.torn:
@@ -45,7 +49,7 @@ def _scan(plan: RecoveryPlan, segment: Segment, later: list[Segment], files: Fil
             raise Hole(f"{ends}, and {following.path} begins with record {end}")
         raise Hole(f"{ends}, and a later owner found records up to {end - 1}")
     if stop.sequence > begin:
-        plan.ranges.append(RecordRange(segment, begin, stop.sequence - 1))
+        plan.ranges.append(RecordRange(segment, begin, stop.sequence - 1, records))
         plan.sequence = stop.sequence - 1
         plan.epoch = max(plan.epoch, segment.epoch)
         plan.journal_bytes += stop.offset - begin_offset

@@ -55,6 +55,9 @@ class _Records:
 
     def __iter__(self) -> Iterator[Record]:
         for range_ in self.plan.ranges:
+            if range_.records:
+                yield from range_.records
+                continue
             path = range_.segment.path
             with storage_errors(f"{self.plan.folder} cannot be read"):
                 data = SEGMENT_FILE.migrated(self.plan.read(path, self.files))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from snapshots.errors import StorageError
 from snapshots.files import Files
+from snapshots.format.segment_reader import Record
 from snapshots.format.segments import Segment
 from snapshots.format.snapshot_file import Snapshot
 
@@ -26,6 +27,8 @@ class RecordRange:
     segment: Segment
     begin: int
     end: int
+    records: list[Record]
+    """The records themselves if the segment is small; empty otherwise: they are read again."""
 
 
 @dataclass(frozen=True, slots=True)
