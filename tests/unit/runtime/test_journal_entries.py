@@ -3,7 +3,6 @@
 import json
 import random
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -457,6 +456,6 @@ def test_a_rule_is_restored_as_it_was_written_and_one_of_an_older_program_as_its
     clock_us, events_seen, complete, told, *rest = msgpack.unpackb(life.records[0].payload)
     old = msgpack.packb([clock_us, events_seen, complete, [told[0][:-3]], *rest])
     assert old != life.records[0].payload
-    life.records[0] = replace(life.records[0], payload=old)
+    life.records[0] = life.records[0]._replace(payload=old)
     [first, _] = life.restored().detector.rules()
     assert (first.source, first.condition) == (None, parse("a == 1"))
