@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.evaluation.dispatch import compiler, rule_set
+from engine.evaluation.dispatch import fused_stream, rule_set
 from engine.evaluation.dispatch.indexing import indexed_stream
 from engine.evaluation.facts import lookups
 from engine.evaluation.plan import ir
@@ -42,7 +42,7 @@ MODES = {
     ),
     "indexed, tidied at every event": (
         (rule_set, "index_pays", fused.up_to(0)),
-        (compiler, "SETTLE_EVERY", 1),
+        (fused_stream, "SETTLE_EVERY", 1),
         (indexed_stream, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
         (slices, "SETTLE_EVERY", 1),
@@ -50,7 +50,7 @@ MODES = {
     ),
     "fused, tidied at every event, looked up": (
         *LOOKED_UP,
-        (compiler, "SETTLE_EVERY", 1),
+        (fused_stream, "SETTLE_EVERY", 1),
         (indexed_stream, "SETTLE_EVERY", 1),
         (slices, "SWEPT_FROM", 0),
         (slices, "SETTLE_EVERY", 1),
@@ -65,4 +65,14 @@ def in_mode(mode: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module, name, value in MODES[mode]:
             patch.setattr(module, name, value)
-        yield
+        _forget_compiled()
+        try:
+            yield
+        finally:
+            _forget_compiled()
+
+
+def _forget_compiled() -> None:
+    """Have equal rules compiled again: their code depends on the mode."""
+    fused_stream.fuse_few.cache_clear()
+    fused_stream.fuse_many.cache_clear()

@@ -82,6 +82,7 @@ ROOMS: Final = {
                 "state/storage/columns.py",
                 "state/storage/pages.py",
                 "dispatch/compiler.py",
+                "dispatch/fused_stream.py",
                 "detector.py",
                 "rule_book/rule_book.py",
                 "rule_book/shadows.py",
@@ -119,6 +120,7 @@ ROOMS: Final = {
             marks="not ray and not long",
             templates=(
                 "dispatch/compiler.py",
+                "dispatch/fused_stream.py",
                 "plan/ir.py",
                 "plan/temporal.py",
                 "plan/codegen.py",

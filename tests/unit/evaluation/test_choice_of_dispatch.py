@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine import Detector
-from engine.evaluation.dispatch import compiler, rule_set
+from engine.evaluation.dispatch import compiler, fused_stream, rule_set
 from engine.evaluation.state.removal.expiry import until_us
 from tests.differential import fused
 
@@ -203,12 +203,12 @@ def test_detectors_with_equal_rules_share_what_is_compiled_and_no_state(
 ) -> None:
     compiled = []
 
-    def noted(rules: compiler.Fusible, *, begins: bool) -> compiler.Fused:
+    def noted(rules: fused_stream.Fusible, *, begins: bool) -> fused_stream.Fused:
         if len(rules) == len(ALIKE):
             compiled.append(rules)
-        return compiler._fuse(rules, begins=begins)
+        return fused_stream._fuse(rules, begins=begins)
 
-    monkeypatch.setattr(compiler, "_fused_few", functools.lru_cache(noted))
+    monkeypatch.setattr(compiler, "fuse_few", functools.lru_cache(noted))
 
     def made(births: tuple[int, int]) -> Detector:
         detector = Detector()

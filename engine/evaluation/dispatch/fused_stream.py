@@ -1,0 +1,152 @@
+"""Compiles few rules into one function for many events, once for all detectors that have equal rules."""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from engine.evaluation.dispatch.event_access import fact_lookups, slot_lookup
+from engine.evaluation.dispatch.generated_code import block, factory, names_given, numbered
+from engine.evaluation.dispatch.memory_access import EagerWriter
+from engine.evaluation.memory import Regime
+from engine.evaluation.paths import Path, is_filtered
+from engine.evaluation.plan.ir import Abstraction
+from engine.evaluation.plan.requirements import requirements_of
+from engine.evaluation.state.slices import SETTLE_EVERY, NodeName
+from engine.language.condition import Condition
+
+if TYPE_CHECKING:
+    from engine.evaluation.plan.shapes import Shape
+
+
+class HeldMemory(NamedTuple):
+    """A memory of a rule, in what is compiled for all detectors that have equal rules."""
+
+    rule: int
+    place: int
+
+
+class HeldPattern(NamedTuple):
+    """The test of a pattern, likewise."""
+
+    fact: str
+    pattern: str
+
+
+class Fused(NamedTuple):
+    """Rules as one function, which each detector binds to its own memories and patterns."""
+
+    bind: Callable[[list[Any]], Any]
+    parts: Abstraction
+    tables: list[HeldMemory]
+    """For each table of keys, one of its memories."""
+
+
+Fusible = tuple[tuple[Condition, int, tuple[int | None, ...]], ...]
+"""Of each rule the condition, the birth, and the cells of its memories; None for a memory that is in no cell.
+
+Births are counted from 0, because only those of different rules are compared.
+"""
+
+
+_MANY: Final = """\
+def bind(given):
+ {given}cells, begin, relations_of = given
+ def observe_many(events, detector, results):
+  clock = NEVER if detector.clock_us is None else detector.clock_us
+  latest, tick, state = detector.latest_us, detector.events_seen, detector.state
+  append, tracking = results.append, state.tracking
+  {load}
+  try:
+   for fields, timestamp_ms, vars in events:
+    now = timestamp_ms * 1000
+    if type(now) is not int:
+     product, now = now, round(now)
+     if not (-NEAR < product - now < NEAR and -PRODUCT_MAX < product < PRODUCT_MAX):
+      now = microseconds(timestamp_ms, 1000)
+    if not clock <= now <= latest:
+     now = detector.time_of(now, clock)
+    clock = now
+    tick += 1
+    {lookups}
+    {lines}
+    {fired}
+    {settle}
+    append(fired)
+  finally:
+   {store}
+   if clock != NEVER:
+    detector.clock_us, detector.events_seen = clock, tick
+ return observe_many
+"""
+
+
+def _stream_source(parts: Abstraction, writer: EagerWriter, verdicts: list[str], *, begins: bool) -> str:
+    lookups = (["begin(fields, vars)"] if begins else []) + fact_lookups(parts.facts, writer.quantities)
+    tables = ""
+    for number, path in enumerate(parts.paths):
+        if not is_filtered(path):
+            lookups += slot_lookup(parts, number, None)
+        if number in parts.sliced:
+            tables += f"shards{number}, seen{number}, log{number}, "
+    if begins or parts.asks_relations or any(name.startswith("$") for name in parts.facts):
+        lookups.insert(0, "vars = vars or NOTHING")
+    if parts.asks_relations:
+        lookups.insert(1, "relations = relations_of(vars)")
+    constants, rules = numbered("c", range(len(parts.constants))), numbered("r", range(len(verdicts)))
+    settle = [
+        f"if state.due or not tick % {SETTLE_EVERY}:",
+        " detector.clock_us, detector.events_seen = clock, tick",
+        " detector.settle()",
+        " tracking = state.tracking",
+    ]
+    return _MANY.format(
+        given=constants + names_given(parts) + rules + tables,
+        load=block([f"m{cell} = cells[{cell}]" for cell in writer.cells], 2),
+        lookups=block(lookups, 4),
+        lines=block(writer.lines, 4),
+        fired=block(_fired(verdicts), 4),
+        settle=block(settle if tables else [], 4),
+        store=block([f"cells[{cell}] = m{cell}" for cell in writer.cells], 3),
+    )
+
+
+def _fired(verdicts: list[str]) -> list[str]:
+    """Return the statements that collect the rules that fire. Each rule comes as a tuple of its own."""
+    if not verdicts:
+        return ["fired = ()"]
+    lines = [f"fired = r0 if {verdicts[0]} else ()"]
+    return lines + [f"if {verdict}: fired += r{number}" for number, verdict in enumerate(verdicts) if number]
+
+
+# Each change of a rule makes another source of up to a megabyte, which rarely recurs.
+_stream_factory: Final = functools.lru_cache(maxsize=4)(factory)
+
+
+def _fuse(rules: Fusible, *, begins: bool) -> Fused:
+    """Compile rules into one function, which calls `begin` with each event if it `begins`."""
+    parts = Abstraction(HeldPattern)
+    shapes: list[Shape] = []
+    known: dict[NodeName, int | HeldMemory] = {}
+    tables: dict[Path, HeldMemory] = {}
+    for number, (condition, birth, cells) in enumerate(rules):
+        memories = {}
+        for place, (node, path) in enumerate(requirements_of(condition, birth).memories):
+            cell, memory = cells[place], HeldMemory(number, place)
+            held = known.setdefault(NodeName(node, path, birth), memory if cell is None else cell)
+            memories[node, path] = held, Regime.SEEN, False
+            tables.setdefault(path, memory)
+        shapes.append(parts.shape(condition, birth, memories))
+    late = [number for number, path in enumerate(parts.paths) if is_filtered(path)]
+
+    # A fact that is compared as a number only once is often not compared at all.
+    quantities = [fact for fact, uses in parts.quantities.items() if uses > 1]
+    writer = EagerWriter(shapes, parts.constants, quantities, late, functools.partial(slot_lookup, parts))
+    verdicts = [writer.verdict(shape) for shape in shapes]
+    source = _stream_source(parts, writer, verdicts, begins=begins)
+    sliced = [tables[path] for number, path in enumerate(parts.paths) if number in parts.sliced]
+    return Fused(_stream_factory(source), parts, sliced)
+
+
+# Detectors that take turns in a process often have equal rules.
+fuse_few: Final = functools.lru_cache(maxsize=64)(_fuse)
+fuse_many: Final = functools.lru_cache(maxsize=1)(_fuse)
