@@ -253,7 +253,7 @@ async def test_a_parse_gives_object_and_text_and_stores_nothing(caller: Caller, 
     assert reply.result == {
         "condition": LEAF,
         "text": "a == 1",
-        "estimate": {"event_ns": 8, "kept": []},
+        "estimate": {"event_ns": 7, "kept": []},
     }
     assert (await caller("GET", "/api/detectors")).result == []
 

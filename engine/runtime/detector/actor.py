@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from engine.evaluation.detector import Detector
 from engine.evaluation.explanation.differences import Samples
@@ -15,7 +14,7 @@ from engine.evaluation.wire.events import Answer, Done, Refused
 from engine.language.diagnostics import Entry
 from engine.runtime.contract.errors import STARTING
 from engine.runtime.contract.requests.calls import Activated
-from engine.runtime.contract.requests.operations import EVALUATE, READS, STATE, Crash, Operation, Reply
+from engine.runtime.contract.requests.operations import READS, STATE, Crash, Operation, Reply
 from engine.runtime.contract.settings import RuntimeSettings
 from engine.runtime.detector.active_detector import ActiveDetector, PendingSnapshot, Position, position
 from engine.runtime.detector.apply import Applied, apply
@@ -29,6 +28,7 @@ from engine.runtime.detector.persistence.journal_entries import (
     JournalEntry,
     JournalRecord,
     LimitsSet,
+    estimated_bytes,
     limits_document,
 )
 from engine.runtime.detector.persistence.replay_attempts import ReplayAttempt
@@ -39,13 +39,6 @@ from snapshots.data_folder.mounts import mount_check
 from snapshots.errors import Fenced, StorageError, WriteFailed
 from snapshots.files import Files, RealFiles
 from snapshots.store import Store
-
-_STEP_BYTES: Final = 4096
-"""An upper estimate of an entry's size in the journal beyond its payload. An entry that is larger, because of
-a stored answer or a longer JSON condition, may not fit when it is written, which costs an activation."""
-
-_EVENT_BYTES: Final = 512
-"""The same for one event without a stored answer: most fit in the block that a segment reserves first."""
 
 
 class DetectorActor:
@@ -319,11 +312,7 @@ class DetectorActor:
 
         Raises WriteFailed if the store can no longer be used, and Fenced. In all cases nothing was done.
         """
-        sizes = [
-            len(one.payload) + (_EVENT_BYTES if one.kind == EVALUATE and not one.key else _STEP_BYTES)
-            for one in batch
-            if one.kind not in READS
-        ]
+        sizes = [estimated_bytes(one) for one in batch if one.kind not in READS]
         if not sizes:
             return None
         try:

@@ -21,7 +21,7 @@ from engine.evaluation.wire.events import BatchForm, decode_batch, decode_evalua
 from engine.evaluation.wire.lines import decode_lines
 from engine.language.diagnostics import Refusal
 from engine.language.limits import Limits
-from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE
+from engine.runtime.contract.requests.operations import BATCH_KINDS, EVALUATE, Operation
 from engine.runtime.detector.persistence.idempotency import (
     REQUEST_DIGEST_BYTES,
     CachedAnswer,
@@ -36,6 +36,20 @@ RECORD_VERSION: Final = 4
 """In version 1 all bodies are JSON, and there are no lines. Up to version 2, answers are stored with their
 full keys, and records contain neither the program's version nor the verdicts' checksum. Up to version 3 there
 are no shadow rules."""
+
+_ENTRY_BYTES: Final = 4096
+_EVENT_BYTES: Final = 512
+"""For one event without a stored answer: most then fit in the block that a segment reserves first."""
+
+
+def estimated_bytes(operation: Operation) -> int:
+    """Return an upper estimate of what an operation adds to the journal.
+
+    A larger entry, because of a stored answer or a long JSON condition, may not fit when it is written, which
+    costs an activation.
+    """
+    short = operation.kind == EVALUATE and not operation.key
+    return len(operation.payload) + (_EVENT_BYTES if short else _ENTRY_BYTES)
 
 
 class EarlierAnswer(msgspec.Struct, frozen=True, array_like=True):
