@@ -120,8 +120,11 @@ class DirectoryClient:
         return self._within_limit(await self._creations.call((detector_id, name)))
 
     async def _create(self, wanted: Sequence[tuple[str, str]]) -> list[int | None]:
-        versions, _ = await self._change(Directory.create_detectors, dict(wanted))
-        return versions
+        names = dict(wanted)
+        versions, _ = await self._change(Directory.create_detectors, names)
+        # A front end that has lost its connection may ask again while its first call still waits.
+        by_id = dict(zip(names, versions, strict=True))
+        return [by_id[detector_id] for detector_id, _ in wanted]
 
     async def enter_fork(self, detector_id: str, name: str) -> int:
         """Add a detector whose folder was made, as `create_detector` does."""

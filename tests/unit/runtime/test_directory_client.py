@@ -134,3 +134,12 @@ async def test_one_limit_holds_for_those_that_are_created_at_the_same_time(tmp_p
         outcomes = await asyncio.gather(*created, return_exceptions=True)
         assert Counter(map(type, outcomes)) == {str: 3, Refusal: 2}
         assert len(await service.fleet.detectors()) == 3
+
+
+async def test_a_creation_that_is_asked_for_again_while_it_waits_is_one(tmp_path: Path) -> None:
+    async with local_service(tmp_path) as service:
+        directory = service.broker._directory
+        versions = await asyncio.gather(*(directory.create_detector(one, "name") for one in "aabba"))
+        a, b = versions[0], versions[2]
+        assert versions == [a, a, b, b, a]
+        assert a != b
