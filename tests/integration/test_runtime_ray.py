@@ -280,6 +280,7 @@ async def test_callers_that_wait_together_share_a_batch(ray_fleet, tmp_path):
         assert len(sizes) <= 4
 
 
+@pytest.mark.parametrize("ray_fleet", [("auto", 8)], indirect=True, ids=["shared"])
 async def test_rays_tools_show_which_detectors_a_worker_has(ray_fleet: RayFleet, tmp_path: Path) -> None:
     async with ray_fleet(tmp_path) as fleet:
         detector_id = await fleet.create_detector("one")

@@ -267,8 +267,15 @@ def test_one_that_is_told_to_end_answers_what_it_took_and_is_replaced(service):
     assert lost(service) == counted
 
 
-@pytest.mark.parametrize("workers", [1, WORKERS])
-@pytest.mark.parametrize("to_all", [False, True])
+@pytest.mark.parametrize(
+    ("workers", "to_all"),
+    [
+        (1, False),
+        (WORKERS, True),
+        pytest.param(1, True, marks=pytest.mark.long),
+        pytest.param(WORKERS, False, marks=pytest.mark.long),
+    ],
+)
 def test_draining_answers_all_that_was_evaluated(tmp_path, workers, to_all):
     """What was evaluated was answered, and the other way round: nothing that was taken is lost."""
     data = tmp_path / "data"
