@@ -25,7 +25,7 @@ TEMPLATE = ("if {inner}:", "    {write}", "    {verdict} = {read} >= {edge}")
 
 @pytest.mark.storm
 def test_a_sample_of_the_mutants_is_killed() -> None:
-    sample = ("--room", "evaluation", "--every", "3000", "--hand-every", "40")
+    sample = ("--room", "evaluation", "--every", "4000", "--hand-every", "50")
     command = [sys.executable, "-m", "tests.mutation", *sample]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

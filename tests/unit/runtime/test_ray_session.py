@@ -1,6 +1,7 @@
 """How Ray is started, as far as that shows without starting it."""
 
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,3 +64,35 @@ def test_what_ray_says_of_a_worker_that_was_killed_goes_to_the_log(
         ray_worker.listen_error_messages(Driver(), Never())
     assert "A worker died" in caplog.text
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("registers_after_s", "starts"), [(80.0, True), (200.0, False)])
+def test_a_busy_machine_may_take_longer_to_start_ray_than_ray_allows(
+    monkeypatch: pytest.MonkeyPatch, registers_after_s: float, starts: bool
+) -> None:
+    """Ray asks for its node for 30 s, and then gives up."""
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    def get_node(*_: object) -> str:
+        if now_s < registers_after_s:
+            raise RuntimeError("no node is found")
+        return "the node"
+
+    found = []
+
+    def init(**_: Any) -> None:
+        found.append(cluster.ray_services.get_node("address", "id"))
+        raise RuntimeError("that is enough")
+
+    monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    monkeypatch.setattr(cluster.ray_services, "get_node", get_node)
+    monkeypatch.setattr(cluster.ray, "init", init)
+    monkeypatch.setattr(cluster, "try_joining", lambda *_: None)
+    with pytest.raises(ClusterError, match="that is enough" if starts else "no node is found"):
+        cluster.start("127.0.0.1:1")
+    assert found == (["the node"] if starts else [])
+    assert cluster.ray_services.get_node is get_node

@@ -3,6 +3,9 @@
 import logging
 import os
 import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +19,7 @@ os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "600")
 
 import ray
+from ray._private import services as ray_services
 from ray._private import worker as ray_worker
 
 from engine.runtime.cluster.session import ray_security
@@ -40,6 +44,8 @@ _RAYS: Final = "ray"
 _TOKEN_FILE: Final = "token"  # noqa: S105 -- its name
 _RECONNECT_S: Final = 600
 """As above, for the processes of an embedded Ray."""
+_START_S: Final = 90.0
+_START_POLL_S: Final = 0.1
 _JOIN_S: Final = 30.0
 _ASK_S: Final = 2.0
 _OTHER_CLUSTER: Final = "WrongClusterID"
@@ -101,7 +107,7 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
     # Else Ray prints on this process's standard output, whatever it is told, that a worker was killed.
     ray_worker.print_to_stdstream = _log_message
     try:
-        with processes.starting():
+        with processes.starting(), _patiently():
             ray.init(address=address, **options)
         if address == LOCAL:
             ray_security.check_guarded()
@@ -115,6 +121,29 @@ def start(address: str = LOCAL, join_within_s: float = _JOIN_S) -> Cluster:
     watch = RayWatch(_ask, processes.stopped)
     watch.start()
     return Cluster(ray.get_runtime_context().gcs_address, folder, processes, watch)
+
+
+@contextmanager
+def _patiently() -> Iterator[None]:
+    """Give Ray's processes more time to start than Ray's fixed 30 s: a busy machine takes longer."""
+    get_node: Any = ray_services.get_node
+
+    def patient(*given: Any) -> Any:
+        give_up_s = time.monotonic() + _START_S
+        while True:
+            try:
+                return get_node(*given)
+            except RuntimeError:
+                # The raylet has not registered yet.
+                if time.monotonic() > give_up_s:
+                    raise
+            time.sleep(_START_POLL_S)
+
+    ray_services.get_node = patient
+    try:
+        yield
+    finally:
+        ray_services.get_node = get_node
 
 
 def stop(cluster: Cluster) -> bool:
