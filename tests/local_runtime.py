@@ -226,8 +226,10 @@ class LocalWorker(Mortal):
 
     # -- as the supervisor calls it --------------------------------------------------------------------------
 
-    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
-        return await self._supervisor.ask("activate", Activated, detector_id, epoch, room_wanted)
+    async def activate(
+        self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
+    ) -> Activated:
+        return await self._supervisor.ask("activate", Activated, detector_id, epoch, room_wanted, name)
 
     async def adopt(self) -> list[Held]:
         return await self._supervisor.ask("adopt", list[Held])

@@ -284,7 +284,8 @@ async def test_callers_that_wait_together_share_a_batch(ray_fleet, tmp_path):
 async def test_rays_tools_show_which_detectors_a_worker_has(ray_fleet: RayFleet, tmp_path: Path) -> None:
     async with ray_fleet(tmp_path) as fleet:
         detector_id = await fleet.create_detector("one")
+        name = f"one ({detector_id})"
         await fired(fleet, detector_id, 1)
-        await until(lambda: detector_id in running_tasks())
+        await until(lambda: name in running_tasks())
         await fleet.delete_detector(detector_id)
-        await until(lambda: detector_id not in running_tasks())
+        await until(lambda: name not in running_tasks())

@@ -62,6 +62,8 @@ class DetectorQueue:
         report: Callable[[Report], None],
     ) -> None:
         self.detector_id = detector_id
+        self.name = ""
+        """What its operators call it; for Ray's own tools alone."""
         self.epoch = epoch
         self._settings = settings
         self._loop = asyncio.get_running_loop()

@@ -112,16 +112,19 @@ class DetectorService:
         return queue.submit(batch.operations, settled)
 
     async def _activate(
-        self, supervisor: LinkServer, detector_id: str, epoch: int, room_wanted: bool
+        self, supervisor: LinkServer, detector_id: str, epoch: int, room_wanted: bool, name: str
     ) -> Activated:
         self._supervisor = supervisor
         # If the supervisor dies meanwhile, its successor still finds the detector active, or no detector.
-        return await asyncio.shield(self._activating.begin(self._begin(detector_id, epoch, room_wanted)))
+        return await asyncio.shield(
+            self._activating.begin(self._begin(detector_id, epoch, room_wanted, name))
+        )
 
-    async def _begin(self, detector_id: str, epoch: int, room_wanted: bool) -> Activated:
+    async def _begin(self, detector_id: str, epoch: int, room_wanted: bool, name: str) -> Activated:
         port = self._make_port()
         report = partial(self._report, epoch, port)
         queue = DetectorQueue(detector_id, epoch, port, self._settings, report)
+        queue.name = name
         queue.activation.room_wanted = room_wanted
         activated = await queue.activation.activate()
         self.queues[epoch] = queue

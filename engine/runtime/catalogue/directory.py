@@ -23,7 +23,7 @@ from engine.runtime.catalogue.catalogue_state import (
 )
 from engine.runtime.catalogue.table_updates import TableVersions
 from engine.runtime.catalogue.tokens import MintedToken, mint
-from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
+from engine.runtime.contract.catalogue_changes import Changes, Lease, Opened, StoredToken, TokenEntry
 from engine.runtime.contract.errors import STARTING, DetectorUnavailable
 from engine.runtime.detector.persistence import detector_snapshot
 from engine.runtime.detector.persistence.detector_snapshot import SNAPSHOT_VERSION
@@ -297,14 +297,14 @@ class Directory:
         if detector_id in self._state.struck:
             self._change(DetectorPurged(detector_id))
 
-    def lease(self, detector_id: str) -> int | None:
-        """Return an epoch for a detector's next owner, later than all before; None without a detector."""
+    def lease(self, detector_id: str) -> Lease | None:
+        """Return a detector's next lease, of a later epoch than all before; None without a detector."""
         self._check_owner()
         if detector_id not in self._state.detectors:
             return None
         self._granted += 1
         assert self._granted < _EPOCHS_PER_OPENING
-        return self._opening + self._granted
+        return Lease(self._opening + self._granted, self._state.detectors[detector_id])
 
     def _change(self, *changes: Change) -> None:
         """Make changes, durably first. Raises NoRoom if nothing was done; other errors leave that open."""

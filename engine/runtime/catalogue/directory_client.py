@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from engine.runtime.catalogue.directory import Directory
-from engine.runtime.contract.catalogue_changes import Changes, Opened, StoredToken, TokenEntry
+from engine.runtime.contract.catalogue_changes import Changes, Lease, Opened, StoredToken, TokenEntry
 from engine.runtime.contract.errors import (
     OUTCOME_UNKNOWN,
     STARTING,
@@ -146,7 +146,7 @@ class DirectoryClient:
     async def purge_detector(self, detector_id: str) -> None:
         await self._ask(Directory.purge_detector, detector_id)
 
-    async def lease(self, detector_id: str) -> int | None:
+    async def lease(self, detector_id: str) -> Lease | None:
         return await self._ask(Directory.lease, detector_id)
 
     async def _ask(

@@ -67,7 +67,9 @@ class WorkerPort(Protocol):
     address: Address
     """Where the worker accepts calls on its detectors."""
 
-    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
+    async def activate(
+        self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
+    ) -> Activated:
         """Activate a detector, for whose slot another one may wait already. Raises StorageError."""
 
     async def adopt(self) -> Sequence[Held]:

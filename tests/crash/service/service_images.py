@@ -119,9 +119,9 @@ class ServiceRun:
             self.entered.add(detector_id)
 
     def activate(self, detector_id: str) -> "Owner":
-        epoch = self.directory.lease(detector_id)
-        assert epoch is not None
-        return Owner(self, detector_id, epoch)
+        lease = self.directory.lease(detector_id)
+        assert lease is not None
+        return Owner(self, detector_id, lease.epoch)
 
 
 class Owner:
@@ -366,10 +366,10 @@ def judge(run: ServiceRun, disk: FoldersDisk, *, machine: bool) -> None:
         raise Lost(f"the folders {leftovers} are no detector's")
     for detector_id in state.detectors:
         known = run.detectors[detector_id]
-        epoch = directory.lease(detector_id)
-        assert epoch is not None
+        lease = directory.lease(detector_id)
+        assert lease is not None
         actor = actor_on(disk, run.sync)
-        actor.activate(detector_id, epoch)
+        actor.activate(detector_id, lease.epoch)
         _judge_detector(known, actor, machine=machine)
         actor.discard()
 

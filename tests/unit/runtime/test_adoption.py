@@ -106,7 +106,9 @@ async def test_a_worker_whose_detector_was_deleted_or_given_to_another_is_ended(
         former = service.actors.with_detector(moved)
         assert former is not None
         # Another worker got it while the broker took this one for dead.
-        epoch = await service.broker._directory.lease(moved)
+        lease = await service.broker._directory.lease(moved)
+        assert lease is not None
+        epoch = lease.epoch
         later = await service.actors.start()
         await later.activate(moved, epoch)
         await service.broker._directory.delete_detector(deleted)

@@ -100,16 +100,16 @@ async def test_an_activation_counts_as_use(worker, monkeypatch, interval_s, told
 async def test_an_activation_is_told_with_its_request_that_another_one_waits(tmp_path, monkeypatch):
     activate, told = LocalWorker.activate, []
 
-    async def noted(self: LocalWorker, detector: str, epoch: int, wanted: bool) -> Activated:
-        told.append(wanted)
-        return await activate(self, detector, epoch, wanted)
+    async def noted(self: LocalWorker, detector: str, epoch: int, wanted: bool, name: str) -> Activated:
+        told.append((name, wanted))
+        return await activate(self, detector, epoch, wanted, name)
 
     monkeypatch.setattr(LocalWorker, "activate", noted)
     monkeypatch.setattr(LocalWorker, "make_room", lambda *_: told.append("alone"))
     async with local_service(tmp_path, max_resident=1) as service:
         ids = [await service.fleet.create_detector(name) for name in "ab"]
         await asyncio.gather(*(service.fleet.call(detector_id, event(1)) for detector_id in ids))
-    assert told == [True, False]
+    assert told == [("a", True), ("b", False)]
 
 
 async def test_an_activation_that_is_wanted_waits_for_its_requests_before_it_gives_way(worker):
@@ -130,8 +130,10 @@ async def test_a_report_that_overtakes_the_end_of_the_activation_is_not_lost(tmp
         activate = LocalWorker.activate
         ended: list[int] = []
 
-        async def ends_at_once(self: LocalWorker, detector: str, epoch: int, wanted: bool) -> Activated:
-            activated = await activate(self, detector, epoch, wanted)
+        async def ends_at_once(
+            self: LocalWorker, detector: str, epoch: int, wanted: bool, name: str
+        ) -> Activated:
+            activated = await activate(self, detector, epoch, wanted, name)
             if not ended:
                 ended.append(epoch)
                 self.actor.discard()

@@ -11,20 +11,21 @@ from tests.skipping_clock import SkippingLoop
 
 
 @pytest.mark.parametrize(
-    ("detector_ids", "name"),
+    ("detectors", "name"),
     [
-        ([], ""),
-        (["b"], "b"),
-        (["c", "a", "b"], "a, b, c"),
-        (["d", "c", "a", "b", "e"], "a, b, c and 2 more"),
+        ({}, ""),
+        ({"1": "b"}, "b (1)"),
+        ({"1": "c", "3": "a", "2": "a"}, "a (2), a (3), c (1)"),
+        ({"1": "d", "2": "c", "3": "a", "4": "b", "5": "e"}, "a (3), b (4), c (2) and 2 more"),
+        ({"1": "two\n\tlines"}, "two lines (1)"),
     ],
 )
-def test_the_name_tells_some_detectors_and_how_many_more_there_are(detector_ids, name):
-    assert task_name(detector_ids) == name
+def test_the_name_tells_some_detectors_and_how_many_more_there_are(detectors, name):
+    assert task_name(detectors) == name
 
 
 def test_a_task_is_begun_for_detectors_that_stay_and_ends_when_they_change():
-    held: set[str] = set()
+    held: dict[str, str] = {}
     begun: list[str] = []
     running: list[threading.Thread] = []
 
@@ -39,7 +40,7 @@ def test_a_task_is_begun_for_detectors_that_stay_and_ends_when_they_change():
         keeping = asyncio.create_task(shown.keep(look_s=2.0))
         for present in [set(), {"a"}, {"a"}, {"b"}, {"a", "b"}, {"a", "b"}, set(), set()]:
             held.clear()
-            held.update(present)
+            held.update(dict.fromkeys(present, "same"))
             await asyncio.sleep(2.0)
             if present == {"a"}:
                 assert all(task.is_alive() for task in running)
@@ -49,7 +50,7 @@ def test_a_task_is_begun_for_detectors_that_stay_and_ends_when_they_change():
 
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         runner.run(scene())
-    assert begun == ["a", "a, b"], "what had changed again by the next look is not shown"
+    assert begun == ["same (a)", "same (a), same (b)"], "what had changed again by the next look is not shown"
     for task in running:
         task.join(60)
         assert not task.is_alive()

@@ -51,8 +51,10 @@ class RayWorkerPort(RayActor, WorkerPort):
         self._ended = asyncio.Event()
         client.noted, client.ended = self._noted, self._ended.set
 
-    async def activate(self, detector_id: str, epoch: int, room_wanted: bool = False) -> Activated:
-        return await self._client.ask("activate", Activated, detector_id, epoch, room_wanted)
+    async def activate(
+        self, detector_id: str, epoch: int, room_wanted: bool = False, name: str = ""
+    ) -> Activated:
+        return await self._client.ask("activate", Activated, detector_id, epoch, room_wanted, name)
 
     async def adopt(self) -> list[Held]:
         return await self._client.ask("adopt", list[Held])

@@ -6,7 +6,7 @@ show the name of each running task, with its actor and node.
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import Final
 
 _LOOK_S: Final = 2.0
@@ -16,8 +16,8 @@ _NAMED_MAX: Final = 3
 class ShownDetectors:
     """Keeps one task running that is named after the detectors of this worker."""
 
-    def __init__(self, begin: Callable[[str, int], object], held: Callable[[], Collection[str]]) -> None:
-        """`begin` has Ray execute `run` as a task with a name; `held` returns the ids of the detectors."""
+    def __init__(self, begin: Callable[[str, int], object], held: Callable[[], Mapping[str, str]]) -> None:
+        """`begin` has Ray execute `run` as a task with a name; `held` returns the detectors' names by id."""
         self._begin = begin
         self._held = held
         self._changed = threading.Condition()
@@ -45,8 +45,12 @@ class ShownDetectors:
             before = now
 
 
-def task_name(detector_ids: Collection[str]) -> str:
-    """Return the name of the task of a worker with these detectors; empty if it has none."""
-    first = sorted(detector_ids)[:_NAMED_MAX]
-    more = len(detector_ids) - len(first)
+def task_name(detectors: Mapping[str, str]) -> str:
+    """Return the name of the task of a worker with these detectors, given as names by id; empty without any.
+
+    Other detectors may have the same names, so the ids are there too.
+    """
+    shown = sorted(f"{' '.join(name.split())} ({detector_id})" for detector_id, name in detectors.items())
+    first = shown[:_NAMED_MAX]
+    more = len(shown) - len(first)
     return ", ".join(first) + (f" and {more} more" if more else "")

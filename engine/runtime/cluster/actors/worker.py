@@ -136,7 +136,7 @@ class WorkerActor(ServingActor):
         self._check_mount = mount_check(settings.data, RealFiles())
         self._threads = WorkerThreads(settings.detectors_per_worker)
         self._service: DetectorService | None = None
-        self._shown = ShownDetectors(_begin_shown, self._detector_ids)
+        self._shown = ShownDetectors(_begin_shown, self._detectors)
 
     def shown(self, number: int) -> None:
         """Block while the name of the task is true; for ShownDetectors."""
@@ -150,8 +150,8 @@ class WorkerActor(ServingActor):
             self._naming = self._serving.loop.create_task(self._shown.keep())
         return self._service.link(transport)
 
-    def _detector_ids(self) -> list[str]:
-        return [queue.detector_id for queue in self._service.queues.values()] if self._service else []
+    def _detectors(self) -> dict[str, str]:
+        return {one.detector_id: one.name for one in self._service.queues.values()} if self._service else {}
 
     def _make_place(self) -> DetectorThread:
         actor = MeasuredActor(

@@ -280,13 +280,13 @@ class PlacedDetector:
         self._waits_since_s = None
         empty, unwanted = True, False
         try:
-            epoch = await self._services.directory.lease(self.detector_id)
-            if epoch is None:
+            lease = await self._services.directory.lease(self.detector_id)
+            if lease is None:
                 return False
-            empty = False
+            (epoch, name), empty = lease, False
             began_s = self._loop.time()
             told = self._room_wanted
-            activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, told))
+            activating = asyncio.ensure_future(worker.port.activate(self.detector_id, epoch, told, name))
             try:
                 within_s = self._settings.activation_hung_s
                 activated = await self._within(asyncio.shield(activating), within_s)
